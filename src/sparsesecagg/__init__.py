@@ -1,0 +1,1 @@
+"""Sparse secure aggregation for federated learning."""
