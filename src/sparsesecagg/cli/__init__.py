@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import click
 import typer
 
-from sparsesecagg.protocol.errors import InvalidInput, MissingExtra, ProtocolError
+from sparsesecagg.errors import InvalidInput, MissingExtra, ProtocolError
 
 EXIT_FAILED_ROUND = 1
 EXIT_BAD_INPUT = 2

@@ -1,1 +1,32 @@
-""""""
+"""Patterns: who sends what, who masks with whom.
+
+    base        the interface, all that client and server know
+    full        everybody sends everything (SecAgg, SecAgg+)
+    pairwise    the published sparse pattern
+    committee   ours: public random committees
+    layout      coordinates cut into blocks
+    graphs      public permutations and k-regular graphs
+    gaps        Bernoulli patterns by their gaps, integers only
+"""
+
+from sparsesecagg.patterns.base import Pattern, PatternSettings
+from sparsesecagg.patterns.committee import DEFAULT_STRIPES, SMALLEST_COMMITTEE, Committee
+from sparsesecagg.patterns.full import Full
+from sparsesecagg.patterns.layout import ALL, BlockIds, Layout
+from sparsesecagg.patterns.pairwise import Pairwise
+
+PATTERNS: dict[str, type[Pattern]] = {pattern.name: pattern for pattern in (Full, Pairwise, Committee)}
+
+__all__ = [
+    "ALL",
+    "DEFAULT_STRIPES",
+    "PATTERNS",
+    "SMALLEST_COMMITTEE",
+    "BlockIds",
+    "Committee",
+    "Full",
+    "Layout",
+    "Pairwise",
+    "Pattern",
+    "PatternSettings",
+]

@@ -1,1 +1,28 @@
-""""""
+"""Reports: what a training run came to, as a page to open and as a table in the terminal.
+
+records    the run folder, read into frozen types
+measures   the figures everything else shares: accuracy, bytes per user, time, SecAgg's cost
+words      figures as people read them
+markup     HTML that escapes by construction
+palette    colours, light and dark
+plots/     the plots, as Plotly JSON
+headline   what came out, in plain words
+sections   the tables and lists of the page
+page       the page itself: `write_report`
+table      the terminal's closing table: `summary_table`
+"""
+
+from .page import write_report
+from .records import Partition, RoundRecord, Run, RunSet, read_run, read_run_set
+from .table import summary_table
+
+__all__ = [
+    "Partition",
+    "RoundRecord",
+    "Run",
+    "RunSet",
+    "read_run",
+    "read_run_set",
+    "summary_table",
+    "write_report",
+]

@@ -1,0 +1,227 @@
+"""`sparsesecagg plan`: settings of a round from what it has to promise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import numpy as np
+import typer
+from rich.table import Table
+
+from sparsesecagg.cli.shared import JsonOption, SeedOption, out, print_json
+from sparsesecagg.errors import InvalidInput, MissingExtra
+from sparsesecagg.privacy.plan import DEFAULT_FAILURE_LOG2, DEFAULT_LEVELS, Goal, Plan
+from sparsesecagg.privacy.planner import plan_each, plan_round
+
+_PICTURES: Final = (".png", ".pdf", ".svg")
+
+
+def plan(
+    clients: Annotated[int, typer.Option(help="Users in the round (N), at least 3.")],
+    dim: Annotated[int, typer.Option(help="Coordinates of the model (d).")],
+    dropout: Annotated[float, typer.Option(help="Chance that a user drops out (θ), from 0 to below 0.5.")],
+    colluding: Annotated[
+        float, typer.Option(help="Fraction of users that help the server (γ), from 0 to below 0.5.")
+    ],
+    min_anonymity: Annotated[
+        int, typer.Option(help="Honest users that every sum must contain at least (T), from 1 to N.")
+    ],
+    failure_log2: Annotated[
+        float, typer.Option(help="Allowed probability per round that it fails, as a power of two.")
+    ] = DEFAULT_FAILURE_LOG2,
+    clip: Annotated[
+        float, typer.Option(help="Largest magnitude of an update's coordinate, in units of its usual one.")
+    ] = 1.0,
+    levels: Annotated[int, typer.Option(help="Quantisation steps per unit at least.")] = DEFAULT_LEVELS,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw bytes against anonymity into this .png, .pdf or .svg.")
+    ] = None,
+    json: JsonOption = False,
+    seed: SeedOption = 0,
+) -> None:
+    """Find the smallest upload that keeps an anonymity, or say why there is none.
+
+    Exact tail probabilities, nothing sampled: --seed changes nothing. "Not feasible" is an answer, with the
+    nearest feasible settings, and exits with 0.
+    """
+    _ = seed  # Every command takes one.
+    goal = Goal(
+        clients=clients,
+        dim=dim,
+        dropout=dropout,
+        colluding=colluding,
+        min_anonymity=min_anonymity,
+        failure_log2=failure_log2,
+        clip=clip,
+        levels=levels,
+    )
+    if plot is not None:
+        _check_picture(plot)
+    answer = plan_round(goal)
+    if plot is not None:
+        draw(answer, plot)
+    if json:
+        print_json(as_json(answer))
+        return
+    out.print(_settings_table(answer) if answer.feasible else _nearest_table(answer))
+    out.print(f"{'Feasible' if answer.feasible else 'Not feasible'}: {answer.reason}.", highlight=False)
+    if plot is not None:
+        out.print(f"Drawn to {plot}.", highlight=False)
+
+
+def as_json(answer: Plan) -> dict[str, Any]:
+    """Return the command's JSON object."""
+    nearest = answer.nearest
+    return {
+        "feasible": answer.feasible,
+        "reason": answer.reason,
+        "alpha": answer.alpha,
+        "committee_size": answer.committee_size,
+        "groups": answer.groups,
+        "stripes": answer.stripes,
+        "threshold": answer.threshold,
+        "neighbours": answer.neighbours,
+        "min_survivors": answer.min_survivors,
+        "modulus_bits": answer.modulus_bits,
+        "quantisation_levels": answer.quantisation_levels,
+        "upload_bytes": answer.upload_bytes,
+        "share_bytes": answer.share_bytes,
+        "compression_vs_secagg": answer.compression_vs_secagg,
+        "privacy_failure_log2": answer.privacy_failure_log2,
+        "lying_server_failure_log2": answer.lying_server_failure_log2,
+        "abort_probability": answer.abort_probability,
+        "nearest": nearest
+        and {
+            "clients": nearest.clients,
+            "min_anonymity": nearest.min_anonymity,
+            "failure_log2": nearest.failure_log2,
+        },
+    }
+
+
+def _settings_table(answer: Plan) -> Table:
+    goal = answer.goal
+    table = Table(
+        title=f"{goal.clients} users, {goal.dim:,} coordinates", title_justify="left", show_header=False
+    )
+    rows: list[tuple[str, str, str]] = [
+        ("alpha", f"{answer.alpha:.4g}", f"each user sends 1/{answer.groups} of the model"),
+        ("committee size", f"{answer.committee_size}", f"{answer.stripes} stripes of {answer.groups} blocks"),
+        ("threshold", f"{answer.threshold}", "shares that open a secret"),
+        ("neighbours", f"{answer.neighbours or 'all'}", "users that hold shares of a secret"),
+        ("min survivors", f"{answer.min_survivors}", "clients refuse to open a block with fewer"),
+        ("modulus bits", f"{answer.modulus_bits}", f"{answer.quantisation_levels} steps from 0 to the clip"),
+        ("upload", f"{answer.upload_bytes:,} B", f"1/{answer.compression_vs_secagg:.1f} of 32-bit SecAgg"),
+        ("shares", f"{answer.share_bytes:,} B", "sent to set up and to open"),
+        (
+            "privacy fails",
+            f"2^{answer.privacy_failure_log2:.1f}",
+            f"fewer than {goal.min_anonymity} honest users in a sum",
+        ),
+        ("  if the server lies", f"2^{answer.lying_server_failure_log2:.1f}", "about who dropped out"),
+        ("round aborts", f"{answer.abort_probability:.2g}", "at most; nothing is revealed then"),
+    ]
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _nearest_table(answer: Plan) -> Table:
+    table = Table(title="Nearest feasible, one change at a time", title_justify="left", show_header=False)
+    nearest = answer.nearest
+    if nearest is not None:
+        table.add_row("--clients", _or_none(nearest.clients))
+        table.add_row("--min-anonymity", _or_none(nearest.min_anonymity))
+        table.add_row("--failure-log2", _or_none(nearest.failure_log2))
+    return table
+
+
+def _or_none(value: float | None) -> str:
+    return "no value would do" if value is None else f"{value:g}"
+
+
+def _check_picture(path: Path) -> None:
+    if path.suffix.lower() not in _PICTURES:
+        raise InvalidInput(
+            "plot", f"must end in {', '.join(_PICTURES)}, not {path.name!r}: use {path.stem}.png"
+        )
+    if not path.parent.is_dir():
+        raise InvalidInput(
+            "plot", f"must be in an existing directory, and {str(path.parent)!r} is none: create it"
+        )
+
+
+def draw(answer: Plan, path: Path) -> None:
+    """Draw upload bytes against anonymity at the plan's other settings, with the plan marked."""
+    try:
+        import matplotlib as mpl
+    except ImportError:
+        raise MissingExtra("learn", "--plot") from None
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+    from matplotlib.ticker import FuncFormatter
+
+    goal = answer.goal
+    curve = [plan for plan in plan_each(goal, _anonymities(goal)) if plan.feasible]
+    figure, axes = plt.subplots(figsize=(7, 4.4), layout="constrained")
+    full = 4 * goal.dim + 64
+    axes.axhline(full, color="0.45", linestyle="--", linewidth=1)
+    axes.annotate(
+        "SecAgg, 32-bit words", (0.01, full), xycoords=("axes fraction", "data"), va="bottom", color="0.35"
+    )
+    axes.step(
+        [plan.goal.min_anonymity for plan in curve],
+        [plan.upload_bytes for plan in curve],
+        where="pre",
+        color="#1f6fb2",
+        linewidth=2,
+    )
+    if answer.feasible:
+        _mark(axes, answer)
+    else:
+        axes.axvline(goal.min_anonymity, color="#c0392b", linewidth=1.5)
+        axes.annotate(
+            "not feasible", (goal.min_anonymity, 0.5), xycoords=("data", "axes fraction"), color="#c0392b"
+        )
+    axes.set(
+        xscale="log", yscale="log", xlabel="honest users in every sum, at least (T)", ylabel="upload per user"
+    )
+    axes.set_title(
+        f"N = {goal.clients}, d = {goal.dim:,}, θ = {goal.dropout:.3g}, γ = {goal.colluding:.3g}, "
+        f"failure 2^{goal.failure_log2:g}",
+        fontsize=10,
+    )
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda size, _: _bytes(size)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda count, _: f"{count:g}"))
+    axes.grid(True, which="major", alpha=0.3)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def _anonymities(goal: Goal) -> list[int]:
+    """Return up to 60 values of T from 1 to N, evenly spread on a log scale, the wanted one among them."""
+    spread = np.unique(np.geomspace(1, goal.clients, 60).round().astype(int)).tolist()
+    return sorted({*spread, goal.min_anonymity})
+
+
+def _mark(axes: Any, answer: Plan) -> None:
+    here = (answer.goal.min_anonymity, answer.upload_bytes)
+    axes.plot(*here, "o", color="#c0392b", markersize=8)
+    axes.annotate(
+        f"T = {answer.goal.min_anonymity}: {_bytes(answer.upload_bytes or 0)}\n"
+        f"committees of {answer.committee_size}, {answer.modulus_bits}-bit words",
+        here,
+        xytext=(10, -8),
+        textcoords="offset points",
+        va="top",
+        color="#c0392b",
+    )
+
+
+def _bytes(size: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} GB"

@@ -1,0 +1,23 @@
+"""Hashing and key derivation. Every use has its own label, so no two uses can ever meet in one input."""
+
+from __future__ import annotations
+
+from cryptography.hazmat.primitives.hashes import SHA256, Hash
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+PREFIX = b"sparsesecagg/v1/"
+DIGEST_SIZE = 32
+
+
+def digest(label: str, *parts: bytes) -> bytes:
+    """Return SHA-256 of the label and the parts, each preceded by its length so that parts can't run together."""
+    state = Hash(SHA256())
+    for part in (PREFIX + label.encode(), *parts):
+        state.update(len(part).to_bytes(8, "little"))
+        state.update(part)
+    return state.finalize()
+
+
+def derive(secret: bytes, label: str, context: bytes, names: bytes = b"", length: int = 32) -> bytes:
+    """Return `length` bytes of HKDF-SHA256: salt = context digest, info = label and names of the parties."""
+    return HKDF(SHA256(), length, context, PREFIX + label.encode() + b"/" + names).derive(secret)

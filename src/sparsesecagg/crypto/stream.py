@@ -1,0 +1,76 @@
+"""Mask streams: AES-256-CTR key streams, read as words.
+
+A stream is a sequence of words that depends on its key alone; how it is cut into reads does not matter. Words of up
+to 24 bits are the low bits of little-endian machine words (their group is modulo 2^bits, so any surplus high bits
+vanish in `Word.reduce`). The 32-bit word takes little-endian uint32 values and skips those ≥ q = 2^32 − 5, which
+keeps it uniform.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from numpy.typing import NDArray
+
+from sparsesecagg.crypto.secrets import Secret
+from sparsesecagg.field import Word
+
+CHUNK_WORDS = 1 << 16
+"""Words read at a time in the hot loops: 256 kB of key stream stay in the second-level cache."""
+
+_ZEROS = memoryview(bytes(4 << 18))
+_SLACK = 15  # `update_into` asks for a block less one byte beyond the data.
+
+
+class KeyStream:
+    """The bytes of AES-256-CTR under one key, from a zero counter. A key is used for one stream only."""
+
+    __slots__ = ("_encryptor",)
+
+    def __init__(self, key: Secret) -> None:
+        self._encryptor = Cipher(algorithms.AES(key.reveal()), modes.CTR(bytes(16))).encryptor()
+
+    def fill(self, buffer: NDArray[np.uint8], size: int) -> None:
+        """Write the next `size` bytes to `buffer`, which has at least 15 bytes of room beyond."""
+        for start in range(0, size, len(_ZEROS)):
+            part = min(len(_ZEROS), size - start)
+            self._encryptor.update_into(_ZEROS[:part], buffer[start : start + part + _SLACK])
+
+    def read(self, size: int) -> NDArray[np.uint8]:
+        """Return the next `size` bytes in fresh memory."""
+        buffer = np.empty(size + _SLACK, np.uint8)
+        self.fill(buffer, size)
+        return buffer[:size]
+
+
+class Scratch:
+    """Memory for one read, reused by many streams so that the hot loops allocate nothing."""
+
+    def __init__(self, word: Word, words: int = CHUNK_WORDS) -> None:
+        self.words = words
+        self.buffer = np.empty(words * word.dtype.itemsize + _SLACK, np.uint8)
+
+
+class MaskStream(KeyStream):
+    """A key stream read as words."""
+
+    __slots__ = ("_word",)
+
+    def __init__(self, key: Secret, word: Word) -> None:
+        super().__init__(key)
+        self._word = word
+
+    def words(self, count: int, scratch: Scratch) -> NDArray[Any]:
+        """Return the next `count` ≤ scratch.words words, valid until the scratch is used again."""
+        size = count * self._word.dtype.itemsize
+        self.fill(scratch.buffer, size)
+        # The key stream is defined as little-endian.
+        words = scratch.buffer[:size].view(self._word.dtype.newbyteorder("<"))
+        if self._word.bits == 32 and count and int(words.max()) >= self._word.modulus:
+            words = words[words < self._word.modulus]  # Happens once in 2^32 / 5 words.
+            while len(words) < count:
+                more = self.read(4 * (count - len(words))).view("<u4")
+                words = np.concatenate([words, more[more < self._word.modulus]])
+        return words

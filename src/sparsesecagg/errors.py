@@ -1,0 +1,98 @@
+"""Every way a round can fail, as a type that carries the facts.
+
+Two families, because the remedies differ: `InvalidInput` is the caller's to mend (a bad option, an update of the
+wrong length), `ProtocolError` is what a peer did or what dropouts made impossible. No error ever contains a secret:
+error texts reach logs and, through engines such as Flower, the server.
+"""
+
+
+class SparseSecAggError(Exception):
+    """Root of all errors raised on purpose by this package."""
+
+
+class InvalidInput(SparseSecAggError, ValueError):
+    """Input of ours that can't be used; says what is allowed.
+
+    `option` is the parameter's name, so that the command line can name its own option.
+    """
+
+    def __init__(self, option: str, problem: str) -> None:
+        self.option = option
+        self.problem = problem
+        super().__init__(f"{option} {problem}")
+
+
+class MissingExtra(SparseSecAggError):
+    """An optional dependency is not installed; says how to install it."""
+
+    def __init__(self, extra: str, purpose: str) -> None:
+        self.extra = extra
+        super().__init__(f"{purpose} needs the '{extra}' extra: pip install 'sparsesecagg[{extra}]'")
+
+
+class ProtocolError(SparseSecAggError):
+    """A peer's message or the state of the round forbids going on."""
+
+
+class MalformedMessage(ProtocolError):
+    """Bytes that are not a valid message: truncated, oversized, trailing, mutated, or of an unknown version."""
+
+
+class WrongStage(ProtocolError):
+    """A message or call that does not belong to the stage the round is in: early, late, or a second time."""
+
+    def __init__(self, got: str, expected: str) -> None:
+        self.got, self.expected = got, expected
+        super().__init__(f"got {got} while the round is at {expected}")
+
+
+class WrongRound(ProtocolError):
+    """A message of another round: stale or replayed."""
+
+    def __init__(self, got: int, expected: int) -> None:
+        self.got, self.expected = got, expected
+        super().__init__(f"message of round {got} in round {expected}")
+
+
+class UnknownSender(ProtocolError):
+    """A sender that is not part of this stage."""
+
+    def __init__(self, sender: int) -> None:
+        self.sender = sender
+        super().__init__(f"user {sender} takes no part in this stage")
+
+
+class DuplicateMessage(ProtocolError):
+    """A second message of one sender in one stage."""
+
+    def __init__(self, sender: int, stage: str) -> None:
+        self.sender, self.stage = sender, stage
+        super().__init__(f"user {sender} has already sent its {stage} message")
+
+
+class InvalidKey(ProtocolError):
+    """A public key that can't be used: a low-order point, or one that occurs twice."""
+
+
+class InvalidShare(ProtocolError):
+    """A secret share that does not open, belongs to somebody else, or does not fit the others."""
+
+
+class ThresholdNotMet(ProtocolError):
+    """Too few users are left to open the sum; nothing was revealed."""
+
+    def __init__(self, stage: str, survivors: int, needed: int) -> None:
+        self.stage, self.survivors, self.needed = stage, survivors, needed
+        super().__init__(f"{survivors} users left at {stage}, {needed} are needed")
+
+
+class PolicyViolation(ProtocolError):
+    """The client's own policy forbids what the server asks for; the client sends nothing."""
+
+
+class RoundRefused(ProtocolError):
+    """Clients refused to open the sum (for one, because a block has too few survivors); nothing was revealed."""
+
+    def __init__(self, refusals: int, reason: str) -> None:
+        self.refusals, self.reason = refusals, reason
+        super().__init__(f"{refusals} clients refused to open the sum: {reason}")

@@ -1,0 +1,12 @@
+"""Models: a flat float32 vector in, a flat float32 vector out.
+
+`base` is the interface, `dense` softmax regression and multi-layer perceptrons in NumPy, `torch_model` the adapter for
+any `torch.nn.Module`, `torch_zoo` the convolutional networks, `catalogue` their names.
+"""
+
+from sparsesecagg.learning.models.base import Evaluation, Layer, LocalTraining, Model
+from sparsesecagg.learning.models.catalogue import MODELS, make_model
+from sparsesecagg.learning.models.dense import DenseNetwork
+from sparsesecagg.learning.models.torch_model import TorchModel
+
+__all__ = ["MODELS", "DenseNetwork", "Evaluation", "Layer", "LocalTraining", "Model", "TorchModel", "make_model"]

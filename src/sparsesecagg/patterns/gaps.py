@@ -1,0 +1,99 @@
+"""The Bernoulli pattern b_ij by its gaps: work proportional to the ones, integers only.
+
+Between two ones of a Bernoulli(π) sequence lie geometrically many zeros. A 64-bit draw u gives the gap by inversion:
+the number of entries < u in the table of 2^64·(1 − (1−π)^(k+1)) − 1, k = 0 … size−1. A draw beyond the table means "no
+one among the next `size` coordinates"; the geometric law has no memory, so the walk simply goes on from there. The table
+is computed with integers, hence every machine gets the same pattern, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import isqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsesecagg.crypto.secrets import PatternSeed
+from sparsesecagg.crypto.stream import KeyStream
+
+ONE = 1 << 64
+"""Probabilities are integers in units of 2^−64."""
+
+_LARGEST_TABLE = 1 << 16
+_GUIDE_BITS = 16
+_BATCH_DRAWS = 1 << 20
+
+Positions = NDArray[np.int64]
+
+
+def table_size(probability: int) -> int:
+    """Return the length of the gap table: four mean gaps (so 2 % of draws are skips), at most 2^16."""
+    return min(4 * ONE // probability + 1, _LARGEST_TABLE)
+
+
+@dataclass(frozen=True)
+class GapTable:
+    """The inverse of the gap distribution, with a guide that answers most draws by one look-up."""
+
+    cumulative: NDArray[np.uint64]
+    guide: NDArray[np.int64]
+    ambiguous: NDArray[np.bool_]
+
+    @staticmethod
+    @lru_cache(maxsize=64)
+    def of(probability: int) -> GapTable:
+        """Return the table for π = probability / 2^64, with 0 < π < 1."""
+        cumulative = np.empty(table_size(probability), np.uint64)
+        none = ONE  # (1 − π)^k in units of 2^−64, rounded down
+        for k in range(len(cumulative)):
+            none = none * (ONE - probability) >> 64
+            cumulative[k] = ONE - none - 1
+        edges = np.arange(1 << _GUIDE_BITS, dtype=np.uint64) << np.uint64(64 - _GUIDE_BITS)
+        first = np.searchsorted(cumulative, edges, side="left")
+        last = np.searchsorted(cumulative, edges + np.uint64((1 << (64 - _GUIDE_BITS)) - 1), side="left")
+        return GapTable(cumulative, first.astype(np.int64), first != last)
+
+    def gaps(self, draws: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Return the gap of each draw: how many table entries are < it; len(cumulative) means a skip."""
+        bucket = draws >> np.uint64(64 - _GUIDE_BITS)
+        gaps = self.guide[bucket]
+        unsure = np.flatnonzero(self.ambiguous[bucket])
+        gaps[unsure] = np.searchsorted(self.cumulative, draws[unsure], side="left")
+        return gaps
+
+
+def bernoulli_positions(seeds: Sequence[PatternSeed], dim: int, probability: int) -> list[Positions]:
+    """Return, for each seed, the sorted positions of the ones among `dim` independent Bernoulli(π) bits."""
+    mean = dim * probability >> 64
+    first_read = mean + mean // 32 + 4 * isqrt(mean) + 8  # A guess at the draws needed; it changes speed, not the result.
+    batch = max(1, _BATCH_DRAWS // first_read)
+    found: list[Positions] = []
+    for start in range(0, len(seeds), batch):
+        found += _walk([KeyStream(seed) for seed in seeds[start : start + batch]], first_read, dim, probability)
+    return found
+
+
+def _walk(streams: list[KeyStream], reads: int, dim: int, probability: int) -> list[Positions]:
+    """Walk along the coordinates, one row of draws per stream."""
+    table = GapTable.of(probability)
+    size = len(table.cumulative)
+    draws = np.empty((len(streams), reads), np.uint64)
+    for row, stream in zip(draws, streams, strict=True):
+        row[:] = stream.read(8 * reads).view("<u8")
+    gaps = table.gaps(draws.reshape(-1)).reshape(draws.shape)
+    is_one = gaps < size
+    gaps += is_one  # A one advances by its gap and itself, a skip by the table's size.
+    ends = np.cumsum(gaps, axis=1)
+    is_one &= ends <= dim
+    result: list[Positions] = []
+    for row, stream in enumerate(streams):
+        positions = ends[row][is_one[row]] - 1
+        reached = int(ends[row, -1])
+        if reached < dim:  # The guess was short: go on where this stream stopped.
+            rest = _walk([stream], reads, dim - reached, probability)[0]
+            positions = np.concatenate([positions, rest + reached])
+        result.append(positions)
+    return result

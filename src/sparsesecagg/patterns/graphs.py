@@ -1,0 +1,55 @@
+"""Public randomness: permutations and k-regular graphs that everybody derives alike from a public seed.
+
+Integers only. A permutation sorts the users by 64-bit draws; a k-regular graph joins each user to the k/2 before and
+the k/2 behind it on a randomly permuted circle (a Harary graph, as in SecAgg+, Bell et al. 2020).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsesecagg.crypto.kdf import derive
+from sparsesecagg.crypto.secrets import Secret
+from sparsesecagg.crypto.stream import KeyStream
+
+Users = NDArray[np.int64]
+"""User numbers, distinct."""
+
+
+class PublicSeed(Secret):
+    """A seed that everybody knows; a `Secret` only in type, so that it can key a stream."""
+
+
+def permutations(seed: bytes, label: str, users: Users, count: int) -> list[Users]:
+    """Return `count` random permutations of the users."""
+    stream = KeyStream(PublicSeed(derive(seed, label, b"")))
+    result = []
+    for _ in range(count):
+        draws = stream.read(8 * len(users)).view("<u8")
+        result.append(users[np.argsort(draws, kind="stable")])
+    return result
+
+
+class CircleGraph:
+    """Users on a circle, each joined to its `degree` (even) nearest; to all when there are no more."""
+
+    def __init__(self, circle: Users, degree: int | None) -> None:
+        self._circle = circle
+        self._complete = degree is None or degree >= len(circle) - 1
+        half = 0 if self._complete or degree is None else degree // 2
+        self._steps = np.concatenate([np.arange(-half, 0), np.arange(1, half + 1)])
+        self._everybody = np.sort(circle)
+        self._place = {int(user): place for place, user in enumerate(circle)}
+
+    def neighbours(self, user: int) -> Users:
+        """Return the user's neighbours, sorted."""
+        if self._complete:
+            return self._everybody[self._everybody != user]
+        return np.sort(self._circle[(self._place[user] + self._steps) % len(self._circle)])
+
+
+def share_graph(seed: bytes, users: Users, degree: int | None) -> CircleGraph:
+    """Return the graph along which shares are given: complete, or random of the given even degree."""
+    (circle,) = permutations(seed, "share graph", users, 1)
+    return CircleGraph(circle, degree)

@@ -1,0 +1,251 @@
+"""Pick the settings of a round of the committee pattern from what it has to promise.
+
+The search is short because everything pulls one way. More groups G per stripe mean less to send (1/G of the
+model) and smaller committees; smaller committees have fewer contributors per word, so words may be shorter.
+What holds against it is privacy alone: the planner takes the largest G whose tail bound stays within the
+allowed probability, then the shortest word that keeps the resolution. A small cohort therefore ends up with
+a large α and short words.
+
+What the plan promises, per round, for an honest-but-curious server with the colluding users:
+
+    privacy_failure_log2            some block has fewer than T honest survivors, or colluders open a secret
+    abort_probability               the round fails: a block below `min_survivors`, or too few shares
+    lying_server_failure_log2       the first, if the server also lies about who dropped out
+
+All three are upper bounds. `min_survivors` counts users, not honest ones: a client can't tell them apart.
+It is set as high as the abort probability allows, but not above T + A, where even all colluders in one
+committee don't help.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from sparsesecagg.crypto.shamir import SHARE_SIZE
+from sparsesecagg.errors import InvalidInput
+from sparsesecagg.field import WORD_BITS, Word, packed_size
+from sparsesecagg.patterns import SMALLEST_COMMITTEE, Committee, PatternSettings
+from sparsesecagg.privacy.plan import LOWEST_FAILURE_LOG2, Goal, Nearest, Plan
+from sparsesecagg.privacy.sharing import Cohort, choose_sharing
+from sparsesecagg.privacy.tails import (
+    IMPOSSIBLE,
+    ROUNDING,
+    distinct_blocks,
+    independent_or_better,
+    log_forced_failure,
+    log_privacy_failure,
+    log_refusal,
+    log_sum,
+)
+from sparsesecagg.privacy.theory import colluder_count
+from sparsesecagg.protocol.messages import SEALED_SIZE
+from sparsesecagg.protocol.parameters import MAX_CLIENTS, RoundParameters
+
+ABORT_TARGET: Final = 1e-3
+"""Rounds that may fail for lack of survivors, where there is a choice; half for blocks, half for shares."""
+UPLOAD_HEADER: Final = 64
+"""More than the UPLOAD message adds to its words."""
+
+
+def plan_round(goal: Goal) -> Plan:
+    """Return the settings with the smallest upload that keep the goal, or say why there are none."""
+    groups = _most_groups(goal)
+    if groups is None:
+        return _not_feasible(goal)
+    bits = _shortest_word(goal, groups)
+    size, largest = goal.clients // groups, -(-goal.clients // groups)
+    draft = RoundParameters.create(
+        clients=goal.clients,
+        dim=goal.dim,
+        alpha=1 / groups,
+        stripes=goal.stripes,
+        modulus_bits=bits,
+        clip=goal.clip,
+    )
+    stripes = _stripes(goal, groups)
+    log_thin = _log_thin(goal, groups, stripes)
+    sharing = choose_sharing(
+        Cohort(goal.clients, goal.colluders, goal.dropout),
+        log_budget=_log_difference(goal.log_budget, log_thin),
+        abort_budget=ABORT_TARGET / 2,
+        least_degree=largest - 1,
+    )
+    min_survivors = _min_survivors(goal, groups, stripes)
+    log_forced = log_forced_failure(
+        goal.clients,
+        goal.colluders,
+        groups,
+        stripes,
+        min_survivors=min_survivors,
+        anonymity=goal.min_anonymity,
+    )
+    upload = UPLOAD_HEADER + packed_size(stripes * draft.width, bits)
+    failure = _log2_of_sum(log_thin, sharing.log_exposed)
+    abort = independent_or_better(
+        (log_refusal(goal.clients, groups, goal.dropout, min_survivors), distinct_blocks(groups, stripes)),
+        (sharing.log_missing, sharing.missing_events),
+    )
+    degree = sharing.neighbours or goal.clients - 1
+    return Plan(
+        feasible=True,
+        reason=_why(goal, groups, stripes, failure, abort),
+        goal=goal,
+        privacy_failure_log2=failure,
+        alpha=1 / groups,
+        groups=groups,
+        stripes=stripes,
+        committee_size=size,
+        threshold=sharing.threshold,
+        neighbours=sharing.neighbours,
+        min_survivors=min_survivors,
+        modulus_bits=bits,
+        quantisation_levels=draft.quantizer.limit,
+        upload_bytes=upload,
+        share_bytes=SEALED_SIZE * degree + SHARE_SIZE * (degree + 1),
+        compression_vs_secagg=(UPLOAD_HEADER + 4 * goal.dim) / upload,
+        abort_probability=abort,
+        lying_server_failure_log2=_log2_of_sum(log_forced, sharing.log_split),
+    )
+
+
+def plan_each(goal: Goal, anonymities: Iterable[int]) -> list[Plan]:
+    """Return a plan for each of the wanted anonymities: what privacy costs."""
+    return [plan_round(replace(goal, min_anonymity=anonymity)) for anonymity in anonymities]
+
+
+def _stripes(goal: Goal, groups: int) -> int:
+    """Return the stripes that a round will have: the wanted ones, or fewer where the model is too small."""
+    settings = PatternSettings(goal.clients, goal.dim, round(2**32 / groups), None, goal.stripes)
+    return Committee.make_layout(settings).blocks // groups
+
+
+def _log_thin(goal: Goal, groups: int, stripes: int) -> float:
+    """Bound ln P[some block has too few honest survivors]."""
+    return log_privacy_failure(
+        goal.clients, goal.colluders, groups, stripes, dropout=goal.dropout, anonymity=goal.min_anonymity
+    )
+
+
+def _most_groups(goal: Goal) -> int | None:
+    """Return the largest G that keeps the promise, or None if even one committee of everybody does not."""
+
+    def keeps(groups: int) -> bool:
+        return _log_thin(goal, groups, _stripes(goal, groups)) <= goal.log_budget
+
+    if not keeps(1):
+        return None
+    # Smaller committees fail more often, and there are more of them: the bound grows with G.
+    low, high = 1, goal.clients // max(SMALLEST_COMMITTEE, goal.min_anonymity)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if keeps(middle) else (low, middle - 1)
+    return low
+
+
+def _shortest_word(goal: Goal, groups: int) -> int:
+    contributors = -(-goal.clients // groups)
+    for bits in WORD_BITS:
+        if Word.of(bits).largest // contributors >= goal.steps_per_side:
+            return bits
+    room = Word.of(WORD_BITS[-1]).largest // contributors
+    option = "clip" if goal.clip > 1 else "levels"
+    most = room / goal.levels if goal.clip > 1 else room
+    raise InvalidInput(
+        option,
+        f"must be at most {math.floor(most)} for the sum of {contributors} contributors to fit the longest "
+        f"word at {goal.levels} levels and a clip of {goal.clip:g}",
+    )
+
+
+def _min_survivors(goal: Goal, groups: int, stripes: int) -> int:
+    size = goal.clients // groups
+    low = max(2, goal.min_anonymity)
+    high = max(low, min(size, goal.min_anonymity + goal.colluders))
+    while low < high:
+        middle = (low + high + 1) // 2
+        one = log_refusal(goal.clients, groups, goal.dropout, middle)
+        acceptable = independent_or_better((one, distinct_blocks(groups, stripes))) <= ABORT_TARGET / 2
+        low, high = (middle, high) if acceptable else (low, middle - 1)
+    return low
+
+
+def _not_feasible(goal: Goal) -> Plan:
+    """Everybody in one committee is the most private round there is, and it is not private enough."""
+
+    def log_failure(clients: int, anonymity: int) -> float:
+        colluders = colluder_count(clients, goal.colluding)
+        return log_privacy_failure(clients, colluders, 1, 1, dropout=goal.dropout, anonymity=anonymity)
+
+    # Honest users never become fewer as users are added, so both searches are over monotone conditions.
+    clients = _first(
+        goal.clients, MAX_CLIENTS, lambda n: log_failure(n, goal.min_anonymity) <= goal.log_budget
+    )
+    too_much = _first(1, goal.min_anonymity, lambda t: log_failure(goal.clients, t) > goal.log_budget)
+    reachable = _log2_of_sum(log_failure(goal.clients, goal.min_anonymity))
+    rounded = math.ceil(reachable * 10) / 10
+    nearest = Nearest(
+        clients=clients,
+        min_anonymity=too_much - 1 if too_much is not None and too_much > 1 else None,
+        failure_log2=rounded if rounded < 0 else None,
+    )
+    return Plan(False, _why_not(goal, reachable, nearest), goal, reachable, nearest=nearest)
+
+
+def _first(low: int, high: int, holds: Callable[[int], bool]) -> int | None:
+    """Return the smallest number in [low, high] from which on a monotone condition holds."""
+    if not holds(high):
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle + 1, high)
+    return low
+
+
+def _log_difference(whole: float, part: float) -> float:
+    """Return ln(e^whole − e^part) for part ≤ whole, rounded down."""
+    left = -math.expm1(part - whole)
+    return whole + math.log(left) - ROUNDING if left > 0 else IMPOSSIBLE
+
+
+def _log2_of_sum(*logs: float) -> float:
+    """Return log2 Σ e^logs, not above 0 and not below what can be written down."""
+    total = log_sum(np.array(logs))
+    return min(0.0, max(LOWEST_FAILURE_LOG2, total / math.log(2)))
+
+
+def _why(goal: Goal, groups: int, stripes: int, failure_log2: float, abort: float) -> str:
+    size = goal.clients // groups
+    blocks = distinct_blocks(groups, stripes)
+    who = f"committees of {size}" if groups > 1 else f"all {size} users together"
+    where = f"all {blocks} blocks" if blocks > 1 else "every block"
+    sentence = (
+        f"{who} keep {goal.min_anonymity} honest survivors in {where}, "
+        f"except with probability 2^{failure_log2:.1f} per round"
+    )
+    if abort > ABORT_TARGET:
+        sentence += f"; up to {abort:.2g} of the rounds fail for lack of survivors"
+    return sentence
+
+
+def _why_not(goal: Goal, reachable: float, nearest: Nearest) -> str:
+    honest = goal.clients - goal.colluders
+    if goal.min_anonymity > honest:
+        why = f"only {honest} of {goal.clients} users are honest"
+    else:
+        why = (
+            f"even one committee of all {goal.clients} users, {goal.colluders} of them colluding, "
+            f"has fewer than {goal.min_anonymity} honest survivors with probability 2^{reachable:.1f}"
+        )
+    changes = []
+    if nearest.clients is not None:
+        changes.append(f"{nearest.clients} clients")
+    if nearest.min_anonymity is not None:
+        changes.append(f"an anonymity of {nearest.min_anonymity}")
+    if nearest.failure_log2 is not None:
+        changes.append(f"a failure probability of 2^{nearest.failure_log2:g}")
+    return f"{why}; feasible would be {' or '.join(changes)}" if changes else why

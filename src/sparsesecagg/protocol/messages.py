@@ -1,0 +1,143 @@
+"""The messages of a round: frozen, versioned, compact, checked when they are read.
+
+On the wire a message is one byte of version and a MessagePack array that starts with the message's name. Sets of users
+are bitmaps over the cohort; everything that belongs to several users is laid out in the order of their numbers, so no
+numbers travel. All lengths follow from the round's parameters and are checked against them before use.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeVar
+
+import msgspec
+import numpy as np
+
+from sparsesecagg.crypto.kdf import DIGEST_SIZE
+from sparsesecagg.crypto.keys import PUBLIC_KEY_SIZE
+from sparsesecagg.crypto.sealing import TAG_SIZE
+from sparsesecagg.crypto.shamir import SHARE_SIZE
+from sparsesecagg.errors import MalformedMessage
+from sparsesecagg.patterns.graphs import Users
+from sparsesecagg.protocol.parameters import MAX_CLIENTS, VERSION
+
+SEALED_SIZE = 2 * SHARE_SIZE + TAG_SIZE
+"""A share of the mask key and a share of the private seed, sealed."""
+
+Round = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+User = Annotated[int, msgspec.Meta(ge=0, lt=MAX_CLIENTS)]
+PublicKey = Annotated[bytes, msgspec.Meta(min_length=PUBLIC_KEY_SIZE, max_length=PUBLIC_KEY_SIZE)]
+Digest = Annotated[bytes, msgspec.Meta(min_length=DIGEST_SIZE, max_length=DIGEST_SIZE)]
+UserSet = Annotated[bytes, msgspec.Meta(max_length=MAX_CLIENTS // 8)]
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What all messages have."""
+
+    round_number: Round
+
+
+class AdvertiseKeys(Message, tag="advertise keys"):
+    """User to server: two fresh public keys."""
+
+    sender: User
+    sealing_key: PublicKey
+    mask_key: PublicKey
+
+
+class KeyDirectory(Message, tag="key directory"):
+    """Server to user: the keys of all who advertised; sealing key and mask key of each, in order."""
+
+    users: UserSet
+    keys: bytes
+
+
+class ShareKeys(Message, tag="share keys"):
+    """User to server: for each neighbour in order a sealed pair of shares, and a commitment to the private seed."""
+
+    sender: User
+    commitment: Digest
+    shares: bytes
+
+
+class ShareDelivery(Message, tag="share delivery"):
+    """Server to user: who finished SHARE_KEYS, and the sealed shares that neighbours among them sent to this user."""
+
+    users: UserSet
+    shares: bytes
+
+
+class Upload(Message, tag="upload"):
+    """User to server: masked words of its blocks, and the blocks' numbers unless they are public."""
+
+    sender: User
+    locations: bytes
+    words: memoryview
+
+
+class UnmaskRequest(Message, tag="unmask request"):
+    """Server to user: whose uploads arrived."""
+
+    survivors: UserSet
+
+
+class Unmask(Message, tag="unmask"):
+    """User to server: one share per owner in the set; of the private seed if the owner survived, else of the mask key."""
+
+    sender: User
+    owners: UserSet
+    shares: bytes
+
+
+ClientMessage = AdvertiseKeys | ShareKeys | Upload | Unmask
+ServerMessage = KeyDirectory | ShareDelivery | UnmaskRequest
+
+_CLIENT_DECODER = msgspec.msgpack.Decoder(ClientMessage)
+_SERVER_DECODER = msgspec.msgpack.Decoder(ServerMessage)
+_ENCODER = msgspec.msgpack.Encoder()
+_VERSION = bytes([VERSION])
+
+Kind = TypeVar("Kind")
+
+
+def encode(message: Message) -> bytes:
+    """Return the message's bytes."""
+    buffer = bytearray(_VERSION)
+    _ENCODER.encode_into(message, buffer, 1)
+    return bytes(buffer)
+
+
+def decode_client_message(data: bytes) -> ClientMessage:
+    """Read a message from a client."""
+    return _decode(data, _CLIENT_DECODER)
+
+
+def decode_server_message(data: bytes) -> ServerMessage:
+    """Read a message from the server."""
+    return _decode(data, _SERVER_DECODER)
+
+
+def _decode(data: bytes, decoder: msgspec.msgpack.Decoder[Kind]) -> Kind:
+    if data[:1] != _VERSION:
+        found = f"version {data[0]}" if data else "nothing"
+        raise MalformedMessage(f"expected a message of version {VERSION}, found {found}")
+    try:
+        return decoder.decode(memoryview(data)[1:])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise MalformedMessage("the bytes are not a message of this protocol") from None
+
+
+def encode_users(users: Users, clients: int) -> bytes:
+    """Return the bitmap of a set of users."""
+    bits = np.zeros(clients, np.uint8)
+    bits[users] = 1
+    return np.packbits(bits, bitorder="little").tobytes()
+
+
+def decode_users(data: bytes, clients: int) -> Users:
+    """Return the sorted users of a bitmap; refuse a bitmap of another cohort's size."""
+    if len(data) != (clients + 7) // 8:
+        raise MalformedMessage(f"a set of {clients} users takes {(clients + 7) // 8} bytes, not {len(data)}")
+    users = np.flatnonzero(np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little"))
+    if len(users) and users[-1] >= clients:
+        raise MalformedMessage(f"user {users[-1]} is not among the {clients} of the cohort")
+    return users

@@ -1,0 +1,65 @@
+"""The client's own policy: what it demands of a round, whatever the server says.
+
+A server chooses the parameters, so a client that believed them would protect nobody. Every client checks them against
+its own policy before it sends anything, and the survivors before it helps to open the sum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sparsesecagg.errors import PolicyViolation
+from sparsesecagg.field import WORD_BITS
+from sparsesecagg.patterns import PATTERNS
+from sparsesecagg.patterns.graphs import Users
+from sparsesecagg.protocol.parameters import RoundParameters
+from sparsesecagg.protocol.roster import Members
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What a client demands."""
+
+    min_clients: int = 3
+    """The least cohort, and the least number of users at every stage."""
+    min_threshold: float = 0.5
+    """A secret may be restored only by more than this fraction of its holders."""
+    min_survivors: int = 2
+    """The least number of users whose sum may be opened, in any block."""
+    patterns: frozenset[str] = frozenset(PATTERNS)
+    modulus_bits: frozenset[int] = frozenset(WORD_BITS)
+
+    def check_parameters(self, params: RoundParameters) -> None:
+        """Raise `PolicyViolation` if the round's parameters ask for less than this policy demands."""
+        _demand(params.clients >= self.min_clients, f"the cohort has {params.clients} users, the policy demands {self.min_clients}")
+        _demand(
+            params.threshold > self.min_threshold * params.holders,
+            f"the threshold {params.threshold} of {params.holders} is not above {self.min_threshold:g} of a secret's holders",
+        )
+        _demand(params.pattern in self.patterns, f"the pattern {params.pattern!r} is not allowed by the policy")
+        _demand(params.modulus_bits in self.modulus_bits, f"words of {params.modulus_bits} bits are not allowed by the policy")
+
+    def check_present(self, stage: str, present: int, params: RoundParameters) -> None:
+        """Raise if too few users are left for the sum to hide anybody."""
+        needed = max(self.min_clients, params.threshold)
+        _demand(present >= needed, f"only {present} users are present at {stage}, {needed} are needed")
+
+    def check_survivors(self, members: Members, survivors: Users) -> None:
+        """Raise if any block, one's own or another's, would be opened with too few survivors."""
+        params = members.directory.params
+        self.check_present("UNMASK", len(survivors), params)
+        least = max(self.min_survivors, params.min_survivors)
+        per_block = members.pattern.survivors_per_block(survivors)
+        if per_block is not None:
+            block = int(np.argmin(per_block))
+            _demand(
+                int(per_block[block]) >= least,
+                f"block {block} would be opened with {int(per_block[block])} survivors, {least} are the least",
+            )
+
+
+def _demand(holds: bool, problem: str) -> None:
+    if not holds:
+        raise PolicyViolation(problem)

@@ -1,0 +1,353 @@
+"""The server's side of a round: a state machine without I/O.
+
+`receive` takes one client message at a time, `close_stage` ends a stage and returns the next message for each client.
+A message that does not fit raises a typed error and changes nothing. Uploads are added as they arrive and then
+forgotten, so memory stays at one model (and, for `pairwise`, the coded locations of each user).
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsesecagg.crypto import shamir
+from sparsesecagg.crypto.keys import PUBLIC_KEY_SIZE, KeyAgreement, public_key
+from sparsesecagg.crypto.secrets import PrivateKey, PrivateSeed
+from sparsesecagg.crypto.stream import MaskStream
+from sparsesecagg.errors import (
+    DuplicateMessage,
+    InvalidKey,
+    InvalidShare,
+    MalformedMessage,
+    ThresholdNotMet,
+    UnknownSender,
+    WrongRound,
+    WrongStage,
+)
+from sparsesecagg.field import packed_size, unpack
+from sparsesecagg.field.words import Words
+from sparsesecagg.patterns import BlockIds
+from sparsesecagg.patterns.graphs import Users
+from sparsesecagg.protocol.client import seed_commitment
+from sparsesecagg.protocol.locations import decode_locations
+from sparsesecagg.protocol.masking import Mask, RowMasks, add_to_column, pair_seeds, private_mask_seed
+from sparsesecagg.protocol.messages import (
+    SEALED_SIZE,
+    AdvertiseKeys,
+    ClientMessage,
+    KeyDirectory,
+    ShareDelivery,
+    ShareKeys,
+    Unmask,
+    UnmaskRequest,
+    Upload,
+    decode_client_message,
+    decode_users,
+    encode,
+    encode_users,
+)
+from sparsesecagg.protocol.parameters import RoundParameters
+from sparsesecagg.protocol.result import Result
+from sparsesecagg.protocol.roster import Directory, Members
+from sparsesecagg.protocol.stages import NEXT_STAGE, STAGES, Stage
+
+_MESSAGE_OF = {
+    Stage.ADVERTISE_KEYS: AdvertiseKeys,
+    Stage.SHARE_KEYS: ShareKeys,
+    Stage.UPLOAD: Upload,
+    Stage.UNMASK: Unmask,
+}
+Kept = TypeVar("Kept")
+
+
+class Server:
+    """One round. Feed it with `receive`, end each stage with `close_stage`, read `result`."""
+
+    def __init__(self, params: RoundParameters) -> None:
+        params.check()
+        self.params = params
+        self.stage = Stage.ADVERTISE_KEYS
+        self.result: Result | None = None
+        self.dropped: dict[str, int] = dict.fromkeys((stage.name for stage in STAGES), 0)
+        self._sent: dict[str, dict[int, int]] = {stage.name: {} for stage in STAGES}
+        self._received: dict[str, dict[int, int]] = {stage.name: {} for stage in STAGES}
+        self._present: set[int] = set(range(params.clients))
+        """Who may send in this stage: those who sent in the one before."""
+        self._heard: set[int] = set()
+        """Who has sent in this stage."""
+        self._keys: dict[int, AdvertiseKeys] = {}
+        self._shares: dict[int, ShareKeys] = {}
+        self._unmask: dict[int, Unmask] = {}
+        self._locations: dict[int, bytes] = {}
+        self._directory: Directory | None = None
+        self._members: Members | None = None
+        self._survivors: Users = np.empty(0, np.int64)
+        self._sums = params.word.zeros((0, 0))
+        self._contributors = np.zeros(0, np.int64)
+
+    def receive(self, data: bytes, sender: int | None = None) -> int:
+        """Take one message; return its sender.
+
+        `sender` is who the transport says it came from, if it knows. Raises a typed error, and changes nothing, for
+        a message that is malformed, late, early, of another round, a second one, or from somebody unknown.
+        """
+        message = decode_client_message(data)
+        if message.round_number != self.params.round_number:
+            raise WrongRound(message.round_number, self.params.round_number)
+        if self.stage is Stage.DONE or not isinstance(message, _MESSAGE_OF[self.stage]):
+            raise WrongStage(type(message).__name__, self.stage.name)
+        if message.sender not in self._present or sender not in (None, message.sender):
+            raise UnknownSender(message.sender)
+        if message.sender in self._heard:
+            raise DuplicateMessage(message.sender, self.stage.name)
+        self._take(message)
+        self._heard.add(message.sender)
+        self._sent[self.stage.name][message.sender] = len(data)
+        return message.sender
+
+    @property
+    def waiting_for(self) -> set[int]:
+        """The users that may still send in this stage."""
+        return self._present - self._heard
+
+    def close_stage(self) -> dict[int, bytes]:
+        """End the stage: count who fell silent, and return the next message for each who did not.
+
+        Raises `ThresholdNotMet` when too few are left; then the round is over and nothing was revealed. After UNMASK
+        the answer is empty and `result` is set.
+        """
+        if self.stage is Stage.DONE:
+            raise WrongStage("close_stage", Stage.DONE.name)
+        stage, users = self.stage, np.array(sorted(self._heard), np.int64)
+        self.dropped[stage.name] = len(self._present) - len(users)
+        self.stage = Stage.DONE  # A round that fails below is over.
+        if len(users) < self.params.threshold:
+            raise ThresholdNotMet(stage.name, len(users), self.params.threshold)
+        outbound = {
+            Stage.ADVERTISE_KEYS: self._make_directory,
+            Stage.SHARE_KEYS: self._deliver_shares,
+            Stage.UPLOAD: self._request_shares,
+            Stage.UNMASK: self._open_sum,
+        }[stage](users)
+        self._present, self._heard = self._heard, set()
+        self.stage = NEXT_STAGE[stage]
+        if self.stage is not Stage.DONE:
+            self._received[self.stage.name] = {user: len(data) for user, data in outbound.items()}
+        return outbound
+
+    # Receiving
+
+    def _take(self, message: ClientMessage) -> None:
+        match message:
+            case AdvertiseKeys():
+                self._take_keys(message)
+            case ShareKeys():
+                self._take_shares(message)
+            case Upload():
+                self._take_upload(message)
+            case Unmask():
+                self._take_unmask(message)
+
+    def _take_keys(self, message: AdvertiseKeys) -> None:
+        fresh = {message.sealing_key, message.mask_key}
+        taken = {key for other in self._keys.values() for key in (other.sealing_key, other.mask_key)}
+        if len(fresh) < 2 or fresh & taken:
+            raise InvalidKey(f"user {message.sender} advertises a public key that occurs twice")
+        self._keys[message.sender] = message
+
+    def _take_shares(self, message: ShareKeys) -> None:
+        neighbours = _kept(self._directory).graph.neighbours(message.sender)
+        if len(message.shares) != SEALED_SIZE * len(neighbours):
+            raise MalformedMessage(
+                f"shares for {len(neighbours)} neighbours take {SEALED_SIZE * len(neighbours)} bytes, not {len(message.shares)}"
+            )
+        self._shares[message.sender] = message
+
+    def _take_upload(self, message: Upload) -> None:
+        pattern = _kept(self._members).pattern
+        selected, words = self._read_upload(message)
+        if pattern.public:
+            self._sums[selected] += words.reshape(-1, self.params.width)
+        else:
+            self._locations[message.sender] = message.locations
+            self._sums[selected, 0] += words
+        self._contributors[selected] += 1
+
+    def _read_upload(self, message: Upload) -> tuple[BlockIds, Words]:
+        pattern = _kept(self._members).pattern
+        if pattern.public:
+            if message.locations:
+                raise MalformedMessage(f"{pattern.name} has public locations, none may be sent")
+            selected = pattern.selected(message.sender, [])
+        else:
+            selected = decode_locations(message.locations, self.params.dim)
+        count = self.params.layout.count(selected) * self.params.width
+        return selected, unpack(message.words, count, self.params.word)
+
+    def _take_unmask(self, message: Unmask) -> None:
+        owners = decode_users(message.owners, self.params.clients)
+        if not np.isin(owners, _kept(self._members).owners(message.sender)).all():
+            raise InvalidShare(f"user {message.sender} sends shares of secrets that it does not hold")
+        if len(message.shares) != shamir.SHARE_SIZE * len(owners):
+            raise MalformedMessage(f"{len(owners)} shares take {shamir.SHARE_SIZE * len(owners)} bytes, not {len(message.shares)}")
+        if shamir.decode_shares(message.shares) is None:
+            raise InvalidShare(f"user {message.sender} sends a share outside the field")
+        self._unmask[message.sender] = message
+
+    # Closing
+
+    def _make_directory(self, users: Users) -> dict[int, bytes]:
+        """Publish the keys of all who advertised."""
+        keys = b"".join(self._keys[user].sealing_key + self._keys[user].mask_key for user in users.tolist())
+        message = KeyDirectory(self.params.round_number, encode_users(users, self.params.clients), keys)
+        self._directory = Directory(self.params, message)
+        return dict.fromkeys(users.tolist(), encode(message))
+
+    def _deliver_shares(self, users: Users) -> dict[int, bytes]:
+        """Sort the sealed shares by receiver, and make the pattern from those who sent some."""
+        directory = _kept(self._directory)
+        self._members = Members(directory, users)
+        blocks = self._members.pattern.layout.blocks
+        self._sums = self.params.word.zeros((blocks, self.params.width))
+        self._contributors = np.zeros(blocks, np.int64)
+        parcels: dict[int, list[bytes]] = {user: [] for user in users.tolist()}
+        for sender in users.tolist():
+            shares = self._shares[sender].shares
+            for place, receiver in enumerate(directory.graph.neighbours(sender).tolist()):
+                if receiver in parcels:
+                    parcels[receiver].append(shares[place * SEALED_SIZE : (place + 1) * SEALED_SIZE])
+        bitmap = encode_users(users, self.params.clients)
+        # Senders were visited in order, so each parcel is in the order that its receiver expects.
+        return {
+            user: encode(ShareDelivery(self.params.round_number, bitmap, b"".join(parcel))) for user, parcel in parcels.items()
+        }
+
+    def _request_shares(self, users: Users) -> dict[int, bytes]:
+        """Say whose uploads arrived."""
+        self._survivors = users
+        request = encode(UnmaskRequest(self.params.round_number, encode_users(users, self.params.clients)))
+        return dict.fromkeys(users.tolist(), request)
+
+    def _open_sum(self, users: Users) -> dict[int, bytes]:
+        """Restore the secrets, remove the masks that are left in the sum, and write the result."""
+        members = _kept(self._members)
+        survivors = set(self._survivors.tolist())
+        secrets = self._restore_secrets(users)
+        masks: list[Mask] = []
+        for user in members.users.tolist():
+            if user in survivors:
+                masks.append(self._private_mask(user, PrivateSeed(secrets[user])))
+            else:
+                masks += self._orphaned_masks(user, PrivateKey(secrets[user]), survivors)
+        word = self.params.word
+        if members.pattern.public:
+            row_masks = RowMasks(masks, len(self._sums), word)
+            for row, sums in enumerate(self._sums):
+                row_masks.add(row, sums)
+        else:
+            add_to_column(self._sums[:, 0], masks, word)
+        self.result = self._make_result()
+        return {}
+
+    # Opening
+
+    def _restore_secrets(self, responders: Users) -> dict[int, bytes]:
+        """Restore one secret per member: the private seed of a survivor, the private mask key of a dropped user.
+
+        Owners with the same first `threshold` holders are combined together. Every secret is checked against what its
+        owner published, so a false share is noticed instead of spoiling the sum.
+        """
+        threshold = self.params.threshold
+        collected: dict[int, list[tuple[int, NDArray[np.uint64]]]] = {user: [] for user in _kept(self._members).users.tolist()}
+        for holder in responders.tolist():
+            message = self._unmask[holder]
+            elements = shamir.decode_shares(message.shares)
+            assert elements is not None  # noqa: S101  # Checked on arrival.
+            rows = elements.reshape(-1, shamir.LIMBS)
+            for owner, row in zip(decode_users(message.owners, self.params.clients).tolist(), rows, strict=True):
+                if len(collected[owner]) < threshold:
+                    collected[owner].append((holder, row))
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for owner, shares in collected.items():
+            if len(shares) < threshold:
+                raise ThresholdNotMet(Stage.UNMASK.name, len(shares), threshold)
+            groups.setdefault(tuple(holder for holder, _ in shares), []).append(owner)
+        secrets: dict[int, bytes] = {}
+        for holders, owners in groups.items():
+            stacked = np.stack([np.stack([row for _, row in collected[owner]]) for owner in owners])
+            for owner, secret in zip(owners, shamir.combine(stacked, holders), strict=True):
+                secrets[owner] = self._verified(owner, secret)
+        return secrets
+
+    def _verified(self, owner: int, secret: bytes | None) -> bytes:
+        """Return the secret if it is the one its owner committed to."""
+        if secret is not None:
+            if owner in self._survivors:
+                genuine = seed_commitment(PrivateSeed(secret), self.params, owner) == self._shares[owner].commitment
+            else:
+                genuine = public_key(PrivateKey(secret)) == _kept(self._directory).mask_key(owner)
+            if genuine:
+                return secret
+        raise InvalidShare(f"the shares of user {owner}'s secret do not fit together: a holder or the owner gave a false one")
+
+    def _private_mask(self, user: int, seed: PrivateSeed) -> Mask:
+        members = _kept(self._members)
+        if members.pattern.public:
+            rows = members.pattern.selected(user, [])
+        else:
+            rows = decode_locations(self._locations[user], self.params.dim)
+        stream = MaskStream(private_mask_seed(seed, members.context, user), self.params.word)
+        return Mask(stream, rows, positive=False)
+
+    def _orphaned_masks(self, user: int, private: PrivateKey, survivors: set[int]) -> list[Mask]:
+        """Return the masks that survivors share with a dropped user, with the sign that removes them."""
+        members = _kept(self._members)
+        peers = [peer for peer in members.pattern.peers(user) if peer in survivors]
+        agreement = KeyAgreement(private)
+        seeds = [
+            pair_seeds(agreement.with_peer(members.directory.mask_key(peer)), members.context, user, peer) for peer in peers
+        ]
+        shared = members.pattern.shared(user, peers, [pattern_seed for _, pattern_seed in seeds])
+        # The survivor added its mask if its number is the smaller one; now it is taken away.
+        return [
+            Mask(MaskStream(mask_seed, self.params.word), rows, positive=peer > user)
+            for peer, (mask_seed, _), rows in zip(peers, seeds, shared, strict=True)
+        ]
+
+    def _make_result(self) -> Result:
+        params, layout = self.params, self.params.layout
+        words = params.word.reduce(self._sums)
+        digit_sums = words[:, layout.length :].astype(np.int64)  # Digits are not negative: no lifting.
+        integers = params.digits.read(digit_sums)
+        public = params.pattern_type.public
+        return Result(
+            params=params,
+            total=params.word.lift(layout.flatten(words)),
+            contributors_per_block=self._contributors,
+            weight_per_block=integers[:, 0] if params.max_weight else None,
+            clipped=int(integers[:, 1].sum()) if public else None,
+            survivors=tuple(self._survivors.tolist()),
+            dropped=dict(self.dropped),
+            sent_bytes={stage: tuple(sizes.values()) for stage, sizes in self._sent.items()},
+            received_bytes={
+                stage: tuple(sizes.values()) if stage != Stage.ADVERTISE_KEYS.name else (len(params.encode()),)
+                for stage, sizes in self._received.items()
+            },
+        )
+
+
+def upload_size(params: RoundParameters) -> int:
+    """Return the bytes of masked words in one upload of a public pattern, without the message around them."""
+    blocks = round(params.layout.blocks * params.selection_probability)
+    return packed_size(blocks * params.width, params.modulus_bits)
+
+
+def _kept(value: Kept | None) -> Kept:
+    """Return what an earlier stage has set."""
+    assert value is not None  # noqa: S101  # The stages run in order.
+    return value
+
+
+__all__ = ["PUBLIC_KEY_SIZE", "Server", "upload_size"]

@@ -1,0 +1,61 @@
+"""Scaled stochastic quantisation, c·Q_c(y) in the paper, with headroom that makes overflow impossible.
+
+A sum of n contributions fits a word if each one has magnitude at most `limit` = largest // n. The level c follows:
+`clip` is the largest real magnitude a contribution may have, and c = limit / clip. What lies beyond the clip is
+clipped and counted, never wrapped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsesecagg.errors import InvalidInput
+from sparsesecagg.field import WORD_BITS, Word
+
+
+@dataclass(frozen=True)
+class Quantizer:
+    """Rounds reals to integers in [−limit, limit] and back."""
+
+    limit: int
+    scale: float
+
+    @staticmethod
+    def fit(word: Word, contributors: int, clip: float) -> Quantizer:
+        """Return the finest quantiser for sums of up to `contributors` values of magnitude ≤ `clip`."""
+        limit = word.largest // contributors
+        if limit < 1:
+            enough = next((bits for bits in WORD_BITS if Word.of(bits).largest >= contributors), 32)
+            raise InvalidInput(
+                "modulus_bits", f"of {word.bits} can't hold the sum of {contributors} contributors: use {enough} or more"
+            )
+        return Quantizer(limit, limit / clip)
+
+    def quantize(
+        self, values: NDArray[np.floating[Any]], factor: float, rng: np.random.Generator
+    ) -> tuple[NDArray[Any], int]:
+        """Round `factor · values` stochastically, so that the mean is right; return integers and how many were clipped.
+
+        The integers have the shape of `values`. Short limits work in float32, which is exact below 2^24.
+        """
+        real = np.float32 if self.limit < 1 << 16 else np.float64
+        scaled = values.astype(real)
+        scaled *= real(self.scale * factor)
+        if not np.isfinite(scaled).all():
+            raise InvalidInput("update", "must be finite, without NaN or infinity")
+        clipped = int(np.count_nonzero(np.abs(scaled) > self.limit))
+        if clipped:
+            np.clip(scaled, -self.limit, self.limit, out=scaled)
+        scaled += rng.random(scaled.shape, dtype=real)
+        np.floor(scaled, out=scaled)
+        # Rounding of the sum itself may reach limit + 1 when the draw is just below one.
+        np.minimum(scaled, self.limit, out=scaled)
+        return scaled.astype(np.int32), clipped
+
+    def dequantize(self, sums: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the real sums, φ⁻¹(·)/c in the paper."""
+        return sums / self.scale

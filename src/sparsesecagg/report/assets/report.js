@@ -1,0 +1,66 @@
+// Draws the plots of the page from its data block: in light or dark, for a desktop or a phone, and again when either
+// changes. Hides a run in all plots at once, and switches between the views of a plot.
+(() => {
+  "use strict";
+  const book = JSON.parse(document.getElementById("report-data").textContent);
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const narrow = matchMedia("(max-width: 640px)");
+  const touch = matchMedia("(pointer: coarse)");
+  const hidden = new Set();
+  const chosen = new Map();
+
+  // Colours are tokens; only values under a key that speaks of colour are replaced, so no label can be taken for one.
+  const painted = (node, tokens, key = "") => {
+    if (Array.isArray(node)) return node.map((item) => painted(item, tokens, key));
+    if (node && typeof node === "object") {
+      return Object.fromEntries(Object.entries(node).map(([name, value]) => [name, painted(value, tokens, name)]));
+    }
+    return typeof node === "string" && key.includes("color") && Object.hasOwn(tokens, node) ? tokens[node] : node;
+  };
+
+  const draw = (figure) => {
+    const place = document.getElementById(figure.id);
+    const view = figure.views[chosen.get(figure.id) ?? 0];
+    const shape = narrow.matches && view.narrow ? view.narrow : view;
+    const theme = book.themes[dark.matches ? "dark" : "light"];
+    const data = painted(shape.data, theme.tokens).map((trace) => ({
+      ...trace,
+      visible: !(trace.meta && hidden.has(trace.meta.run)),
+    }));
+    const layout = { ...painted(shape.layout, theme.tokens), template: theme.template, autosize: true };
+    // On a phone a finger on a plot must still scroll the page.
+    layout.dragmode = touch.matches || narrow.matches ? false : "zoom";
+    const config = {
+      responsive: true,
+      displaylogo: false,
+      displayModeBar: narrow.matches ? false : "hover",
+      modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]],
+      toImageButtonOptions: { filename: figure.id, scale: 2 },
+    };
+    return Plotly.react(place, data, layout, config);
+  };
+
+  const drawAll = () => Promise.all(book.figures.map(draw)).then(() => document.documentElement.setAttribute("data-drawn", "yes"));
+
+  for (const chip of document.querySelectorAll(".chip")) {
+    chip.addEventListener("click", () => {
+      const run = Number(chip.dataset.run);
+      if (!hidden.delete(run)) hidden.add(run);
+      chip.setAttribute("aria-pressed", String(!hidden.has(run)));
+      drawAll();
+    });
+  }
+  for (const figure of book.figures) {
+    const buttons = document.getElementById(figure.id).parentElement.querySelectorAll(".switch button");
+    for (const button of buttons) {
+      button.addEventListener("click", () => {
+        chosen.set(figure.id, Number(button.dataset.view));
+        for (const other of buttons) other.setAttribute("aria-pressed", String(other === button));
+        draw(figure);
+      });
+    }
+  }
+  dark.addEventListener("change", drawAll);
+  narrow.addEventListener("change", drawAll);
+  drawAll();
+})();

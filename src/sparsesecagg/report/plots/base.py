@@ -1,0 +1,214 @@
+"""What a plot is: a title, a sentence for those who can't see it, and one or more views of Plotly JSON.
+
+Traces name their run in `meta.run`, so the page can hide a run in all plots at once. Colours are tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..markup import plot_text
+from ..measures import Measures
+from ..palette import DASHES, SYMBOLS, Theme, painted
+from ..records import RoundRecord, Run
+
+Json = dict[str, Any]
+
+HEIGHT = 320
+
+
+@dataclass(frozen=True)
+class Series:
+    """One run as the plots see it: its figures, its name (escaped for plots), its place in the palette."""
+
+    index: int
+    measures: Measures
+    place: int
+
+    @property
+    def run(self) -> Run:
+        """The run itself."""
+        return self.measures.run
+
+    @property
+    def name(self) -> str:
+        """The run's name, safe inside a plot."""
+        return plot_text(self.run.name)
+
+    @property
+    def color(self) -> str:
+        """The token of the run's colour."""
+        return f"@run{self.place}"
+
+    @property
+    def wash(self) -> str:
+        """The token of the run's colour as a faint fill."""
+        return f"@wash{self.place}"
+
+    @property
+    def symbol(self) -> str:
+        """The run's marker."""
+        return SYMBOLS[self.place]
+
+    @property
+    def dash(self) -> str:
+        """The run's line style."""
+        return DASHES[self.place]
+
+    @property
+    def meta(self) -> Json:
+        """What the page needs to hide the run's traces."""
+        return {"run": self.index}
+
+
+@dataclass(frozen=True)
+class View:
+    """One way to draw a figure; `narrow` holds the traces and layout for a phone where they differ."""
+
+    label: str
+    data: list[Json]
+    layout: Json
+    narrow: Json | None = None
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A plot with its words. `description` stands in for the picture where it can't be seen."""
+
+    id: str
+    title: str
+    caption: str
+    description: str
+    views: tuple[View, ...]
+    wide: bool = False
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to draw."""
+        return not any(view.data for view in self.views)
+
+
+def series_of(measures: Sequence[Measures], places: Sequence[int]) -> list[Series]:
+    """Pair runs with their places in the palette."""
+    return [Series(index, m, place) for index, (m, place) in enumerate(zip(measures, places, strict=True))]
+
+
+def line(series: Series, x: Sequence[Any], y: Sequence[Any], **more: Any) -> Json:
+    """Draw one run as a line with a few markers."""
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": series.name,
+        "meta": series.meta,
+        "x": list(x),
+        "y": list(y),
+        "line": {"color": series.color, "width": 2, "dash": series.dash},
+        # Markers tell runs apart without colour; a dozen do that as well as a hundred.
+        "marker": {"color": series.color, "size": 7, "symbol": series.symbol, "maxdisplayed": 12},
+        **more,
+    }
+
+
+def bars(
+    series: Series, categories: Sequence[str], values: Sequence[float], texts: Sequence[str], **more: Any
+) -> Json:
+    """Draw one run's values as horizontal bars with the figure written at the end of each."""
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": series.name,
+        "meta": series.meta,
+        "y": list(categories),
+        "x": list(values),
+        "text": list(texts),
+        "textposition": "outside",
+        "cliponaxis": False,
+        "marker": {"color": series.color},
+        "hovertemplate": "%{y}: %{text}",
+        **more,
+    }
+
+
+def bar_layout(series: Sequence[Series], categories: int, largest: float, title: str) -> Json:
+    """Lay out grouped horizontal bars: one group per category, one bar per run, room for the figures."""
+    return {
+        "height": 92 + categories * (14 + 19 * len(series)),
+        "barmode": "group",
+        "bargap": 0.28,
+        "yaxis": {"autorange": "reversed", "showgrid": False, "ticks": "", "ticklabelstandoff": 6},
+        # A quarter more than the longest bar leaves room for the figure at its end.
+        "xaxis": {"title": {"text": title}, "range": [0, 1.28 * (largest or 1)], "nticks": 5},
+        "margin": {"l": 8, "r": 10, "t": 10, "b": 44},
+        "hovermode": "closest",
+    }
+
+
+def failed_marks(series: Series, failed: Sequence[RoundRecord], heights: Sequence[Any], **more: Any) -> Json:
+    """Mark failed rounds with a cross that tells the reason when pointed at."""
+    reasons = [plot_text(r.reason or "no reason recorded") for r in failed]
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": f"{series.name}: failed",
+        "meta": series.meta,
+        "x": [record.round for record in failed],
+        "y": list(heights),
+        "customdata": reasons,
+        "marker": {"color": "@bad", "size": 10, "symbol": "x-thin", "line": {"color": "@bad", "width": 2.5}},
+        "hovertemplate": "failed: %{customdata}",
+        **more,
+    }
+
+
+def levelled(figures: Sequence[Figure]) -> list[Figure]:
+    """Give figures that stand side by side the same height."""
+    beside = [view.layout for figure in figures if not figure.wide for view in figure.views]
+    height = max((layout["height"] for layout in beside), default=HEIGHT)
+    for layout in beside:
+        layout["height"] = height
+    return list(figures)
+
+
+def listing(parts: Sequence[str]) -> str:
+    """Join descriptions of runs into one sentence part."""
+    return "; ".join(parts)
+
+
+def as_json(figure: Figure) -> Json:
+    """Return what the page's script draws."""
+    views = [
+        {"label": view.label, "data": view.data, "layout": view.layout, "narrow": view.narrow}
+        for view in figure.views
+    ]
+    return {"id": figure.id, "views": views}
+
+
+def template(theme: Theme) -> Json:
+    """Return the Plotly template of a theme: calm axes, transparent ground, the page's own font."""
+    axis = {
+        "gridcolor": "@grid",
+        "linecolor": "@grid",
+        "zerolinecolor": "@grid",
+        "tickcolor": "@grid",
+        "tickfont": {"color": "@soft", "size": 12},
+        "title": {"font": {"color": "@soft", "size": 12}, "standoff": 8},
+        "automargin": True,
+        "zeroline": False,
+    }
+    layout = {
+        "font": {
+            "family": "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif",
+            "size": 12,
+            "color": "@ink",
+        },
+        "paper_bgcolor": "@surface",
+        "plot_bgcolor": "@clear",
+        "xaxis": axis,
+        "yaxis": axis,
+        "showlegend": False,
+        "margin": {"l": 8, "r": 14, "t": 10, "b": 40},
+        "hoverlabel": {"bgcolor": "@surface", "bordercolor": "@grid", "font": {"color": "@ink", "size": 12}},
+    }
+    return {"layout": painted(layout, theme)}

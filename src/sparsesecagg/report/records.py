@@ -1,0 +1,191 @@
+"""Read what a training run left behind: frozen records of a run folder.
+
+This file knows the layout of the folder and nothing of HTML. It is tolerant where aggregators differ (plain
+averaging has no key stages) and strict where a file is simply not a run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal
+
+import msgspec
+
+from sparsesecagg.protocol.errors import InvalidInput
+
+STAGES = ("ADVERTISE_KEYS", "SHARE_KEYS", "UPLOAD", "UNMASK")
+
+CONFIG = "config.json"
+PARTITION = "partition.json"
+METRICS = "metrics.jsonl"
+COMPARISON = "comparison.json"
+
+
+class Contributors(msgspec.Struct, frozen=True):
+    """How many users' values went into a coordinate of the aggregate, over all coordinates of one round."""
+
+    mean: float | None = None
+    min: float | None = None
+
+
+class RoundRecord(msgspec.Struct, frozen=True):
+    """One line of metrics.jsonl. Bytes and client seconds are means per client; what is absent stays empty."""
+
+    round: int
+    status: Literal["ok", "failed"] = "ok"
+    reason: str | None = None
+    accuracy: float | None = None
+    loss: float | None = None
+    survivors: int | None = None
+    dropped: dict[str, int] = {}
+    upload_bytes: float = 0.0
+    sent_bytes: dict[str, float] = {}
+    received_bytes: dict[str, float] = {}
+    client_seconds: dict[str, float] = {}
+    server_seconds: dict[str, float] = {}
+    training_seconds: float = 0.0
+    transfer_seconds: float = 0.0
+    contributors: Contributors = Contributors()
+    contributors_histogram: dict[str, float] = {}
+    clipped: int | None = None
+    cumulative_upload_bytes: float | None = None
+    cumulative_seconds: dict[str, float] = {}
+
+    @property
+    def failed(self) -> bool:
+        """Whether the round left the model as it was."""
+        return self.status == "failed"
+
+    @property
+    def all_sent_bytes(self) -> float:
+        """Bytes of all messages a client sent: over all stages, or the upload where nothing else was sent."""
+        return total(self.sent_bytes) or self.upload_bytes
+
+
+class Partition(msgspec.Struct, frozen=True):
+    """Who holds which labels: `counts[client][class]` samples."""
+
+    classes: tuple[str, ...]
+    counts: tuple[tuple[int, ...], ...]
+
+
+class Run(msgspec.Struct, frozen=True):
+    """One run folder: options, label distribution, one record per round in order of the rounds."""
+
+    name: str
+    config: Mapping[str, Any]
+    partition: Partition | None
+    rounds: tuple[RoundRecord, ...]
+
+    @property
+    def aggregator(self) -> str:
+        """The aggregator's name as the command line spells it."""
+        return str(self.config.get("aggregator", self.name))
+
+
+class RunSet(msgspec.Struct, frozen=True):
+    """What a report is about: one run, or several with the same seeds."""
+
+    runs: tuple[Run, ...]
+    is_comparison: bool
+
+
+def total(by_stage: Mapping[str, float]) -> float:
+    """Return the recorded total, or the sum over the stages where none was recorded."""
+    return by_stage["total"] if "total" in by_stage else sum(by_stage.values())
+
+
+def read_run_set(run_dir: Path) -> RunSet:
+    """Read a run folder, or a comparison with its sub-folders. Raises InvalidInput if it is neither."""
+    comparison = run_dir / COMPARISON
+    if not comparison.is_file():
+        return RunSet(runs=(read_run(run_dir),), is_comparison=False)
+    names = _load(comparison).get("runs")
+    if not isinstance(names, list) or not names:
+        raise InvalidInput("run_dir", f"has a {COMPARISON} that lists no runs; run the comparison again")
+    for name in names:
+        # A name is one folder inside the comparison, so a record can't point at files elsewhere.
+        if not isinstance(name, str) or name in {"", ".", ".."} or "/" in name or "\\" in name:
+            raise InvalidInput(
+                "run_dir", f"has a {COMPARISON} with the run {name!r}; it must be the name of a sub-folder"
+            )
+    return RunSet(runs=tuple(read_run(run_dir / name, name=name) for name in names), is_comparison=True)
+
+
+def read_run(run_dir: Path, name: str | None = None) -> Run:
+    """Read one run folder; `name` is what the report calls it, the aggregator by default."""
+    if not (run_dir / CONFIG).is_file():
+        raise InvalidInput(
+            "run_dir",
+            f"must be a folder written by `sparsesecagg train`; {run_dir} has no {CONFIG} or {COMPARISON}",
+        )
+    config = _load(run_dir / CONFIG)
+    partition = run_dir / PARTITION
+    return Run(
+        name=name if name is not None else str(config.get("aggregator", run_dir.name)),
+        config=MappingProxyType(config),
+        partition=_partition(partition) if partition.is_file() else None,
+        rounds=_rounds(run_dir / METRICS),
+    )
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text("utf-8"), parse_constant=_not_a_number)
+    except (OSError, ValueError) as error:
+        raise InvalidInput(
+            "run_dir", f"has an unreadable {path.name} ({error}); restore it or run again"
+        ) from error
+    if not isinstance(value, dict):
+        raise InvalidInput(
+            "run_dir", f"has a {path.name} that is not one JSON object; restore it or run again"
+        )
+    return value
+
+
+def _partition(path: Path) -> Partition:
+    value = _load(path)
+    try:
+        classes = tuple(str(name) for name in value["classes"])
+        counts = msgspec.convert(value["counts"], tuple[tuple[int, ...], ...])
+    except (KeyError, TypeError, msgspec.ValidationError) as error:
+        raise InvalidInput("run_dir", f"has a {PARTITION} without classes and counts ({error})") from error
+    if any(len(row) != len(classes) for row in counts):
+        raise InvalidInput("run_dir", f"has a {PARTITION} whose rows don't count one number per class")
+    return Partition(classes=classes, counts=counts)
+
+
+def _rounds(path: Path) -> tuple[RoundRecord, ...]:
+    """Read the metrics; a resumed round replaces its first attempt."""
+    if not path.is_file():
+        return ()
+    text = path.read_text("utf-8")
+    lines = text.splitlines()
+    by_round: dict[int, RoundRecord] = {}
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            value = _without_nulls(json.loads(line, parse_constant=_not_a_number))
+            record = msgspec.convert(value, RoundRecord)
+        except (ValueError, msgspec.ValidationError) as error:
+            # A killed run may leave its last line half written; everything before it is whole.
+            if number == len(lines) and not text.endswith("\n"):
+                break
+            raise InvalidInput("run_dir", f"has a bad line {number} in {METRICS} ({error})") from error
+        by_round[record.round] = record
+    return tuple(by_round[number] for number in sorted(by_round))
+
+
+def _not_a_number(_: str) -> None:
+    """Read NaN and Infinity, which Python writes for a loss that diverged, as absent."""
+
+
+def _without_nulls(value: Any) -> Any:
+    """Drop absent measurements, so that the records' defaults stand in for them."""
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return value

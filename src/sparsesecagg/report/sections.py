@@ -1,0 +1,280 @@
+"""The parts of the page that are words and tables rather than plots."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from .headline import Headline, sent_ratio, upload_ratio
+from .markup import Html, element, joined, trusted
+from .measures import Baseline, Measures
+from .plots import Series
+from .records import Partition, Run
+from .words import NOTHING, SECOND_UNITS, bytes_text, percent, seconds_text, significant, times, unit_for
+
+# The options a reader looks for first, with the words to show; everything else is under Configuration.
+SETTINGS = {
+    "dataset": "Data set",
+    "partition": "Partition",
+    "model": "Model",
+    "dim": "Parameters",
+    "clients": "Users",
+    "rounds": "Rounds",
+    "alpha": "α, share of the model sent",
+    "dropout": "θ, dropout",
+    "modulus_bits": "Bits per word",
+    "epochs": "Local epochs",
+    "batch_size": "Batch",
+    "learning_rate": "Learning rate",
+    "momentum": "Momentum",
+    "seed": "Seed",
+}
+
+
+def header(words: Headline, is_comparison: bool) -> Html:
+    """Write the first screen: what came out, and the figures to see first."""
+    tiles = [
+        element(
+            "div",
+            element("dt", tile.label),
+            element("dd", element("strong", tile.figure), element("span", tile.note)),
+            class_="tile",
+        )
+        for tile in words.tiles
+    ]
+    of = f" · the figures below are of {words.lead.run.name}" if is_comparison else ""
+    return element(
+        "header",
+        element(
+            "p",
+            f"sparsesecagg · {'comparison of training runs' if is_comparison else 'training run'}{of}",
+            class_="eyebrow",
+        ),
+        element("h1", words.title),
+        *(element("p", sentence, class_="lede") for sentence in words.sentences),
+        element("dl", *tiles, class_="tiles"),
+    )
+
+
+def settings(runs: Sequence[Run]) -> Html:
+    """Show the options that matter first; where runs differ, all their values."""
+    pairs = []
+    for key, label in SETTINGS.items():
+        values = [setting_text(run.config[key]) for run in runs if run.config.get(key) is not None]
+        if values:
+            shown = " / ".join(dict.fromkeys(values))
+            pairs.append(element("div", element("dt", label), element("dd", shown)))
+    return element("section", element("h2", "Settings"), element("dl", *pairs, class_="facts"), id="settings")
+
+
+def chips(series: Sequence[Series]) -> Html:
+    """Offer one switch per run, which is also the legend of all plots."""
+    buttons = [
+        element(
+            "button",
+            _swatch(s),
+            s.run.name,
+            type="button",
+            class_="chip",
+            aria_pressed="true",
+            data_run=str(s.index),
+            style=f"--run: var(--run{s.place})",
+        )
+        for s in series
+    ]
+    return element(
+        "nav",
+        element("span", "Show", class_="hint"),
+        *buttons,
+        class_="chips",
+        aria_label="Runs shown in the plots",
+    )
+
+
+def _swatch(series: Series) -> Html:
+    """Draw the run's line style, the same dash as in the plots."""
+    dashes = {
+        "solid": "none",
+        "dash": "6 4",
+        "dot": "2 3",
+        "dashdot": "6 3 2 3",
+        "longdash": "10 4",
+        "longdashdot": "10 3 2 3",
+    }
+    stroke = element("line", x1="0", y1="5", x2="26", y2="5", stroke_dasharray=dashes[series.dash])
+    return element("svg", stroke, viewBox="0 0 26 10", width="26", height="10", aria_hidden="true")
+
+
+def comparison_table(series: Sequence[Series], secagg: Baseline | None) -> Html:
+    """Compare the runs figure by figure. Every cell names its column, for the phone's layout of one card per run."""
+    measures = [s.measures for s in series]
+    upload, sent = (
+        unit_for(m.upload_per_round for m in measures),
+        unit_for(m.sent_per_round for m in measures),
+    )
+    totals = unit_for(m.sent_total for m in measures)
+    seconds = unit_for((m.computing_seconds for m in measures), SECOND_UNITS)
+    transfer = unit_for((m.transfer_seconds for m in measures), SECOND_UNITS)
+    has_target = any(m.run.config.get("target_accuracy") is not None for m in measures)
+    columns = {
+        "Accuracy": lambda m: percent(m.accuracy),
+        "Rounds": lambda m: f"{m.rounds}" + (f" ({m.failed} failed)" if m.failed else ""),
+        **(
+            {"Target reached": lambda m: f"round {m.reached_target_at}" if m.reached_target_at else "no"}
+            if has_target
+            else {}
+        ),
+        "UPLOAD per user and round": lambda m: upload.text(m.upload_per_round),
+        "All sent per user and round": lambda m: sent.text(m.sent_per_round),
+        "All sent per user": lambda m: totals.text(m.sent_total),
+        "Smaller than SecAgg: UPLOAD": lambda m: times(upload_ratio(m, secagg)),
+        "Smaller than SecAgg: all": lambda m: times(sent_ratio(m, secagg)),
+        "Computing, measured": lambda m: seconds.text(m.computing_seconds),
+        "Transfer, simulated": lambda m: transfer.text(m.transfer_seconds),
+    }
+    head = [element("th", name, scope="col", role="columnheader") for name in ("Run", *columns)]
+    rows = []
+    for s in series:
+        dot = element("span", class_="dot", style=f"--run: var(--run{s.place})", aria_hidden="true")
+        cells = [element("th", dot, s.run.name, scope="row", role="rowheader")]
+        cells += [
+            element("td", write(s.measures), role="cell", data_label=name) for name, write in columns.items()
+        ]
+        rows.append(element("tr", *cells, role="row"))
+    source = None
+    if secagg is not None and not secagg.measured:
+        source = f"SecAgg was not run: its UPLOAD is computed, {bytes_text(secagg.upload)} for 32-bit words."
+    table = element(
+        "table",
+        element("caption", "Means are over the rounds that worked, totals over all of them."),
+        element("thead", element("tr", *head, role="row"), role="rowgroup"),
+        element("tbody", *rows, role="rowgroup"),
+        class_="runs",
+        role="table",
+    )
+    return element(
+        "section",
+        element("h2", "Figures"),
+        table,
+        element("p", source, class_="note") if source else None,
+        id="figures-table",
+    )
+
+
+def failures(runs: Sequence[Run]) -> Html | None:
+    """List failed rounds with their reasons, which a cross in a plot can't say to everyone."""
+    items = [
+        element(
+            "li",
+            element("strong", f"{run.name}, round {record.round}"),
+            f": {record.reason or 'no reason recorded'}",
+        )
+        for run in runs
+        for record in run.rounds
+        if record.failed
+    ]
+    if not items:
+        return None
+    return element(
+        "section", element("h2", "Failed rounds"), element("ul", *items, class_="failures"), id="failures"
+    )
+
+
+def configuration(runs: Sequence[Run]) -> Html:
+    """Show every option of every run; rows where runs differ are marked."""
+    keys = list(dict.fromkeys(key for run in runs for key in run.config))
+    head = [element("th", name, scope="col") for name in ("Option", *(run.name for run in runs))]
+    rows = []
+    for key in keys:
+        values = [setting_text(run.config[key]) if key in run.config else NOTHING for run in runs]
+        differs = len(set(values)) > 1
+        name = element(
+            "th", key, element("span", " (differs)", class_="unseen") if differs else None, scope="row"
+        )
+        rows.append(
+            element(
+                "tr", name, *(element("td", value) for value in values), class_="differs" if differs else None
+            )
+        )
+    table = element("table", element("thead", element("tr", *head)), element("tbody", *rows))
+    note = "Rows in which the runs differ are marked." if len(runs) > 1 else None
+    return _folded(
+        "Configuration",
+        joined(element("p", note, class_="note") if note else None, _scrolling(table, "Configuration")),
+    )
+
+
+def label_counts(partition: Partition, runs: str) -> Html:
+    """Give the label distribution as a table, for those who can't read the heat map."""
+    head = [element("th", name, scope="col") for name in ("Client", *partition.classes, "Total")]
+    rows = [
+        element(
+            "tr", element("th", str(client), scope="row"), *(element("td", str(n)) for n in (*row, sum(row)))
+        )
+        for client, row in enumerate(partition.counts)
+    ]
+    table = element(
+        "table", element("thead", element("tr", *head)), element("tbody", *rows), class_="numbers"
+    )
+    return _folded(f"Label counts{runs}", _scrolling(table, f"Label counts{runs}"))
+
+
+def rounds_table(run: Run) -> Html:
+    """Give every round of one run as a row."""
+    names = (
+        "Round",
+        "Status",
+        "Accuracy",
+        "Loss",
+        "Survivors",
+        "UPLOAD",
+        "All sent",
+        "Computing, measured",
+        "Transfer, simulated",
+    )
+    rows = []
+    for record in run.rounds:
+        computing = record.training_seconds + sum(v for k, v in record.client_seconds.items() if k != "total")
+        cells = (
+            "failed" if record.failed else "ok",
+            percent(record.accuracy),
+            NOTHING if record.loss is None else significant(record.loss),
+            NOTHING if record.survivors is None else str(record.survivors),
+            bytes_text(record.upload_bytes),
+            bytes_text(record.all_sent_bytes),
+            seconds_text(computing),
+            seconds_text(record.transfer_seconds),
+        )
+        rows.append(
+            element(
+                "tr", element("th", str(record.round), scope="row"), *(element("td", cell) for cell in cells)
+            )
+        )
+    head = element("thead", element("tr", *(element("th", name, scope="col") for name in names)))
+    caption = element("caption", "Bytes and computing are of one user, on average.")
+    table = element("table", caption, head, element("tbody", *rows), class_="numbers")
+    return _folded(f"Rounds of {run.name}", _scrolling(table, f"Rounds of {run.name}"))
+
+
+def setting_text(value: Any) -> str:
+    """Write an option as the configuration has it."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _folded(title: str, content: Html) -> Html:
+    return element("details", element("summary", title), content)
+
+
+def _scrolling(table: Html, label: str) -> Html:
+    """Let a wide table scroll by itself, by keyboard too, instead of widening the page."""
+    return element("div", table, class_="scroll", tabindex="0", role="region", aria_label=label)
+
+
+def asset(name: str) -> Html:
+    """Read one of this package's own files."""
+    from importlib.resources import files
+
+    return trusted((files("sparsesecagg.report") / "assets" / name).read_text("utf-8"))

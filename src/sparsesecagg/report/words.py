@@ -1,0 +1,85 @@
+"""Figures as people read them: bytes, seconds, percentages, ratios, each with its unit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+NOTHING = "–"
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A unit shared by the figures of one column or axis."""
+
+    name: str
+    size: float
+
+    def text(self, value: float) -> str:
+        """Write a value with three significant digits and the unit."""
+        return f"{significant(value / self.size)} {self.name}"
+
+
+BYTE_UNITS = (Unit("B", 1), Unit("kB", 1e3), Unit("MB", 1e6), Unit("GB", 1e9))
+SECOND_UNITS = (Unit("µs", 1e-6), Unit("ms", 1e-3), Unit("s", 1), Unit("min", 60), Unit("h", 3600))
+MEGABYTE = BYTE_UNITS[2]
+
+
+def unit_for(values: Iterable[float], units: tuple[Unit, ...] = BYTE_UNITS) -> Unit:
+    """Return the largest unit that the largest value reaches, so that one column compares at a glance."""
+    largest = max((abs(value) for value in values), default=0.0)
+    fitting = [unit for unit in units if largest >= unit.size]
+    return fitting[-1] if fitting else units[0]
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """Write a number with so many significant digits, without an exponent and without idle zeros."""
+    if value == 0:
+        return "0"
+    if abs(value) >= 10 ** (digits - 1):
+        return f"{value:,.0f}".replace(",", "\u202f")
+    decimals = digits
+    while abs(value) < 10 ** (digits - 1 - decimals):
+        decimals += 1
+    text = f"{float(f'{value:.{digits}g}'):.{decimals}f}"
+    return text.rstrip("0").rstrip(".")
+
+
+def bytes_text(value: float) -> str:
+    """Write a number of bytes in its own best unit."""
+    return unit_for([value]).text(value)
+
+
+def seconds_text(value: float) -> str:
+    """Write a duration in its own best unit."""
+    return unit_for([value], SECOND_UNITS).text(value)
+
+
+def percent(fraction: float | None) -> str:
+    """Write a fraction as a percentage with one decimal."""
+    return NOTHING if fraction is None else f"{100 * fraction:.1f}\u202f%"
+
+
+def times(ratio: float | None) -> str:
+    """Write how many times smaller something is: 17×, 2.4×, 0.9×."""
+    if ratio is None:
+        return NOTHING
+    return f"{ratio:.0f}×" if ratio >= 10 else f"{ratio:.1f}×"
+
+
+def against(ratio: float, other: str) -> str:
+    """Say in words how a quantity compares: `ratio` is the other's size divided by ours."""
+    if 0.95 <= ratio <= 1.05:
+        return f"about as much as {other}"
+    if ratio > 1:
+        return f"{_number(ratio)} times less than {other}"
+    return f"{_number(1 / ratio)} times more than {other}"
+
+
+def _number(ratio: float) -> str:
+    return f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.1f}"
+
+
+def count(number: int, noun: str) -> str:
+    """Write a number with its noun: 1 round, 30 rounds."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
