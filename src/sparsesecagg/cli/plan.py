@@ -12,12 +12,15 @@ from rich.table import Table
 from sparsesecagg.cli.shared import JsonOption, SeedOption, out, print_json
 from sparsesecagg.errors import InvalidInput, MissingExtra
 from sparsesecagg.privacy.plan import DEFAULT_FAILURE_LOG2, DEFAULT_LEVELS, Goal, Plan
-from sparsesecagg.privacy.planner import plan_each, plan_round
+from sparsesecagg.privacy.planner import UPLOAD_HEADER, plan_each, plan_round
 
 _PICTURES: Final = (".png", ".pdf", ".svg")
+_BLUE: Final = "#1f6fb2"
+_RED: Final = "#c0392b"
 
 
 def plan(
+    *,
     clients: Annotated[int, typer.Option(help="Users in the round (N), at least 3.")],
     dim: Annotated[int, typer.Option(help="Coordinates of the model (d).")],
     dropout: Annotated[float, typer.Option(help="Chance that a user drops out (θ), from 0 to below 0.5.")],
@@ -160,41 +163,43 @@ def draw(answer: Plan, path: Path) -> None:
         raise MissingExtra("learn", "--plot") from None
     mpl.use("Agg")
     from matplotlib import pyplot as plt
-    from matplotlib.ticker import FuncFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     goal = answer.goal
-    curve = [plan for plan in plan_each(goal, _anonymities(goal)) if plan.feasible]
+    curve = [
+        (plan.goal.min_anonymity, plan.upload_bytes)
+        for plan in plan_each(goal, _anonymities(goal))
+        if plan.upload_bytes is not None
+    ]
     figure, axes = plt.subplots(figsize=(7, 4.4), layout="constrained")
-    full = 4 * goal.dim + 64
+    axes.set(xscale="log", yscale="log", xlim=(0.9, goal.clients * 1.1))
+    axes.set(xlabel="honest users in every sum, at least (T)", ylabel="upload per user")
+    if curve:
+        axes.plot(*zip(*curve, strict=True), color=_BLUE, linewidth=1.5, marker=".", markersize=5)
+    full = UPLOAD_HEADER + 4 * goal.dim
     axes.axhline(full, color="0.45", linestyle="--", linewidth=1)
     axes.annotate(
-        "SecAgg, 32-bit words", (0.01, full), xycoords=("axes fraction", "data"), va="bottom", color="0.35"
+        "SecAgg, 32-bit words",
+        (0.01, full),
+        xycoords=("axes fraction", "data"),
+        xytext=(0, 3),
+        textcoords="offset points",
+        color="0.35",
     )
-    axes.step(
-        [plan.goal.min_anonymity for plan in curve],
-        [plan.upload_bytes for plan in curve],
-        where="pre",
-        color="#1f6fb2",
-        linewidth=2,
-    )
-    if answer.feasible:
-        _mark(axes, answer)
-    else:
-        axes.axvline(goal.min_anonymity, color="#c0392b", linewidth=1.5)
-        axes.annotate(
-            "not feasible", (goal.min_anonymity, 0.5), xycoords=("data", "axes fraction"), color="#c0392b"
-        )
-    axes.set(
-        xscale="log", yscale="log", xlabel="honest users in every sum, at least (T)", ylabel="upload per user"
-    )
+    beyond = curve[-1][0] if curve else 0.9
+    axes.axvspan(beyond, goal.clients * 1.1, color=_RED, alpha=0.08, linewidth=0, label="not feasible")
+    axes.legend(loc="lower right", frameon=False)
+    _mark(axes, answer)
     axes.set_title(
         f"N = {goal.clients}, d = {goal.dim:,}, θ = {goal.dropout:.3g}, γ = {goal.colluding:.3g}, "
-        f"failure 2^{goal.failure_log2:g}",
+        f"failure probability $2^{{{goal.failure_log2:g}}}$",
         fontsize=10,
     )
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda size, _: _bytes(size)))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda count, _: f"{count:g}"))
-    axes.grid(True, which="major", alpha=0.3)
+    for axis, text in ((axes.yaxis, _bytes), (axes.xaxis, "{:g}".format)):
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter(FuncFormatter(lambda value, _, text=text: text(value)))
+        axis.set_minor_locator(NullLocator())
+    axes.grid(True, alpha=0.3)
     figure.savefig(path, dpi=150)
     plt.close(figure)
 
@@ -206,16 +211,29 @@ def _anonymities(goal: Goal) -> list[int]:
 
 
 def _mark(axes: Any, answer: Plan) -> None:
-    here = (answer.goal.min_anonymity, answer.upload_bytes)
-    axes.plot(*here, "o", color="#c0392b", markersize=8)
+    """Mark the wanted anonymity: a point on the curve, or a line where nothing is feasible."""
+    wanted = answer.goal.min_anonymity
+    # Towards the side that has more room.
+    left = wanted**2 > answer.goal.clients
+    place = {"textcoords": "offset points", "color": _RED, "ha": "right" if left else "left"}
+    if answer.upload_bytes is None:
+        axes.axvline(wanted, color=_RED, linewidth=1.5)
+        axes.annotate(
+            f"T = {wanted}: not feasible",
+            (wanted, 0.5),
+            xycoords=("data", "axes fraction"),
+            xytext=(-8 if left else 8, 0),
+            **place,
+        )
+        return
+    axes.plot(wanted, answer.upload_bytes, "o", color=_RED, markersize=8)
     axes.annotate(
-        f"T = {answer.goal.min_anonymity}: {_bytes(answer.upload_bytes or 0)}\n"
+        f"T = {wanted}: {_bytes(answer.upload_bytes)}\n"
         f"committees of {answer.committee_size}, {answer.modulus_bits}-bit words",
-        here,
-        xytext=(10, -8),
-        textcoords="offset points",
-        va="top",
-        color="#c0392b",
+        (wanted, answer.upload_bytes),
+        xytext=(-10, 8) if left else (10, -8),
+        va="bottom" if left else "top",
+        **place,
     )
 
 

@@ -20,7 +20,7 @@ LOWEST_FAILURE_LOG2: Final = -1000.0
 
 @dataclass(frozen=True)
 class Goal:
-    """Keep `min_anonymity` honest survivors in every block, except with probability 2^failure_log2 a round."""
+    """Keep `min_anonymity` honest survivors in every block, except with probability 2^failure_log2."""
 
     clients: int
     dim: int

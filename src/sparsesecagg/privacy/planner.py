@@ -187,11 +187,10 @@ def _not_feasible(goal: Goal) -> Plan:
     )
     too_much = _first(1, goal.min_anonymity, lambda t: log_failure(goal.clients, t) > goal.log_budget)
     reachable = _log2_of_sum(log_failure(goal.clients, goal.min_anonymity))
-    rounded = math.ceil(reachable * 10) / 10
     nearest = Nearest(
         clients=clients,
         min_anonymity=too_much - 1 if too_much is not None and too_much > 1 else None,
-        failure_log2=rounded if rounded < 0 else None,
+        failure_log2=_tenth(reachable) if _tenth(reachable) < 0 else None,
     )
     return Plan(False, _why_not(goal, reachable, nearest), goal, reachable, nearest=nearest)
 
@@ -218,6 +217,11 @@ def _log2_of_sum(*logs: float) -> float:
     return min(0.0, max(LOWEST_FAILURE_LOG2, total / math.log(2)))
 
 
+def _tenth(log2: float) -> float:
+    """Round up to a tenth, so that a bound stays one."""
+    return math.ceil(log2 * 10) / 10
+
+
 def _why(goal: Goal, groups: int, stripes: int, failure_log2: float, abort: float) -> str:
     size = goal.clients // groups
     blocks = distinct_blocks(groups, stripes)
@@ -225,7 +229,7 @@ def _why(goal: Goal, groups: int, stripes: int, failure_log2: float, abort: floa
     where = f"all {blocks} blocks" if blocks > 1 else "every block"
     sentence = (
         f"{who} keep {goal.min_anonymity} honest survivors in {where}, "
-        f"except with probability 2^{failure_log2:.1f} per round"
+        f"except with probability 2^{_tenth(failure_log2):g} per round"
     )
     if abort > ABORT_TARGET:
         sentence += f"; up to {abort:.2g} of the rounds fail for lack of survivors"
@@ -239,7 +243,7 @@ def _why_not(goal: Goal, reachable: float, nearest: Nearest) -> str:
     else:
         why = (
             f"even one committee of all {goal.clients} users, {goal.colluders} of them colluding, "
-            f"has fewer than {goal.min_anonymity} honest survivors with probability 2^{reachable:.1f}"
+            f"has fewer than {goal.min_anonymity} honest survivors with probability 2^{_tenth(reachable):g}"
         )
     changes = []
     if nearest.clients is not None:
