@@ -11,6 +11,12 @@ from .words import against, bytes_text, count, percent, seconds_text, times
 # Whose result a comparison is about, in this order; the others are what it is compared with.
 LEADS = ("committee", "secagg-plus", "pairwise", "secagg", "plain-topk", "plain-randk", "plain")
 
+PAIRWISE_WARNING = (
+    "pairwise: its masks join only a few users at each coordinate, so dropouts and colluders can leave "
+    "values readable however many contributors there are. It is here to reproduce and study the published "
+    "protocol, not to protect anyone."
+)
+
 
 @dataclass(frozen=True)
 class Tile:
@@ -29,13 +35,22 @@ class Headline:
     title: str
     sentences: tuple[str, ...]
     tiles: tuple[Tile, ...]
+    warning: str | None
 
 
 def headline(measures: Sequence[Measures], secagg: Baseline | None) -> Headline:
     """Say what came out of the runs, from the point of view of the one they are about."""
     lead = min(measures, key=_rank)
-    sentences = [*_cost(lead, secagg), *_others(lead, measures), *_failures(measures), *_warnings(measures)]
-    return Headline(lead=lead, title=_title(lead), sentences=tuple(sentences), tiles=_tiles(lead, secagg))
+    # SecAgg is not compared with itself.
+    other = None if lead.run.aggregator == "secagg" else secagg
+    has_pairwise = any(m.run.aggregator == "pairwise" for m in measures)
+    return Headline(
+        lead=lead,
+        title=_title(lead, other),
+        sentences=(*_cost(lead, other), *_others(lead, measures), *_failures(measures)),
+        tiles=_tiles(lead, secagg),
+        warning=PAIRWISE_WARNING if has_pairwise else None,
+    )
 
 
 def upload_ratio(m: Measures, secagg: Baseline | None) -> float | None:
@@ -53,41 +68,40 @@ def _rank(m: Measures) -> int:
     return LEADS.index(name) if name in LEADS else len(LEADS)
 
 
-def _title(lead: Measures) -> str:
+def _title(lead: Measures, secagg: Baseline | None) -> str:
     name = lead.run.name
     if not lead.rounds:
         return f"{name}: no round has finished yet"
     if lead.failed == lead.rounds:
-        return f"{name}: {'the only round' if lead.rounds == 1 else f'all {lead.rounds} rounds'} failed, nothing was learned"
-    accuracy = f"{percent(lead.accuracy)} accuracy" if lead.accuracy is not None else "trained"
-    return (
-        f"{name}: {accuracy} after {count(lead.rounds, 'round')}, {bytes_text(lead.sent_total)} sent per user"
-    )
+        which = "the only round" if lead.rounds == 1 else f"all {lead.rounds} rounds"
+        return f"{name}: {which} failed, nothing was learned"
+    reached = f"{name} reaches {percent(lead.accuracy)} accuracy" if lead.accuracy is not None else name
+    sent = f"each user sends {bytes_text(lead.sent_total)} in {count(lead.rounds, 'round')}"
+    whole, upload = sent_ratio(lead, secagg), upload_ratio(lead, secagg)
+    if whole is not None:
+        sent += f", per round {against(whole, 'SecAgg')}"
+    elif upload is not None:
+        sent += f", and uploads {against(upload, 'SecAgg')}"
+    return f"{reached}; {sent}"
 
 
 def _cost(lead: Measures, secagg: Baseline | None) -> list[str]:
+    """Say what a round costs a user: the UPLOAD message and everything together."""
     if lead.failed == lead.rounds:
         return []
-    sentence = f"Each round a user uploads {bytes_text(lead.upload_per_round)}"
+    upload = f"A round's UPLOAD message is {bytes_text(lead.upload_per_round)}"
     ratio = upload_ratio(lead, secagg)
-    if ratio is not None and secagg is not None and lead.run.aggregator != "secagg":
-        source = (
-            "" if secagg.measured else f" (computed: {bytes_text(secagg.upload)} for a model of this size)"
-        )
-        sentence += f", {against(ratio, 'SecAgg')}{source}"
-    sentence += f". With keys, shares and unmasking it sends {bytes_text(lead.sent_per_round)}"
-    whole = sent_ratio(lead, secagg)
-    if whole is not None and lead.run.aggregator != "secagg":
-        sentence += f", {against(whole, 'SecAgg')}"
-    return [sentence + "."]
+    if ratio is not None and secagg is not None:
+        source = "measured" if secagg.measured else "computed for 32-bit words, it was not run"
+        upload += f", {against(ratio, 'SecAgg')} ({bytes_text(secagg.upload)}, {source})"
+    whole = f"with keys, shares and unmasking a user sends {bytes_text(lead.sent_per_round)} a round"
+    return [f"{upload}; {whole}."]
 
 
 def _others(lead: Measures, measures: Sequence[Measures]) -> list[str]:
     rest = [m for m in measures if m is not lead and m.accuracy is not None]
-    if not rest:
-        return []
     ends = [f"{m.run.name} {percent(m.accuracy)} with {bytes_text(m.sent_total)}" for m in rest]
-    return [f"Beside it, per user: {', '.join(ends)}."]
+    return [f"Beside it, sent per user in all rounds: {', '.join(ends)}."] if ends else []
 
 
 def _failures(measures: Sequence[Measures]) -> list[str]:
@@ -95,36 +109,25 @@ def _failures(measures: Sequence[Measures]) -> list[str]:
     return [f"Rounds that failed and left the model as it was: {', '.join(failed)}."] if failed else []
 
 
-def _warnings(measures: Sequence[Measures]) -> list[str]:
-    if any(m.run.aggregator == "pairwise" for m in measures):
-        return [
-            "Its masks join only a few users at each coordinate, so dropouts and colluders can leave values "
-            "readable however many contributors there are. It is here to reproduce and study the published "
-            "protocol, not to protect anyone."
-        ]
-    return []
-
-
 def _tiles(lead: Measures, secagg: Baseline | None) -> tuple[Tile, ...]:
-    upload, sent = upload_ratio(lead, secagg), sent_ratio(lead, secagg)
-    source = "measured beside it" if secagg and secagg.measured else "computed from the model's size"
+    per_round, upload = bytes_text(lead.sent_per_round), bytes_text(lead.upload_per_round)
+    transfer = seconds_text(lead.transfer_seconds)
     return (
         Tile("Accuracy", percent(lead.accuracy), f"best {percent(lead.best_accuracy)}"),
-        Tile(
-            "Sent per user",
-            bytes_text(lead.sent_total),
-            f"{bytes_text(lead.sent_per_round)} a round, {bytes_text(lead.upload_per_round)} of it UPLOAD",
-        ),
-        Tile(
-            "Smaller UPLOAD than SecAgg",
-            times(upload),
-            (f"{times(sent)} counting all messages, " if sent is not None else "") + source
-            if upload is not None
-            else "the model's size is not recorded",
-        ),
+        Tile("Sent per user", bytes_text(lead.sent_total), f"{per_round} a round, {upload} of it UPLOAD"),
+        Tile("UPLOAD smaller than SecAgg's", times(upload_ratio(lead, secagg)), _source(lead, secagg)),
         Tile(
             "Computing, measured",
             seconds_text(lead.computing_seconds),
-            f"and {seconds_text(lead.transfer_seconds)} of transfer on a simulated network",
+            f"and {transfer} of transfer on a simulated network",
         ),
     )
+
+
+def _source(lead: Measures, secagg: Baseline | None) -> str:
+    """Say what the ratio to SecAgg rests on."""
+    if secagg is None:
+        return "the model's size is not recorded"
+    if not secagg.measured:
+        return "computed from the model's size"
+    return f"{times(sent_ratio(lead, secagg))} counting all messages"

@@ -1,7 +1,7 @@
 """HTML that cannot be injected into: text is escaped by construction.
 
-Run folders come from other people's machines, and an option or a failure reason may contain anything. Everything
-here takes plain strings and escapes them; only what `element` built itself goes through unchanged.
+Run folders come from other people's machines, and an option or a failure reason may contain anything.
+Everything here takes plain strings and escapes them; only what `element` built itself goes through unchanged.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ VOID = frozenset({"meta", "br", "hr", "line", "path"})
 
 
 class Html(str):
-    """Markup that is already safe, made by `element` and `joined`; `trusted` is for this package's own files."""
+    """Markup that is safe already, made by `element` and `joined`; `trusted` vouches for our own files."""
 
     __slots__ = ()
 

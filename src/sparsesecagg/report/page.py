@@ -1,8 +1,8 @@
 """Put a report together: one HTML file that opens offline and asks nothing of the network.
 
 The page forbids itself to load anything (Content-Security-Policy `default-src 'none'`), and runs exactly two
-scripts, named by their hashes: Plotly and our own. So even a mistake in escaping could not run a run folder's text
-as code.
+scripts, named by their hashes: Plotly and our own. So even a mistake in escaping could not run a run folder's
+text as code.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from .records import Partition, Run, RunSet, read_run_set
 from .sections import (
     asset,
     chips,
-    comparison_table,
     configuration,
     failures,
     header,
     label_counts,
+    results,
     rounds_table,
     settings,
 )
@@ -69,17 +69,18 @@ def render(run_set: RunSet, plotly_js: str) -> str:
     words = headline(measures, secagg)
     groups = figure_groups(series)
     figures = [figure for _, group in groups for figure in group]
-    data = {"themes": _themes(), "figures": [plots.as_json(figure) for figure in figures]}
+    data = {"runs": len(runs), "themes": _themes(), "figures": [plots.as_json(figure) for figure in figures]}
     scripts = [trusted(plotly_js), asset("report.js")]
     body = element(
         "main",
         header(words, run_set.is_comparison),
         chips(series) if len(series) > 1 else None,
         element("noscript", element("p", "The plots need JavaScript. The tables don't.", class_="note")),
-        comparison_table(series, secagg),
+        element(
+            "div", results(series, secagg), settings(runs), class_=None if run_set.is_comparison else "pair"
+        ),
         *(_group(title, group) for title, group in groups if group),
         failures(runs),
-        settings(runs),
         element(
             "section",
             element("h2", "In full"),
@@ -130,7 +131,9 @@ def figure_groups(series: Sequence[plots.Series]) -> list[tuple[str, list[plots.
         ("Taking part", [plots.contributors(series), plots.dropouts(series)]),
         ("Data", labels),
     ]
-    return [(title, plots.levelled([figure for figure in group if not figure.empty])) for title, group in groups]
+    return [
+        (title, plots.levelled([figure for figure in group if not figure.empty])) for title, group in groups
+    ]
 
 
 def _group(title: str, figures: Sequence[plots.Figure]) -> Html:
@@ -155,10 +158,14 @@ def _card(figure: plots.Figure) -> Html:
         for number, view in enumerate(figure.views)
     ]
     switch = element("div", *buttons, class_="switch", role="group", aria_label=f"Views of {figure.title}")
+    save = element(
+        "button", "PNG", type="button", class_="save", aria_label=f"Save {figure.title} as a picture"
+    )
     return element(
         "figure",
-        element("h3", figure.title),
-        switch if len(buttons) > 1 else None,
+        element(
+            "div", element("h3", figure.title), switch if len(buttons) > 1 else None, save, class_="title"
+        ),
         element("div", class_="plot", id=figure.id, role="img", aria_label=figure.description),
         element("figcaption", figure.caption),
         class_="card wide" if figure.wide else "card",

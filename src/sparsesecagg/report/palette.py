@@ -1,8 +1,8 @@
 """Colours: one per run, the same in every plot, safe for colour-blind readers, in a light and a dark set.
 
 Hues follow Okabe and Ito; lightness is moved so that each stands out by 3:1 on its background (WCAG 1.4.11).
-Colour is never the only sign: every run also has its own dash and marker. Plots carry tokens such as `@run0`, which
-the page replaces, so switching between light and dark needs no second copy of the data.
+Colour is never the only sign: every run also has its own dash and marker. Plots carry tokens such as `@run0`,
+which the page replaces, so switching between light and dark needs no second copy of the data.
 """
 
 from __future__ import annotations

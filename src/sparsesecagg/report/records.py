@@ -32,7 +32,7 @@ class Contributors(msgspec.Struct, frozen=True):
 
 
 class RoundRecord(msgspec.Struct, frozen=True):
-    """One line of metrics.jsonl. Bytes and client seconds are means per client; what is absent stays empty."""
+    """One line of metrics.jsonl. Bytes and client seconds are means per client; absent ones stay empty."""
 
     round: int
     status: Literal["ok", "failed"] = "ok"

@@ -11,7 +11,18 @@ from .markup import Html, element, joined, trusted
 from .measures import Baseline, Measures
 from .plots import Series
 from .records import Partition, Run
-from .words import NOTHING, SECOND_UNITS, bytes_text, percent, seconds_text, significant, times, unit_for
+from .words import (
+    BYTE_UNITS,
+    NOTHING,
+    SECOND_UNITS,
+    Unit,
+    bytes_text,
+    percent,
+    seconds_text,
+    significant,
+    times,
+    unit_for,
+)
 
 # The options a reader looks for first, with the words to show; everything else is under Configuration.
 SETTINGS = {
@@ -34,25 +45,19 @@ SETTINGS = {
 
 def header(words: Headline, is_comparison: bool) -> Html:
     """Write the first screen: what came out, and the figures to see first."""
+    kind = "Comparison of training runs" if is_comparison else "Training run"
     tiles = [
-        element(
-            "div",
-            element("dt", tile.label),
-            element("dd", element("strong", tile.figure), element("span", tile.note)),
-            class_="tile",
-        )
+        element("div", element("dt", tile.label), element("dd", element("strong", tile.figure), tile.note))
         for tile in words.tiles
     ]
-    of = f" · the figures below are of {words.lead.run.name}" if is_comparison else ""
+    whose = element("p", f"Figures of {words.lead.run.name}", class_="note") if is_comparison else None
     return element(
         "header",
-        element(
-            "p",
-            f"sparsesecagg · {'comparison of training runs' if is_comparison else 'training run'}{of}",
-            class_="eyebrow",
-        ),
+        element("p", f"sparsesecagg · {kind}", class_="eyebrow"),
         element("h1", words.title),
         *(element("p", sentence, class_="lede") for sentence in words.sentences),
+        element("p", words.warning, class_="lede callout", role="note") if words.warning else None,
+        whose,
         element("dl", *tiles, class_="tiles"),
     )
 
@@ -85,7 +90,7 @@ def chips(series: Sequence[Series]) -> Html:
     ]
     return element(
         "nav",
-        element("span", "Show", class_="hint"),
+        element("span", "Runs", class_="hint"),
         *buttons,
         class_="chips",
         aria_label="Runs shown in the plots",
@@ -106,60 +111,61 @@ def _swatch(series: Series) -> Html:
     return element("svg", stroke, viewBox="0 0 26 10", width="26", height="10", aria_hidden="true")
 
 
-def comparison_table(series: Sequence[Series], secagg: Baseline | None) -> Html:
-    """Compare the runs figure by figure. Every cell names its column, for the phone's layout of one card per run."""
-    measures = [s.measures for s in series]
-    upload, sent = (
-        unit_for(m.upload_per_round for m in measures),
-        unit_for(m.sent_per_round for m in measures),
-    )
-    totals = unit_for(m.sent_total for m in measures)
-    seconds = unit_for((m.computing_seconds for m in measures), SECOND_UNITS)
-    transfer = unit_for((m.transfer_seconds for m in measures), SECOND_UNITS)
-    has_target = any(m.run.config.get("target_accuracy") is not None for m in measures)
-    columns = {
-        "Accuracy": lambda m: percent(m.accuracy),
-        "Rounds": lambda m: f"{m.rounds}" + (f" ({m.failed} failed)" if m.failed else ""),
-        **(
-            {"Target reached": lambda m: f"round {m.reached_target_at}" if m.reached_target_at else "no"}
-            if has_target
-            else {}
-        ),
-        "UPLOAD per user and round": lambda m: upload.text(m.upload_per_round),
-        "All sent per user and round": lambda m: sent.text(m.sent_per_round),
-        "All sent per user": lambda m: totals.text(m.sent_total),
-        "Smaller than SecAgg: UPLOAD": lambda m: times(upload_ratio(m, secagg)),
-        "Smaller than SecAgg: all": lambda m: times(sent_ratio(m, secagg)),
-        "Computing, measured": lambda m: seconds.text(m.computing_seconds),
-        "Transfer, simulated": lambda m: transfer.text(m.transfer_seconds),
-    }
-    head = [element("th", name, scope="col", role="columnheader") for name in ("Run", *columns)]
-    rows = []
-    for s in series:
-        dot = element("span", class_="dot", style=f"--run: var(--run{s.place})", aria_hidden="true")
-        cells = [element("th", dot, s.run.name, scope="row", role="rowheader")]
-        cells += [
-            element("td", write(s.measures), role="cell", data_label=name) for name, write in columns.items()
-        ]
-        rows.append(element("tr", *cells, role="row"))
-    source = None
-    if secagg is not None and not secagg.measured:
-        source = f"SecAgg was not run: its UPLOAD is computed, {bytes_text(secagg.upload)} for 32-bit words."
+def results(series: Sequence[Series], secagg: Baseline | None) -> Html:
+    """Compare the runs: one column each, which stays readable on a phone."""
+    head = [
+        element(
+            "th", element("span", class_="dot", style=f"--run: var(--run{s.place})"), s.run.name, scope="col"
+        )
+        for s in series
+    ]
+    rows = [
+        element("tr", element("th", name, scope="row"), *(element("td", value) for value in values))
+        for name, values in _result_rows([s.measures for s in series], secagg)
+    ]
+    corner = element("td", element("span", "Figure", class_="unseen"))
     table = element(
         "table",
-        element("caption", "Means are over the rounds that worked, totals over all of them."),
-        element("thead", element("tr", *head, role="row"), role="rowgroup"),
-        element("tbody", *rows, role="rowgroup"),
-        class_="runs",
-        role="table",
+        element("thead", element("tr", corner, *head)),
+        element("tbody", *rows),
+        class_="runs numbers",
+    )
+    words = "Bytes are of one user. Means are over the rounds that worked, totals over all of them."
+    if secagg is not None and not secagg.measured:
+        words += f" SecAgg was not run: its UPLOAD is computed, {bytes_text(secagg.upload)} for 32-bit words."
+    scrolling = element(
+        "div", table, class_="frame", tabindex="0", role="region", aria_label="Results by run"
     )
     return element(
-        "section",
-        element("h2", "Figures"),
-        table,
-        element("p", source, class_="note") if source else None,
-        id="figures-table",
+        "section", element("h2", "Results"), scrolling, element("p", words, class_="note below"), id="results"
     )
+
+
+def _result_rows(measures: Sequence[Measures], secagg: Baseline | None) -> list[tuple[str, list[str]]]:
+    """Return each figure's name and its value in every run; figures nobody has are left out."""
+    reached = [f"round {m.reached_target_at}" if m.reached_target_at else NOTHING for m in measures]
+    rows = [
+        ("Accuracy", [percent(m.accuracy) for m in measures]),
+        ("Rounds", [str(m.rounds) for m in measures]),
+        ("Failed rounds", [str(m.failed) for m in measures] if any(m.failed for m in measures) else []),
+        ("Target accuracy reached", reached),
+        _in_one_unit("UPLOAD per round", [m.upload_per_round for m in measures]),
+        _in_one_unit("All sent per round", [m.sent_per_round for m in measures]),
+        _in_one_unit("All sent in total", [m.sent_total for m in measures]),
+        ("Smaller than SecAgg: UPLOAD", [times(upload_ratio(m, secagg)) for m in measures]),
+        ("Smaller than SecAgg: all sent", [times(sent_ratio(m, secagg)) for m in measures]),
+        _in_one_unit("Computing, measured", [m.computing_seconds for m in measures], SECOND_UNITS),
+        _in_one_unit("Transfer, simulated", [m.transfer_seconds for m in measures], SECOND_UNITS),
+    ]
+    return [(name, values) for name, values in rows if any(value != NOTHING for value in values)]
+
+
+def _in_one_unit(
+    name: str, values: Sequence[float], units: tuple[Unit, ...] = BYTE_UNITS
+) -> tuple[str, list[str]]:
+    """Name the unit once, beside the figure, so that columns stay narrow and compare at a glance."""
+    unit = unit_for(values, units)
+    return f"{name}, {unit.name}", [unit.number(value) for value in values]
 
 
 def failures(runs: Sequence[Run]) -> Html | None:

@@ -15,9 +15,13 @@ class Unit:
     name: str
     size: float
 
+    def number(self, value: float) -> str:
+        """Write a value in this unit with three significant digits."""
+        return significant(value / self.size)
+
     def text(self, value: float) -> str:
-        """Write a value with three significant digits and the unit."""
-        return f"{significant(value / self.size)} {self.name}"
+        """Write a value and the unit, which a line break never parts."""
+        return f"{self.number(value)}\u00a0{self.name}"
 
 
 BYTE_UNITS = (Unit("B", 1), Unit("kB", 1e3), Unit("MB", 1e6), Unit("GB", 1e9))

@@ -8,6 +8,7 @@
   const touch = matchMedia("(pointer: coarse)");
   const hidden = new Set();
   const chosen = new Map();
+  const drawn = new Map();
 
   // Colours are tokens; only values under a key that speaks of colour are replaced, so no label can be taken for one.
   const painted = (node, tokens, key = "") => {
@@ -33,10 +34,9 @@
     const config = {
       responsive: true,
       displaylogo: false,
-      displayModeBar: narrow.matches ? false : "hover",
-      modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]],
-      toImageButtonOptions: { filename: figure.id, scale: 2 },
+      displayModeBar: false,
     };
+    drawn.set(figure.id, { data, layout });
     return Plotly.react(place, data, layout, config);
   };
 
@@ -51,7 +51,19 @@
     });
   }
   for (const figure of book.figures) {
-    const buttons = document.getElementById(figure.id).parentElement.querySelectorAll(".switch button");
+    const place = document.getElementById(figure.id);
+    const card = place.parentElement;
+    card.querySelector(".save").addEventListener("click", () => {
+      // Outside the page a picture needs the title and the legend that the page gives around it.
+      const { data, layout } = drawn.get(figure.id);
+      const title = { text: figure.title, x: 0.02, xanchor: "left" };
+      const legend = { orientation: "h", y: 1, yref: "container", yanchor: "top", x: 0.98, xanchor: "right" };
+      const margin = { ...layout.margin, t: 60 };
+      const words = { title, legend, margin, showlegend: book.runs > 1, width: 900, height: layout.height + 40 };
+      const picture = { data, layout: { ...layout, ...words } };
+      Plotly.downloadImage(picture, { format: "png", filename: figure.id, width: 900, height: layout.height + 40, scale: 2 });
+    });
+    const buttons = card.querySelectorAll(".switch button");
     for (const button of buttons) {
       button.addEventListener("click", () => {
         chosen.set(figure.id, Number(button.dataset.view));

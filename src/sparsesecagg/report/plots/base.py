@@ -182,7 +182,7 @@ def as_json(figure: Figure) -> Json:
         {"label": view.label, "data": view.data, "layout": view.layout, "narrow": view.narrow}
         for view in figure.views
     ]
-    return {"id": figure.id, "views": views}
+    return {"id": figure.id, "title": plot_text(figure.title), "views": views}
 
 
 def template(theme: Theme) -> Json:

@@ -104,7 +104,7 @@ def dropouts(series: Sequence[Series]) -> Figure:
         id="dropouts",
         title="Dropouts by round",
         caption=(
-            "Users who fell silent, by the stage they left at: faint for ADVERTISE_KEYS, full colour for UNMASK. "
+            "Users who fell silent, by the stage they left at: faint for ADVERTISE_KEYS, full for UNMASK. "
             "A cross marks a failed round."
         ),
         description=f"Bar chart of users lost in each round, by stage: {listing(described)}.",
