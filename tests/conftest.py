@@ -1,0 +1,16 @@
+"""How all tests run.
+
+Hypothesis draws the same examples everywhere by default, so a red test is red for everybody.
+`HYPOTHESIS_PROFILE=explore pytest` searches afresh, and longer.
+"""
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+# No deadline: machines that build in parallel stall for longer than any example takes.
+settings.register_profile(
+    "ci", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("explore", settings.get_profile("ci"), derandomize=False, max_examples=1000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))

@@ -1,0 +1,120 @@
+"""Words: residues, lazy sums and signs, against plain integers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from reference.words import MODULI, residue, signed
+from strategies import residues, signed_values, word_sizes
+
+from sparsesecagg.errors import InvalidInput
+from sparsesecagg.field import WORD_BITS, Word
+
+
+@pytest.fixture(params=WORD_BITS)
+def word(request: pytest.FixtureRequest) -> Word:
+    return Word.of(request.param)
+
+
+def test_there_are_words_of_five_sizes() -> None:
+    """The 32-bit word is the paper's field; the shorter ones are groups modulo a power of two."""
+    assert {bits: Word.of(bits).modulus for bits in WORD_BITS} == MODULI
+
+
+@pytest.mark.parametrize("bits", [-8, 0, 1, 10, 31, 33, 64])
+def test_other_sizes_are_refused_with_the_allowed_ones(bits: int) -> None:
+    with pytest.raises(InvalidInput, match="8, 12, 16, 24, 32") as caught:
+        Word.of(bits)
+    assert caught.value.option == "modulus_bits"
+
+
+def test_a_word_fits_its_type_and_its_bits(word: Word) -> None:
+    assert word.modulus <= 1 << word.bits <= 1 << 8 * word.dtype.itemsize
+
+
+@given(word_sizes, st.data())
+def test_embedding_gives_the_residue(word: Word, data: st.DataObject) -> None:
+    """φ of the paper; negative values become q − |value|."""
+    values = data.draw(st.lists(signed_values(word), min_size=1, max_size=20))
+    words = word.reduce(word.embed(np.array(values, np.int64)))
+    assert words.tolist() == [residue(value, word.bits) for value in values]
+    assert words.dtype == word.dtype
+
+
+@given(word_sizes, st.data())
+def test_lifting_undoes_embedding(word: Word, data: st.DataObject) -> None:
+    values = data.draw(st.lists(signed_values(word), min_size=1, max_size=20))
+    assert word.lift(word.reduce(word.embed(np.array(values, np.int64)))).tolist() == values
+
+
+@given(word_sizes, st.data())
+def test_lifting_takes_the_signed_value_nearest_to_zero(word: Word, data: st.DataObject) -> None:
+    words = data.draw(st.lists(residues(word), min_size=1, max_size=20))
+    lifted = word.lift(np.array(words, word.dtype))
+    assert lifted.tolist() == [signed(value, word.bits) for value in words]
+    assert lifted.dtype == np.int64
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_embedding_leaves_the_values_alone(word: Word, dtype: type) -> None:
+    """Masks are added to the embedded values in place, so they must not share memory with the update."""
+    values = np.array([-1, 0, 1], dtype)
+    embedded = word.embed(values)
+    embedded += 1
+    assert values.tolist() == [-1, 0, 1]
+
+
+@given(word_sizes, st.data())
+def test_lazy_sums_of_both_signs_reduce_to_the_plain_sum(word: Word, data: st.DataObject) -> None:
+    """A client adds its masks with either sign and reduces once."""
+    width = data.draw(st.integers(1, 4))
+    row = st.lists(residues(word), min_size=width, max_size=width)
+    start = data.draw(st.lists(signed_values(word), min_size=width, max_size=width))
+    terms = data.draw(st.lists(st.tuples(st.sampled_from([1, -1]), row), max_size=30))
+
+    sums = word.embed(np.array(start, np.int64))
+    for sign, words in terms:
+        (np.add if sign > 0 else np.subtract)(sums, np.array(words, word.dtype), out=sums)
+
+    plain = [start[i] + sum(sign * words[i] for sign, words in terms) for i in range(width)]
+    assert word.reduce(sums).tolist() == [residue(value, word.bits) for value in plain]
+
+
+@pytest.mark.parametrize("value", ["0", "1", "q - 1"])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_thousands_of_equal_terms_add_up(word: Word, value: str, sign: int) -> None:
+    """One upload per user and a mask per pair: the server reduces after thousands of terms."""
+    element = {"0": 0, "1": 1, "q - 1": word.modulus - 1}[value]
+    terms = 5000
+    sums = word.zeros((3,))
+    words = np.full(3, element, word.dtype)
+    for _ in range(terms):
+        (np.add if sign > 0 else np.subtract)(sums, words, out=sums)
+    assert word.reduce(sums).tolist() == [residue(sign * terms * element, word.bits)] * 3
+
+
+@given(st.integers(-(2**24) * (2**32 - 6), 2**24 * (2**32 - 6)))
+def test_the_32_bit_word_reduces_any_sum_of_two_to_the_24_terms(total: int) -> None:
+    """The bound that the module promises, at every value between its ends."""
+    assert Word.of(32).reduce(np.array([total], np.int64)).tolist() == [total % (2**32 - 5)]
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("offset", [-6, -5, -1, 0, 1, 4, 5, 6])
+@pytest.mark.parametrize("multiple", [0, 1, 2, 5, 2**16, 2**24 - 1])
+def test_the_32_bit_word_reduces_next_to_multiples_of_q_and_of_two_to_the_32(
+    sign: int, offset: int, multiple: int
+) -> None:
+    """Where folding has its corners: a fold that stops one step early is caught here."""
+    for base in (2**32 - 5, 2**32):
+        total = sign * (multiple * base + offset)
+        if abs(total) <= 2**24 * (2**32 - 6):
+            assert Word.of(32).reduce(np.array([total], np.int64)).tolist() == [total % (2**32 - 5)]
+
+
+def test_an_empty_sum_is_zero(word: Word) -> None:
+    sums = word.zeros((2, 3))
+    assert sums.dtype == word.accumulator
+    assert word.reduce(sums).tolist() == [[0] * 3] * 2
