@@ -188,7 +188,7 @@ def draw(answer: Plan, path: Path) -> None:
     )
     beyond = curve[-1][0] if curve else 0.9
     axes.axvspan(beyond, goal.clients * 1.1, color=_RED, alpha=0.08, linewidth=0, label="not feasible")
-    axes.legend(loc="lower right", frameon=False)
+    axes.legend(loc="lower right")
     _mark(axes, answer)
     axes.set_title(
         f"N = {goal.clients}, d = {goal.dim:,}, θ = {goal.dropout:.3g}, γ = {goal.colluding:.3g}, "

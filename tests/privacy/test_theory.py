@@ -1,0 +1,184 @@
+"""The paper's formulas, against plain enumeration, simulation, and figures measured elsewhere."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparsesecagg.errors import InvalidInput
+from sparsesecagg.privacy import theory
+
+cohorts = st.integers(4, 300)
+alphas = st.floats(0.01, 1.0)
+rates = st.floats(0.0, 0.49)
+
+
+@pytest.mark.parametrize(
+    ("clients", "colluding", "expected"), [(1000, 1 / 3, 333), (20, 1 / 3, 7), (25, 0.1, 3)]
+)
+def test_colluders_are_rounded_to_the_nearest_with_halves_up(clients, colluding, expected):
+    assert theory.colluder_count(clients, colluding) == expected
+
+
+@given(cohorts, st.floats(0.0, 0.4999))
+def test_colluders_stay_below_a_majority(clients, colluding):
+    assert theory.colluder_count(clients, colluding) < clients // 2 + 1
+
+
+def test_p_is_the_chance_of_at_least_one_edge():
+    # Three users, two possible partners: 1 − (1 − 0.25)².
+    assert theory.selection_probability(0.5, 3) == pytest.approx(0.4375)
+    assert theory.selection_probability(1.0, 2) == 1.0
+
+
+@given(cohorts, alphas)
+def test_p_lies_between_its_limit_and_alpha(clients, alpha):
+    assert -math.expm1(-alpha) <= theory.selection_probability(alpha, clients) <= alpha + 1e-12
+
+
+@pytest.mark.parametrize("clients", [3, 5])
+@pytest.mark.parametrize("alpha", [0.3, 1.0])
+def test_joint_selection_equals_enumeration_of_all_graphs(clients, alpha):
+    pairs = [(i, j) for i in range(clients) for j in range(i)]
+    edge = alpha / (clients - 1)
+    both = 0.0
+    for bits in range(1 << len(pairs)):
+        present = [pair for place, pair in enumerate(pairs) if bits >> place & 1]
+        if {0, 1} <= {user for pair in present for user in pair}:
+            both += edge ** len(present) * (1 - edge) ** (len(pairs) - len(present))
+    assert theory.pairwise_moments(alpha, clients, dropout=0.0).joint == pytest.approx(both)
+    assert theory.pairwise_moments(alpha, clients, dropout=0.3).joint == pytest.approx(0.49 * both)
+
+
+@pytest.mark.parametrize(("clients", "groups"), [(12, 3), (11, 4), (7, 1)])
+def test_committee_moments_match_drawn_committees(clients, groups):
+    rng = np.random.default_rng(1)
+    draws = 20_000
+    # Which committee serves a coordinate is fixed; the permutation decides who is in it.
+    sizes = [len(part) for part in np.array_split(np.arange(clients), groups)]
+    group_of = rng.permuted(np.tile(np.repeat(np.arange(groups), sizes), (draws, 1)), axis=1)
+    served = rng.integers(groups, size=draws)[:, None] == group_of
+    moments = theory.committee_moments(clients, groups, dropout=0.0)
+    # Five standard errors of a frequency: a false alarm in two million.
+    tolerance = 5 / (2 * math.sqrt(draws))
+    assert served[:, 0].mean() == pytest.approx(moments.participation, abs=tolerance)
+    assert (served[:, 0] & served[:, 1]).mean() == pytest.approx(moments.joint, abs=tolerance)
+    assert moments.participation == 1 / groups
+
+
+@given(st.integers(2, 20), st.integers(4, 30), rates, st.integers(0, 2**32))
+def test_committees_of_four_or_more_never_have_more_variance_than_pairwise(groups, size, dropout, seed):
+    """Lemma 2 before its inequalities, at the same α and for any contributions of any sign."""
+    clients = groups * size
+    contributions = np.random.default_rng(seed).normal(size=clients)
+    committee = theory.committee_moments(clients, groups, dropout)
+    pairwise = theory.pairwise_moments(1 / groups, clients, dropout)
+    assert theory.sampling_variance(committee, contributions) <= theory.sampling_variance(
+        pairwise, contributions
+    )
+
+
+def test_sampling_variance_matches_simulated_committees_with_dropouts():
+    rng = np.random.default_rng(2)
+    clients, groups, dropout, draws = 12, 3, 0.3, 40_000
+    contributions = rng.normal(size=clients)
+    members = rng.permuted(np.tile(np.arange(clients) < clients // groups, (draws, 1)), axis=1)
+    present = members & (rng.random((draws, clients)) >= dropout)
+    moments = theory.committee_moments(clients, groups, dropout)
+    sums = present @ contributions / moments.participation
+    assert sums.mean() == pytest.approx(contributions.sum(), abs=5 * sums.std() / math.sqrt(draws))
+    assert sums.var() == pytest.approx(theory.sampling_variance(moments, contributions), rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "dropout", "colluding", "contributors"),
+    [(0.1, 0.0, 0.0, 9.5), (0.1, 0.3, 0.0, 6.7), (0.1, 0.3, 1 / 3, 4.5), (0.2, 0.3, 1 / 3, 8.5)],
+)
+def test_anonymity_as_the_paper_counts_it(alpha, dropout, colluding, contributors):
+    finite = theory.anonymity(alpha, 100, dropout, colluding)
+    assert finite == pytest.approx(contributors, abs=0.06)
+    assert theory.anonymity_limit(alpha, 100, dropout, colluding) < finite
+    moments = theory.pairwise_moments(alpha, 100, dropout)
+    assert theory.expected_contributors(moments, 100) * (1 - colluding) == pytest.approx(finite)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "dropout", "colluding", "singled_out", "revealed"),
+    [
+        (0.1, 0.0, 0.0, 0.0, 0.0),
+        (0.1, 0.3, 0.0, 0.004, 0.285),
+        (0.1, 0.3, 1 / 3, 0.016, 0.515),
+        (0.2, 0.3, 1 / 3, 0.0005, 0.51),
+    ],
+)
+def test_what_pairwise_reveals_agrees_with_an_independent_simulation(
+    alpha, dropout, colluding, singled_out, revealed
+):
+    """The figures of the design brief, which were simulated for N = 100."""
+    setting = (alpha, 100, dropout, colluding)
+    assert theory.pairwise_singled_out_fraction(*setting) == pytest.approx(singled_out, rel=0.2, abs=1e-12)
+    assert theory.pairwise_revealed_fraction(*setting) == pytest.approx(revealed, rel=0.03, abs=1e-12)
+
+
+def test_singled_out_and_revealed_match_simulated_graphs():
+    rng = np.random.default_rng(3)
+    clients, alpha, dropout, colluding, draws = 12, 0.8, 0.3, 0.25, 60_000
+    colluders = theory.colluder_count(clients, colluding)
+    upper = np.triu(rng.random((draws, clients, clients)) < alpha / (clients - 1), 1)
+    edges = upper | upper.transpose(0, 2, 1)
+    good = rng.random((draws, clients)) >= dropout
+    good[:, :colluders] = False  # Honest survivors are what is left.
+    sends = edges.any(axis=2)
+    values = good & sends
+    revealed = values & ~(edges & good[:, None, :]).any(axis=2)
+    singled_out = values & (values.sum(axis=1, keepdims=True) == 1)
+    total = values.sum()
+    # Values of one coordinate depend on each other, so the tolerance is a generous 3 % of the fraction.
+    setting = (alpha, clients, dropout, colluding)
+    assert revealed.sum() / total == pytest.approx(theory.pairwise_revealed_fraction(*setting), rel=0.03)
+    assert singled_out.sum() / total == pytest.approx(
+        theory.pairwise_singled_out_fraction(*setting), rel=0.03
+    )
+
+
+def test_committees_reveal_what_the_design_brief_measured():
+    """N = 100, m = 10, θ = 0.3: 0.003 % without colluders, 0.3 % with a third colluding."""
+    assert theory.committee_singled_out_fraction(100, 10, 0.3, 0.0) == pytest.approx(0.3**9, rel=1e-9)
+    assert 0.002 < theory.committee_singled_out_fraction(100, 10, 0.3, 1 / 3) < 0.004
+    assert theory.committee_singled_out_fraction(100, 5, 0.3, 1 / 3) < 2e-5
+
+
+@given(cohorts, alphas, st.integers(1, 10**6), st.floats(1e-4, 0.5))
+def test_the_kl_form_of_theorem_1_is_never_looser_than_hoeffdings(clients, alpha, dim, epsilon):
+    kl = theory.oversize_probability(alpha, clients, dim, epsilon)
+    assert kl <= theory.oversize_probability(alpha, clients, dim, epsilon, "hoeffding") * (1 + 1e-9)
+
+
+def test_theorem_1_bounds_the_sampled_sizes():
+    rng = np.random.default_rng(4)
+    clients, alpha, dim, epsilon = 20, 0.3, 200, 0.05
+    p = theory.selection_probability(alpha, clients)
+    frequency = float(np.mean(rng.binomial(dim, p, 20_000) > (p + epsilon) * dim))
+    assert frequency <= theory.oversize_probability(alpha, clients, dim, epsilon)
+    assert frequency > 0
+
+
+def test_nobody_sends_more_than_the_whole_model():
+    assert theory.oversize_probability(1.0, 2, 10, 0.1) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("call", "option"),
+    [
+        (lambda: theory.selection_probability(0.0, 10), "alpha"),
+        (lambda: theory.selection_probability(0.5, 1), "clients"),
+        (lambda: theory.committee_moments(5, 6, 0.1), "groups"),
+        (lambda: theory.oversize_probability(0.5, 10, 10, 0.0), "epsilon"),
+    ],
+)
+def test_values_outside_the_theory_are_refused_by_name(call, option):
+    with pytest.raises(InvalidInput) as caught:
+        call()
+    assert caught.value.option == option
