@@ -54,6 +54,13 @@ class WrongRound(ProtocolError):
         super().__init__(f"message of round {got} in round {expected}")
 
 
+class WrongView(ProtocolError):
+    """A message of a user who was told other parameters, another model or another session."""
+
+    def __init__(self, who: str) -> None:
+        super().__init__(f"{who} works with other parameters, another model or another session")
+
+
 class UnknownSender(ProtocolError):
     """A sender that is not part of this stage."""
 

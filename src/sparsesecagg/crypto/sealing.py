@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.hmac import HMAC
 
 from sparsesecagg.crypto.kdf import derive
-from sparsesecagg.crypto.secrets import AgreedSecret, SealingKey
+from sparsesecagg.crypto.secrets import AgreedSecret, ConfirmKey, SealingKey
 from sparsesecagg.errors import InvalidShare
 
 TAG_SIZE = 16
@@ -21,6 +23,18 @@ _NONCE = bytes(12)
 def sealing_key(agreed: AgreedSecret, context: bytes, sender: int, receiver: int) -> SealingKey:
     """Derive the key for shares from `sender` to `receiver`; each direction has its own."""
     return SealingKey(derive(agreed.reveal(), "sealing", context, _names(sender, receiver)))
+
+
+def confirm_key(agreed: AgreedSecret, context: bytes, sender: int, receiver: int) -> ConfirmKey:
+    """Derive the key with which `sender` confirms something to `receiver`."""
+    return ConfirmKey(derive(agreed.reveal(), "confirm", context, _names(sender, receiver)))
+
+
+def confirmation(key: ConfirmKey, statement: bytes, size: int) -> bytes:
+    """Return a tag by which the receiver knows that the sender made this statement."""
+    state = HMAC(key.reveal(), SHA256())
+    state.update(statement)
+    return state.finalize()[:size]
 
 
 def seal(key: SealingKey, plain: bytes, round_number: int, sender: int, receiver: int) -> bytes:

@@ -71,3 +71,11 @@ class PatternSeed(Secret):
 
 class SealingKey(Secret):
     """The key that seals the shares from one user to another."""
+
+
+class ConfirmKey(Secret):
+    """The key with which one user confirms the survivors to another."""
+
+
+class SecretShares(Secret):
+    """Shares of one's own secrets, kept by oneself."""

@@ -33,7 +33,9 @@ def split(secrets: Sequence[bytes], holders: NDArray[np.int64], threshold: int, 
     `randomness` is a fresh 32-byte seed for the coefficients. Returns (holders, secrets, LIMBS).
     """
     constants = np.stack([_to_limbs(secret) for secret in secrets])
-    coefficients = _random_elements(randomness, (threshold - 1) * constants.size).reshape(threshold - 1, *constants.shape)
+    coefficients = _random_elements(randomness, (threshold - 1) * constants.size).reshape(
+        threshold - 1, *constants.shape
+    )
     points = (holders.astype(np.uint64) + 1)[:, None, None]
     # Horner: values < 2^33 and points < 2^30, so the product fits uint64.
     values = np.zeros((len(holders), *constants.shape), np.uint64)

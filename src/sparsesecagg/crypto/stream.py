@@ -36,7 +36,7 @@ class KeyStream:
         """Write the next `size` bytes to `buffer`, which has at least 15 bytes of room beyond."""
         for start in range(0, size, len(_ZEROS)):
             part = min(len(_ZEROS), size - start)
-            self._encryptor.update_into(_ZEROS[:part], buffer[start : start + part + _SLACK])
+            self._encryptor.update_into(_ZEROS[:part], buffer[start : start + part + _SLACK].data)
 
     def read(self, size: int) -> NDArray[np.uint8]:
         """Return the next `size` bytes in fresh memory."""

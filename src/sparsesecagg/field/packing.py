@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from sparsesecagg.field.words import Word, Words
 from sparsesecagg.errors import MalformedMessage
+from sparsesecagg.field.words import Word, Words
 
 
 def packed_size(count: int, bits: int) -> int:
@@ -34,7 +34,9 @@ def pack(words: Words, word: Word) -> memoryview:
 def unpack(data: bytes | memoryview, count: int, word: Word) -> Words:
     """Read `count` words; refuse any other length, values outside the field, and padding that is not zero."""
     if len(data) != packed_size(count, word.bits):
-        raise MalformedMessage(f"{count} words of {word.bits} bits take {packed_size(count, word.bits)} bytes, not {len(data)}")
+        raise MalformedMessage(
+            f"{count} words of {word.bits} bits take {packed_size(count, word.bits)} bytes, not {len(data)}"
+        )
     if word.bits in (8, 16, 32):
         words = np.frombuffer(data, word.dtype.newbyteorder("<")).astype(word.dtype, copy=False)
         if word.bits == 32 and count and int(words.max()) >= word.modulus:

@@ -72,7 +72,8 @@ class Word:
         if self.bits in (8, 16):
             return sums
         if self.bits < 32:
-            return sums & self.dtype.type(self.modulus - 1)
+            low: Words = np.bitwise_and(sums, self.dtype.type(self.modulus - 1))
+            return low
         # 2^32 ≡ 5 (mod q): fold the high half onto the low half. |sums| < 2^56, so sums + offset < 2^57.
         folded = sums + _OFFSET
         folded = (folded & _LOW_32) + 5 * (folded >> 32)  # < 2^32 + 5·2^25

@@ -1,12 +1,12 @@
 """Patterns: who sends what, who masks with whom.
 
-    base        the interface, all that client and server know
-    full        everybody sends everything (SecAgg, SecAgg+)
-    pairwise    the published sparse pattern
-    committee   ours: public random committees
-    layout      coordinates cut into blocks
-    graphs      public permutations and k-regular graphs
-    gaps        Bernoulli patterns by their gaps, integers only
+base        the interface, all that client and server know
+full        everybody sends everything (SecAgg, SecAgg+)
+pairwise    the published sparse pattern
+committee   ours: public random committees
+layout      coordinates cut into blocks
+graphs      public permutations and k-regular graphs
+gaps        Bernoulli patterns by their gaps, integers only
 """
 
 from sparsesecagg.patterns.base import Pattern, PatternSettings

@@ -2,8 +2,8 @@
 
 Between two ones of a Bernoulli(π) sequence lie geometrically many zeros. A 64-bit draw u gives the gap by inversion:
 the number of entries < u in the table of 2^64·(1 − (1−π)^(k+1)) − 1, k = 0 … size−1. A draw beyond the table means "no
-one among the next `size` coordinates"; the geometric law has no memory, so the walk simply goes on from there. The table
-is computed with integers, hence every machine gets the same pattern, bit for bit.
+one among the next `size` coordinates"; the geometric law has no memory, so the walk simply goes on from there. The
+table is computed with integers, hence every machine gets the same pattern, bit for bit.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class GapTable:
     def gaps(self, draws: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Return the gap of each draw: how many table entries are < it; len(cumulative) means a skip."""
         bucket = draws >> np.uint64(64 - _GUIDE_BITS)
-        gaps = self.guide[bucket]
+        gaps: NDArray[np.int64] = self.guide[bucket]
         unsure = np.flatnonzero(self.ambiguous[bucket])
         gaps[unsure] = np.searchsorted(self.cumulative, draws[unsure], side="left")
         return gaps
@@ -68,7 +68,9 @@ class GapTable:
 def bernoulli_positions(seeds: Sequence[PatternSeed], dim: int, probability: int) -> list[Positions]:
     """Return, for each seed, the sorted positions of the ones among `dim` independent Bernoulli(π) bits."""
     mean = dim * probability >> 64
-    first_read = mean + mean // 32 + 4 * isqrt(mean) + 8  # A guess at the draws needed; it changes speed, not the result.
+    first_read = (
+        mean + mean // 32 + 4 * isqrt(mean) + 8
+    )  # A guess at the draws needed; it changes speed, not the result.
     batch = max(1, _BATCH_DRAWS // first_read)
     found: list[Positions] = []
     for start in range(0, len(seeds), batch):
@@ -89,9 +91,9 @@ def _walk(streams: list[KeyStream], reads: int, dim: int, probability: int) -> l
     ends = np.cumsum(gaps, axis=1)
     is_one &= ends <= dim
     result: list[Positions] = []
-    for row, stream in enumerate(streams):
-        positions = ends[row][is_one[row]] - 1
-        reached = int(ends[row, -1])
+    for index, stream in enumerate(streams):
+        positions = ends[index][is_one[index]] - 1
+        reached = int(ends[index, -1])
         if reached < dim:  # The guess was short: go on where this stream stopped.
             rest = _walk([stream], reads, dim - reached, probability)[0]
             positions = np.concatenate([positions, rest + reached])

@@ -45,8 +45,10 @@ class CircleGraph:
     def neighbours(self, user: int) -> Users:
         """Return the user's neighbours, sorted."""
         if self._complete:
-            return self._everybody[self._everybody != user]
-        return np.sort(self._circle[(self._place[user] + self._steps) % len(self._circle)])
+            others: Users = self._everybody[self._everybody != user]
+            return others
+        around: Users = np.sort(self._circle[(self._place[user] + self._steps) % len(self._circle)])
+        return around
 
 
 def share_graph(seed: bytes, users: Users, degree: int | None) -> CircleGraph:

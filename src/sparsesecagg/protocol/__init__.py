@@ -1,16 +1,18 @@
 """The protocol: a round of secure aggregation as two state machines without I/O.
 
-    parameters  everything public that a round depends on
-    stages      ADVERTISE_KEYS → SHARE_KEYS → UPLOAD → UNMASK
-    messages    what travels, and its bytes
-    locations   coded coordinates
-    roster      who takes part: directory, members, digests
-    masking     adding masks to blocks
-    policy      what a client demands, whatever the server says
-    client      one user's side
-    server      the server's side
-    result      what a round leaves behind
-    run_round   a whole round on one page
+parameters      everything public that a round depends on
+stages          ADVERTISE_KEYS → SHARE_KEYS → UPLOAD → UNMASK
+messages        what travels, and its bytes
+locations       coded coordinates
+membership      who takes part: directory, members, digests
+masking         adding masks to blocks
+masked_update   select, quantise, mask
+policy          what a client demands, whatever the server says
+client          one user's side
+client_state    what it remembers between stages
+server          the server's side
+result          what a round leaves behind
+run_round       a whole round on one page
 """
 
 from sparsesecagg.protocol.client import Client
@@ -21,4 +23,15 @@ from sparsesecagg.protocol.run_round import Outcome, Transcript, run_round
 from sparsesecagg.protocol.server import Server
 from sparsesecagg.protocol.stages import STAGES, Stage
 
-__all__ = ["STAGES", "Client", "Outcome", "Policy", "Result", "RoundParameters", "Server", "Stage", "Transcript", "run_round"]
+__all__ = [
+    "STAGES",
+    "Client",
+    "Outcome",
+    "Policy",
+    "Result",
+    "RoundParameters",
+    "Server",
+    "Stage",
+    "Transcript",
+    "run_round",
+]

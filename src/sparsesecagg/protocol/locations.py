@@ -82,7 +82,10 @@ def _best_k(count: int, zeros: int) -> int:
     if not count:
         return 0
     # A gap costs k + 1 bits and, on average, a little less than mean / 2^k for its quotient.
-    return min(range(_LARGEST_K), key=lambda k: count * (k + 1) + max(0, zeros - count * ((1 << k) - 1) // 2) // (1 << k))
+    return min(
+        range(_LARGEST_K),
+        key=lambda k: count * (k + 1) + max(0, zeros - count * ((1 << k) - 1) // 2) // (1 << k),
+    )
 
 
 def _bits_at(positions: NDArray[np.int64], size: int) -> bytes:

@@ -18,8 +18,10 @@ from sparsesecagg.crypto.sealing import TAG_SIZE
 from sparsesecagg.crypto.shamir import SHARE_SIZE
 from sparsesecagg.errors import MalformedMessage
 from sparsesecagg.patterns.graphs import Users
-from sparsesecagg.protocol.parameters import MAX_CLIENTS, VERSION
+from sparsesecagg.protocol.parameters import MAX_CLIENTS, VERSION, VIEW_SIZE
 
+NONCE_SIZE = 16
+CONFIRM_TAG_SIZE = 16
 SEALED_SIZE = 2 * SHARE_SIZE + TAG_SIZE
 """A share of the mask key and a share of the private seed, sealed."""
 
@@ -27,46 +29,52 @@ Round = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 User = Annotated[int, msgspec.Meta(ge=0, lt=MAX_CLIENTS)]
 PublicKey = Annotated[bytes, msgspec.Meta(min_length=PUBLIC_KEY_SIZE, max_length=PUBLIC_KEY_SIZE)]
 Digest = Annotated[bytes, msgspec.Meta(min_length=DIGEST_SIZE, max_length=DIGEST_SIZE)]
+View = Annotated[bytes, msgspec.Meta(min_length=VIEW_SIZE, max_length=VIEW_SIZE)]
+Nonce = Annotated[bytes, msgspec.Meta(min_length=NONCE_SIZE, max_length=NONCE_SIZE)]
 UserSet = Annotated[bytes, msgspec.Meta(max_length=MAX_CLIENTS // 8)]
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What all messages have."""
+    """What all messages have: the round, and a view that tells which parameters the sender works with."""
 
     round_number: Round
+    view: View
 
 
-class AdvertiseKeys(Message, tag="advertise keys"):
-    """User to server: two fresh public keys."""
+class AdvertiseKeys(Message, frozen=True, tag="advertise keys"):
+    """User to server: two fresh public keys, and a commitment to the nonce that it will reveal with its shares."""
 
     sender: User
     sealing_key: PublicKey
     mask_key: PublicKey
+    nonce_commitment: Digest
 
 
-class KeyDirectory(Message, tag="key directory"):
-    """Server to user: the keys of all who advertised; sealing key and mask key of each, in order."""
+class KeyDirectory(Message, frozen=True, tag="key directory"):
+    """Server to user: what all who advertised sent, in order: sealing key, mask key, commitment to the nonce."""
 
     users: UserSet
-    keys: bytes
+    entries: bytes
 
 
-class ShareKeys(Message, tag="share keys"):
-    """User to server: for each neighbour in order a sealed pair of shares, and a commitment to the private seed."""
+class ShareKeys(Message, frozen=True, tag="share keys"):
+    """User to server: a commitment to the private seed, the nonce, a sealed pair of shares per neighbour, in order."""
 
     sender: User
-    commitment: Digest
+    seed_commitment: Digest
+    nonce: Nonce
     shares: bytes
 
 
-class ShareDelivery(Message, tag="share delivery"):
-    """Server to user: who finished SHARE_KEYS, and the sealed shares that neighbours among them sent to this user."""
+class ShareDelivery(Message, frozen=True, tag="share delivery"):
+    """Server to user: who finished SHARE_KEYS, their nonces, and the sealed shares that neighbours sent to it."""
 
     users: UserSet
+    nonces: bytes
     shares: bytes
 
 
-class Upload(Message, tag="upload"):
+class Upload(Message, frozen=True, tag="upload"):
     """User to server: masked words of its blocks, and the blocks' numbers unless they are public."""
 
     sender: User
@@ -74,25 +82,40 @@ class Upload(Message, tag="upload"):
     words: memoryview
 
 
-class UnmaskRequest(Message, tag="unmask request"):
-    """Server to user: whose uploads arrived."""
+class ConfirmRequest(Message, frozen=True, tag="confirm request"):
+    """Server to user, with a roster: whose uploads arrived. The user will open the sum of these and no others."""
 
     survivors: UserSet
 
 
-class Unmask(Message, tag="unmask"):
-    """User to server: one share per owner in the set; of the private seed if the owner survived, else of the mask key."""
+class Confirm(Message, frozen=True, tag="confirm"):
+    """User to server: for each other survivor in order a tag that shows it which survivors this user was told."""
+
+    sender: User
+    tags: bytes
+
+
+class UnmaskRequest(Message, frozen=True, tag="unmask request"):
+    """Server to user: whose uploads arrived; with a roster also who confirmed that, and their tags for this user."""
+
+    survivors: UserSet
+    confirmers: UserSet = b""
+    tags: bytes = b""
+
+
+class Unmask(Message, frozen=True, tag="unmask"):
+    """User to server: one share per owner; of the private seed if the owner survived, else of the mask key."""
 
     sender: User
     owners: UserSet
     shares: bytes
 
 
-ClientMessage = AdvertiseKeys | ShareKeys | Upload | Unmask
-ServerMessage = KeyDirectory | ShareDelivery | UnmaskRequest
+ClientMessage = AdvertiseKeys | ShareKeys | Upload | Confirm | Unmask
+ServerMessage = KeyDirectory | ShareDelivery | ConfirmRequest | UnmaskRequest
 
-_CLIENT_DECODER = msgspec.msgpack.Decoder(ClientMessage)
-_SERVER_DECODER = msgspec.msgpack.Decoder(ServerMessage)
+_CLIENT_DECODER: msgspec.msgpack.Decoder[ClientMessage] = msgspec.msgpack.Decoder(ClientMessage)
+_SERVER_DECODER: msgspec.msgpack.Decoder[ServerMessage] = msgspec.msgpack.Decoder(ServerMessage)
 _ENCODER = msgspec.msgpack.Encoder()
 _VERSION = bytes([VERSION])
 

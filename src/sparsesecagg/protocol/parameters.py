@@ -15,7 +15,14 @@ import msgspec
 from sparsesecagg.crypto.kdf import DIGEST_SIZE, digest
 from sparsesecagg.errors import InvalidInput, MalformedMessage
 from sparsesecagg.field import Word
-from sparsesecagg.patterns import DEFAULT_STRIPES, PATTERNS, SMALLEST_COMMITTEE, Layout, Pattern, PatternSettings
+from sparsesecagg.patterns import (
+    DEFAULT_STRIPES,
+    PATTERNS,
+    SMALLEST_COMMITTEE,
+    Layout,
+    Pattern,
+    PatternSettings,
+)
 from sparsesecagg.quantize import Digits, Quantizer
 
 VERSION = 1
@@ -23,6 +30,8 @@ MAX_CLIENTS = 1 << 16
 MAX_DIM = 1 << 40
 MAX_WEIGHT = 1 << 40
 MAX_STRIPES = 1 << 12
+SESSION_SIZE = 16
+VIEW_SIZE = 8
 
 
 class RoundParameters(msgspec.Struct, frozen=True, array_like=True, dict=True, forbid_unknown_fields=True):
@@ -49,6 +58,10 @@ class RoundParameters(msgspec.Struct, frozen=True, array_like=True, dict=True, f
     """The dropout rate θ that is expected; used by the paper's normalisation only."""
     model_digest: bytes
     """SHA-256 of the global model that the updates are relative to."""
+    session: bytes
+    """Tells attempts apart: an engine draws a fresh one for every attempt at a round."""
+    roster_digest: bytes
+    """Digest of the users' identity keys; zeros in a round without authentication."""
 
     @staticmethod
     def create(
@@ -67,12 +80,14 @@ class RoundParameters(msgspec.Struct, frozen=True, array_like=True, dict=True, f
         stripes: int = DEFAULT_STRIPES,
         round_number: int = 1,
         model_digest: bytes = b"",
+        session: bytes = b"",
+        roster_digest: bytes = b"",
     ) -> RoundParameters:
         """Return checked parameters.
 
         `alpha`: fraction of the model that each user sends. `clip`: the largest magnitude an update's coordinate may
         have. `neighbours`: degree of the graphs, rounded up to even; None for complete ones. `threshold`: more than
-        half of a secret's holders by default.
+        half of a secret's holders by default, more than two thirds with a roster.
         """
         if not (isinstance(alpha, (int, float)) and 0 < alpha <= 1):
             raise InvalidInput("alpha", f"must lie in (0, 1], not {alpha}")
@@ -91,12 +106,16 @@ class RoundParameters(msgspec.Struct, frozen=True, array_like=True, dict=True, f
             stripes=stripes,
             modulus_bits=modulus_bits,
             neighbours=degree,
-            threshold=(degree + 1 if degree else clients) // 2 + 1 if threshold is None else threshold,
+            threshold=_least_threshold(degree + 1 if degree else clients, bool(roster_digest))
+            if threshold is None
+            else threshold,
             min_survivors=min_survivors,
             clip=float(clip),
             max_weight=max_weight,
             dropout=float(dropout),
             model_digest=model_digest or bytes(DIGEST_SIZE),
+            session=session or bytes(SESSION_SIZE),
+            roster_digest=roster_digest or bytes(DIGEST_SIZE),
         )
         params.check()
         return params
@@ -105,24 +124,40 @@ class RoundParameters(msgspec.Struct, frozen=True, array_like=True, dict=True, f
         """Raise `InvalidInput` unless the parameters make sense; says what is allowed and the nearest remedy."""
         if self.version != VERSION:
             raise InvalidInput("version", f"must be {VERSION}, not {self.version}")
-        _require("clients", 3 <= self.clients <= MAX_CLIENTS, f"must be from 3 to {MAX_CLIENTS}, not {self.clients}")
+        _require(
+            "clients",
+            3 <= self.clients <= MAX_CLIENTS,
+            f"must be from 3 to {MAX_CLIENTS}, not {self.clients}",
+        )
         _require("dim", 1 <= self.dim <= MAX_DIM, f"must be from 1 to 2^40, not {self.dim}")
         _require("alpha", 0 < self.alpha_q32 <= 1 << 32, f"must lie in (0, 1], not {self.alpha}")
         _require("dropout", 0 <= self.dropout < 0.5, f"must lie in [0, 0.5), not {self.dropout}")
-        _require("stripes", 1 <= self.stripes <= MAX_STRIPES, f"must be from 1 to {MAX_STRIPES}, not {self.stripes}")
+        _require(
+            "stripes",
+            1 <= self.stripes <= MAX_STRIPES,
+            f"must be from 1 to {MAX_STRIPES}, not {self.stripes}",
+        )
         _require("clip", isfinite(self.clip) and self.clip > 0, f"must be positive and finite, not {self.clip}")
         _require("max_weight", 0 <= self.max_weight <= MAX_WEIGHT, f"must be from 0 to 2^40, not {self.max_weight}")
         _require("round_number", 0 <= self.round_number < 1 << 63, "must be from 0 to 2^63 − 1")
         _require("model_digest", len(self.model_digest) == DIGEST_SIZE, f"must have {DIGEST_SIZE} bytes")
+        _require("session", len(self.session) == SESSION_SIZE, f"must have {SESSION_SIZE} bytes")
+        _require("roster_digest", len(self.roster_digest) == DIGEST_SIZE, f"must have {DIGEST_SIZE} bytes")
         if self.pattern not in PATTERNS:
             raise InvalidInput("pattern", f"must be one of {', '.join(PATTERNS)}, not {self.pattern!r}")
         even_and_sparse = self.neighbours % 2 == 0 and 0 <= self.neighbours < self.clients - 1
         _require("neighbours", even_and_sparse, f"must be even and less than clients − 1, not {self.neighbours}")
-        holders = self.holders
+        if self.authenticated and self.neighbours:
+            # Opening a neighbour's shares is what proves its keys genuine, so everybody must be a neighbour.
+            raise InvalidInput(
+                "neighbours", "must not be given with a roster: authenticated rounds need the complete graph"
+            )
+        holders, least = self.holders, _least_threshold(self.holders, self.authenticated)
+        fraction = "two thirds" if self.authenticated else "half"
         _require(
             "threshold",
-            holders < 2 * self.threshold <= 2 * holders,
-            f"must be from {holders // 2 + 1} to {holders} (more than half of the {holders} holders of a secret), "
+            least <= self.threshold <= holders,
+            f"must be from {least} to {holders} (more than {fraction} of a secret's {holders} holders), "
             f"not {self.threshold}",
         )
         self._check_pattern()
@@ -130,13 +165,15 @@ class RoundParameters(msgspec.Struct, frozen=True, array_like=True, dict=True, f
 
     def _check_pattern(self) -> None:
         contributors = self.contributors
-        smallest = self.clients // round(1 / self.selection_probability) if self.pattern == "committee" else self.clients
+        smallest = (
+            self.clients // round(1 / self.selection_probability) if self.pattern == "committee" else self.clients
+        )
         if smallest < SMALLEST_COMMITTEE:
             enough = SMALLEST_COMMITTEE / self.clients
             raise InvalidInput(
                 "alpha",
-                f"of {self.alpha:g} gives committees of {smallest} among {self.clients} clients, and {SMALLEST_COMMITTEE} are the "
-                f"least: use {enough:.3g} or more",
+                f"of {self.alpha:g} gives committees of {smallest} among {self.clients} clients, and "
+                f"{SMALLEST_COMMITTEE} are the least: use {enough:.3g} or more",
             )
         _require(
             "min_survivors",
@@ -144,12 +181,25 @@ class RoundParameters(msgspec.Struct, frozen=True, array_like=True, dict=True, f
             f"must be from 1 to {contributors}, the most users that send one coordinate, not {self.min_survivors}",
         )
         if self.max_weight and not PATTERNS[self.pattern].public:
-            raise InvalidInput("max_weight", f"must be 0 with {self.pattern}, which has public weights: use committee or full")
+            raise InvalidInput(
+                "max_weight",
+                f"must be 0 with {self.pattern}, which has public weights: use committee or full",
+            )
 
     @property
     def alpha(self) -> float:
         """The α that was asked for."""
         return self.alpha_q32 / 2**32
+
+    @property
+    def authenticated(self) -> bool:
+        """Whether users prove who they are, by the keys of a roster."""
+        return any(self.roster_digest)
+
+    @property
+    def view(self) -> bytes:
+        """What every message carries to show which parameters its sender works with."""
+        return self.digest[:VIEW_SIZE]
 
     @property
     def holders(self) -> int:
@@ -229,6 +279,11 @@ class RoundParameters(msgspec.Struct, frozen=True, array_like=True, dict=True, f
         changed = msgspec.structs.replace(self, **changes)
         changed.check()
         return changed
+
+
+def _least_threshold(holders: int, authenticated: bool) -> int:
+    """More than half of the holders, or more than two thirds where a server may show different users different sets."""
+    return 2 * holders // 3 + 1 if authenticated else holders // 2 + 1
 
 
 def _require(option: str, holds: bool, problem: str) -> None:

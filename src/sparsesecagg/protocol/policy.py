@@ -7,6 +7,7 @@ its own policy before it sends anything, and the survivors before it helps to op
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 
@@ -14,8 +15,8 @@ from sparsesecagg.errors import PolicyViolation
 from sparsesecagg.field import WORD_BITS
 from sparsesecagg.patterns import PATTERNS
 from sparsesecagg.patterns.graphs import Users
+from sparsesecagg.protocol.membership import Members
 from sparsesecagg.protocol.parameters import RoundParameters
-from sparsesecagg.protocol.roster import Members
 
 
 @dataclass(frozen=True)
@@ -28,18 +29,40 @@ class Policy:
     """A secret may be restored only by more than this fraction of its holders."""
     min_survivors: int = 2
     """The least number of users whose sum may be opened, in any block."""
+    max_exposure: float = inf
+    """The most that α times this client's weight may be: how much of its influence one round may carry."""
+    authenticated: bool = False
+    """Take part only in rounds that are bound to a roster of identities."""
     patterns: frozenset[str] = frozenset(PATTERNS)
     modulus_bits: frozenset[int] = frozenset(WORD_BITS)
 
     def check_parameters(self, params: RoundParameters) -> None:
         """Raise `PolicyViolation` if the round's parameters ask for less than this policy demands."""
-        _demand(params.clients >= self.min_clients, f"the cohort has {params.clients} users, the policy demands {self.min_clients}")
+        _demand(
+            params.clients >= self.min_clients,
+            f"the cohort has {params.clients} users, the policy demands {self.min_clients}",
+        )
         _demand(
             params.threshold > self.min_threshold * params.holders,
-            f"the threshold {params.threshold} of {params.holders} is not above {self.min_threshold:g} of a secret's holders",
+            f"the threshold {params.threshold} is not above {self.min_threshold:g} of a secret's {params.holders} holders",
+        )
+        _demand(
+            params.authenticated or not self.authenticated,
+            "the round is not authenticated, the policy demands a roster",
         )
         _demand(params.pattern in self.patterns, f"the pattern {params.pattern!r} is not allowed by the policy")
-        _demand(params.modulus_bits in self.modulus_bits, f"words of {params.modulus_bits} bits are not allowed by the policy")
+        _demand(
+            params.modulus_bits in self.modulus_bits,
+            f"words of {params.modulus_bits} bits are not allowed by the policy",
+        )
+
+    def check_weight(self, params: RoundParameters, weight: int) -> None:
+        """Raise if this client would put more into the round than it allows."""
+        exposure = params.selection_probability * weight
+        _demand(
+            exposure <= self.max_exposure,
+            f"α·weight is {exposure:g}, the policy allows {self.max_exposure:g}",
+        )
 
     def check_present(self, stage: str, present: int, params: RoundParameters) -> None:
         """Raise if too few users are left for the sum to hide anybody."""

@@ -60,7 +60,8 @@ class Result:
         if normalisation != "observed":
             raise InvalidInput("normalisation", f"must be 'observed' or 'expected', not {normalisation!r}")
         divisor = self.contributors_per_block if self.weight_per_block is None else self.weight_per_block
-        return (self.sum() / self.params.layout.spread(np.maximum(divisor, 1))).astype(np.float32)
+        mean: NDArray[np.float32] = (self.sum() / self.params.layout.spread(np.maximum(divisor, 1))).astype(np.float32)
+        return mean
 
     def mean_bytes(self, sizes: Mapping[str, tuple[int, ...]]) -> dict[str, float]:
         """Return the mean per stage over those who took part in it, and their total."""

@@ -16,15 +16,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sparsesecagg.crypto.identity import Identity
 from sparsesecagg.errors import PolicyViolation, RoundRefused
 from sparsesecagg.protocol.client import Client, Entropy
+from sparsesecagg.protocol.masked_update import Update
 from sparsesecagg.protocol.parameters import RoundParameters
 from sparsesecagg.protocol.policy import Policy
 from sparsesecagg.protocol.result import Result
 from sparsesecagg.protocol.server import Server
-from sparsesecagg.protocol.stages import STAGES, Stage
+from sparsesecagg.protocol.stages import STAGES, STAGES_WITH_ROSTER, Stage
 
-Update = NDArray[np.floating[Any]]
 Updates = Sequence[Update] | Callable[[int], Update]
 EntropyOf = Callable[[int], Entropy]
 Progress = Callable[[Stage, int], None]
@@ -61,6 +62,7 @@ def run_round(
     drops: Mapping[int, Stage] | None = None,
     policy: Policy | None = None,
     entropy_of: EntropyOf | None = None,
+    identities: Sequence[Identity] | None = None,
     transcript: Transcript | None = None,
     progress: Progress | None = None,
 ) -> Outcome:
@@ -68,18 +70,27 @@ def run_round(
 
     `updates` are the users' vectors, or a function that makes them when they are needed. `drops` says at which stage a
     user falls silent: it does not send that stage's message. `entropy_of` gives each user its source of randomness;
-    the system's by default.
+    the system's by default. `identities` belong to an authenticated round.
     """
     drops = drops or {}
     clock = _Clock()
     server = Server(params)
     users = range(params.clients)
-    clients = {user: Client(user, params, policy, entropy_of(user) if entropy_of else os.urandom) for user in users}
+    clients = {
+        user: Client(
+            user,
+            params,
+            policy,
+            entropy_of(user) if entropy_of else os.urandom,
+            identities[user] if identities else None,
+        )
+        for user in users
+    }
     plain = np.zeros(params.layout.blocks * params.width, np.int64)
     refusals: list[PolicyViolation] = []
 
     def alive(user: int, stage: Stage) -> bool:
-        return user not in drops or STAGES.index(drops[user]) > STAGES.index(stage)
+        return user not in drops or STAGES_WITH_ROSTER.index(drops[user]) > STAGES_WITH_ROSTER.index(stage)
 
     def talk(stage: Stage, inbox: Mapping[int, bytes], act: Callable[[int, bytes], bytes]) -> dict[int, bytes]:
         """Let every live client act on its message and the server take the answers; close the stage."""
@@ -121,8 +132,11 @@ def run_round(
     delivery = talk(Stage.SHARE_KEYS, directory, lambda user, data: clients[user].share_keys(data))
     # Users: quantise, sparsify, mask, send.   Server: add on arrival, tell who survived.
     request = talk(Stage.UPLOAD, delivery, upload)
-    # Users: check the survivors, release one share per secret.   Server: restore the secrets, remove the masks.
     try:
+        if params.authenticated:
+            # Users: confirm to each other who survived.   Server: relay the confirmations.
+            request = talk(Stage.CONFIRM, request, lambda user, data: clients[user].confirm(data))
+        # Users: check the survivors, release one share per secret.   Server: restore the secrets, remove the masks.
         talk(Stage.UNMASK, request, lambda user, data: clients[user].unmask(data))
     except Exception:
         if refusals:
@@ -169,9 +183,12 @@ class _Clock:
         self._apart += time.perf_counter() - start
 
     def client_means(self) -> dict[str, float]:
-        means = {stage.name: float(np.mean(self._client[stage.name] or [0.0])) for stage in STAGES}
+        means = {stage.name: float(np.mean(self._client.get(stage.name) or [0.0])) for stage in self._stages()}
         return {**means, "total": sum(means.values())}
 
     def server_totals(self) -> dict[str, float]:
-        totals = {stage.name: self._server[stage.name] for stage in STAGES}
+        totals = {stage.name: self._server[stage.name] for stage in self._stages()}
         return {**totals, "total": sum(totals.values())}
+
+    def _stages(self) -> tuple[Stage, ...]:
+        return STAGES_WITH_ROSTER if Stage.CONFIRM.name in self._client else STAGES

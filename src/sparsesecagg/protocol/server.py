@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsesecagg.crypto import shamir
-from sparsesecagg.crypto.keys import PUBLIC_KEY_SIZE, KeyAgreement, public_key
+from sparsesecagg.crypto.keys import KeyAgreement, public_key
 from sparsesecagg.crypto.secrets import PrivateKey, PrivateSeed
 from sparsesecagg.crypto.stream import MaskStream
 from sparsesecagg.errors import (
@@ -25,19 +25,24 @@ from sparsesecagg.errors import (
     UnknownSender,
     WrongRound,
     WrongStage,
+    WrongView,
 )
-from sparsesecagg.field import packed_size, unpack
+from sparsesecagg.field import unpack
 from sparsesecagg.field.words import Words
 from sparsesecagg.patterns import BlockIds
 from sparsesecagg.patterns.graphs import Users
-from sparsesecagg.protocol.client import seed_commitment
 from sparsesecagg.protocol.locations import decode_locations
 from sparsesecagg.protocol.masking import Mask, RowMasks, add_to_column, pair_seeds, private_mask_seed
+from sparsesecagg.protocol.membership import Directory, Members, seed_commitment
 from sparsesecagg.protocol.messages import (
+    CONFIRM_TAG_SIZE,
     SEALED_SIZE,
     AdvertiseKeys,
     ClientMessage,
+    Confirm,
+    ConfirmRequest,
     KeyDirectory,
+    Message,
     ShareDelivery,
     ShareKeys,
     Unmask,
@@ -50,13 +55,13 @@ from sparsesecagg.protocol.messages import (
 )
 from sparsesecagg.protocol.parameters import RoundParameters
 from sparsesecagg.protocol.result import Result
-from sparsesecagg.protocol.roster import Directory, Members
-from sparsesecagg.protocol.stages import NEXT_STAGE, STAGES, Stage
+from sparsesecagg.protocol.stages import NEXT_STAGE, NEXT_STAGE_WITH_ROSTER, STAGES, STAGES_WITH_ROSTER, Stage
 
-_MESSAGE_OF = {
+_MESSAGE_OF: dict[Stage, type[Message]] = {
     Stage.ADVERTISE_KEYS: AdvertiseKeys,
     Stage.SHARE_KEYS: ShareKeys,
     Stage.UPLOAD: Upload,
+    Stage.CONFIRM: Confirm,
     Stage.UNMASK: Unmask,
 }
 Kept = TypeVar("Kept")
@@ -70,15 +75,17 @@ class Server:
         self.params = params
         self.stage = Stage.ADVERTISE_KEYS
         self.result: Result | None = None
-        self.dropped: dict[str, int] = dict.fromkeys((stage.name for stage in STAGES), 0)
-        self._sent: dict[str, dict[int, int]] = {stage.name: {} for stage in STAGES}
-        self._received: dict[str, dict[int, int]] = {stage.name: {} for stage in STAGES}
+        stages = [stage.name for stage in (STAGES_WITH_ROSTER if params.authenticated else STAGES)]
+        self.dropped: dict[str, int] = dict.fromkeys(stages, 0)
+        self._sent: dict[str, dict[int, int]] = {stage: {} for stage in stages}
+        self._received: dict[str, dict[int, int]] = {stage: {} for stage in stages}
         self._present: set[int] = set(range(params.clients))
         """Who may send in this stage: those who sent in the one before."""
         self._heard: set[int] = set()
         """Who has sent in this stage."""
         self._keys: dict[int, AdvertiseKeys] = {}
         self._shares: dict[int, ShareKeys] = {}
+        self._confirmations: dict[int, Confirm] = {}
         self._unmask: dict[int, Unmask] = {}
         self._locations: dict[int, bytes] = {}
         self._directory: Directory | None = None
@@ -96,6 +103,8 @@ class Server:
         message = decode_client_message(data)
         if message.round_number != self.params.round_number:
             raise WrongRound(message.round_number, self.params.round_number)
+        if message.view != self.params.view:
+            raise WrongView(f"user {message.sender}")
         if self.stage is Stage.DONE or not isinstance(message, _MESSAGE_OF[self.stage]):
             raise WrongStage(type(message).__name__, self.stage.name)
         if message.sender not in self._present or sender not in (None, message.sender):
@@ -128,11 +137,12 @@ class Server:
         outbound = {
             Stage.ADVERTISE_KEYS: self._make_directory,
             Stage.SHARE_KEYS: self._deliver_shares,
-            Stage.UPLOAD: self._request_shares,
+            Stage.UPLOAD: self._announce_survivors,
+            Stage.CONFIRM: self._request_shares,
             Stage.UNMASK: self._open_sum,
         }[stage](users)
         self._present, self._heard = self._heard, set()
-        self.stage = NEXT_STAGE[stage]
+        self.stage = (NEXT_STAGE_WITH_ROSTER if self.params.authenticated else NEXT_STAGE)[stage]
         if self.stage is not Stage.DONE:
             self._received[self.stage.name] = {user: len(data) for user, data in outbound.items()}
         return outbound
@@ -147,6 +157,8 @@ class Server:
                 self._take_shares(message)
             case Upload():
                 self._take_upload(message)
+            case Confirm():
+                self._take_confirmation(message)
             case Unmask():
                 self._take_unmask(message)
 
@@ -158,11 +170,14 @@ class Server:
         self._keys[message.sender] = message
 
     def _take_shares(self, message: ShareKeys) -> None:
-        neighbours = _kept(self._directory).graph.neighbours(message.sender)
+        directory = _kept(self._directory)
+        neighbours = directory.graph.neighbours(message.sender)
         if len(message.shares) != SEALED_SIZE * len(neighbours):
             raise MalformedMessage(
-                f"shares for {len(neighbours)} neighbours take {SEALED_SIZE * len(neighbours)} bytes, not {len(message.shares)}"
+                f"shares for {len(neighbours)} neighbours take {SEALED_SIZE * len(neighbours)} bytes, "
+                f"not {len(message.shares)}"
             )
+        directory.require_nonce(message.sender, message.nonce)
         self._shares[message.sender] = message
 
     def _take_upload(self, message: Upload) -> None:
@@ -186,12 +201,22 @@ class Server:
         count = self.params.layout.count(selected) * self.params.width
         return selected, unpack(message.words, count, self.params.word)
 
+    def _take_confirmation(self, message: Confirm) -> None:
+        size = CONFIRM_TAG_SIZE * (len(self._survivors) - 1)
+        if len(message.tags) != size:
+            raise MalformedMessage(
+                f"tags for {len(self._survivors) - 1} survivors take {size} bytes, not {len(message.tags)}"
+            )
+        self._confirmations[message.sender] = message
+
     def _take_unmask(self, message: Unmask) -> None:
         owners = decode_users(message.owners, self.params.clients)
         if not np.isin(owners, _kept(self._members).owners(message.sender)).all():
             raise InvalidShare(f"user {message.sender} sends shares of secrets that it does not hold")
         if len(message.shares) != shamir.SHARE_SIZE * len(owners):
-            raise MalformedMessage(f"{len(owners)} shares take {shamir.SHARE_SIZE * len(owners)} bytes, not {len(message.shares)}")
+            raise MalformedMessage(
+                f"{len(owners)} shares take {shamir.SHARE_SIZE * len(owners)} bytes, not {len(message.shares)}"
+            )
         if shamir.decode_shares(message.shares) is None:
             raise InvalidShare(f"user {message.sender} sends a share outside the field")
         self._unmask[message.sender] = message
@@ -199,16 +224,18 @@ class Server:
     # Closing
 
     def _make_directory(self, users: Users) -> dict[int, bytes]:
-        """Publish the keys of all who advertised."""
-        keys = b"".join(self._keys[user].sealing_key + self._keys[user].mask_key for user in users.tolist())
-        message = KeyDirectory(self.params.round_number, encode_users(users, self.params.clients), keys)
+        """Publish what all have advertised."""
+        adverts = [self._keys[user] for user in users.tolist()]
+        entries = b"".join(advert.sealing_key + advert.mask_key + advert.nonce_commitment for advert in adverts)
+        message = KeyDirectory(*self._head, encode_users(users, self.params.clients), entries)
         self._directory = Directory(self.params, message)
         return dict.fromkeys(users.tolist(), encode(message))
 
     def _deliver_shares(self, users: Users) -> dict[int, bytes]:
         """Sort the sealed shares by receiver, and make the pattern from those who sent some."""
         directory = _kept(self._directory)
-        self._members = Members(directory, users)
+        nonces = b"".join(self._shares[user].nonce for user in users.tolist())
+        self._members = Members(directory, users, nonces)
         blocks = self._members.pattern.layout.blocks
         self._sums = self.params.word.zeros((blocks, self.params.width))
         self._contributors = np.zeros(blocks, np.int64)
@@ -221,14 +248,35 @@ class Server:
         bitmap = encode_users(users, self.params.clients)
         # Senders were visited in order, so each parcel is in the order that its receiver expects.
         return {
-            user: encode(ShareDelivery(self.params.round_number, bitmap, b"".join(parcel))) for user, parcel in parcels.items()
+            user: encode(ShareDelivery(*self._head, bitmap, nonces, b"".join(parcel)))
+            for user, parcel in parcels.items()
         }
 
-    def _request_shares(self, users: Users) -> dict[int, bytes]:
-        """Say whose uploads arrived."""
+    def _announce_survivors(self, users: Users) -> dict[int, bytes]:
+        """Say whose uploads arrived, and ask for shares; or, with a roster, for confirmations first."""
         self._survivors = users
-        request = encode(UnmaskRequest(self.params.round_number, encode_users(users, self.params.clients)))
-        return dict.fromkeys(users.tolist(), request)
+        kind = ConfirmRequest if self.params.authenticated else UnmaskRequest
+        return dict.fromkeys(users.tolist(), encode(kind(*self._head, encode_users(users, self.params.clients))))
+
+    def _request_shares(self, users: Users) -> dict[int, bytes]:
+        """Hand everybody the tags that the others made for it, and ask for shares."""
+        survivors = encode_users(self._survivors, self.params.clients)
+        place_of = {user: place for place, user in enumerate(self._survivors.tolist())}
+        outbound = {}
+        for receiver in users.tolist():
+            tags = []
+            for sender in users[users != receiver].tolist():
+                # A sender leaves itself out of its tags, so those behind it move up by one.
+                place = place_of[receiver] - (place_of[receiver] > place_of[sender])
+                tags.append(self._confirmations[sender].tags[place * CONFIRM_TAG_SIZE : (place + 1) * CONFIRM_TAG_SIZE])
+            confirmers = encode_users(users[users != receiver], self.params.clients)
+            outbound[receiver] = encode(UnmaskRequest(*self._head, survivors, confirmers, b"".join(tags)))
+        return outbound
+
+    @property
+    def _head(self) -> tuple[int, bytes]:
+        """How every message of the server begins."""
+        return self.params.round_number, self.params.view
 
     def _open_sum(self, users: Users) -> dict[int, bytes]:
         """Restore the secrets, remove the masks that are left in the sum, and write the result."""
@@ -260,7 +308,9 @@ class Server:
         owner published, so a false share is noticed instead of spoiling the sum.
         """
         threshold = self.params.threshold
-        collected: dict[int, list[tuple[int, NDArray[np.uint64]]]] = {user: [] for user in _kept(self._members).users.tolist()}
+        collected: dict[int, list[tuple[int, NDArray[np.uint64]]]] = {
+            user: [] for user in _kept(self._members).users.tolist()
+        }
         for holder in responders.tolist():
             message = self._unmask[holder]
             elements = shamir.decode_shares(message.shares)
@@ -285,12 +335,16 @@ class Server:
         """Return the secret if it is the one its owner committed to."""
         if secret is not None:
             if owner in self._survivors:
-                genuine = seed_commitment(PrivateSeed(secret), self.params, owner) == self._shares[owner].commitment
+                genuine = (
+                    seed_commitment(self.params, owner, PrivateSeed(secret)) == self._shares[owner].seed_commitment
+                )
             else:
                 genuine = public_key(PrivateKey(secret)) == _kept(self._directory).mask_key(owner)
             if genuine:
                 return secret
-        raise InvalidShare(f"the shares of user {owner}'s secret do not fit together: a holder or the owner gave a false one")
+        raise InvalidShare(
+            f"the shares of user {owner}'s secret do not fit together: a holder or the owner gave a false one"
+        )
 
     def _private_mask(self, user: int, seed: PrivateSeed) -> Mask:
         members = _kept(self._members)
@@ -307,7 +361,8 @@ class Server:
         peers = [peer for peer in members.pattern.peers(user) if peer in survivors]
         agreement = KeyAgreement(private)
         seeds = [
-            pair_seeds(agreement.with_peer(members.directory.mask_key(peer)), members.context, user, peer) for peer in peers
+            pair_seeds(agreement.with_peer(members.directory.mask_key(peer)), members.context, user, peer)
+            for peer in peers
         ]
         shared = members.pattern.shared(user, peers, [pattern_seed for _, pattern_seed in seeds])
         # The survivor added its mask if its number is the smaller one; now it is taken away.
@@ -338,16 +393,7 @@ class Server:
         )
 
 
-def upload_size(params: RoundParameters) -> int:
-    """Return the bytes of masked words in one upload of a public pattern, without the message around them."""
-    blocks = round(params.layout.blocks * params.selection_probability)
-    return packed_size(blocks * params.width, params.modulus_bits)
-
-
 def _kept(value: Kept | None) -> Kept:
     """Return what an earlier stage has set."""
     assert value is not None  # noqa: S101  # The stages run in order.
     return value
-
-
-__all__ = ["PUBLIC_KEY_SIZE", "Server", "upload_size"]

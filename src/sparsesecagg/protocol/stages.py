@@ -1,4 +1,7 @@
-"""The stages of a round; one word each, the same word everywhere."""
+"""The stages of a round; one word each, the same word everywhere.
+
+CONFIRM takes place only in rounds with a roster: users confirm to each other that all were told the same survivors.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ class Stage(Enum):
     ADVERTISE_KEYS = "ADVERTISE_KEYS"
     SHARE_KEYS = "SHARE_KEYS"
     UPLOAD = "UPLOAD"
+    CONFIRM = "CONFIRM"
     UNMASK = "UNMASK"
     DONE = "DONE"
 
@@ -21,6 +25,9 @@ NEXT_STAGE = {
     Stage.UPLOAD: Stage.UNMASK,
     Stage.UNMASK: Stage.DONE,
 }
+NEXT_STAGE_WITH_ROSTER = {**NEXT_STAGE, Stage.UPLOAD: Stage.CONFIRM, Stage.CONFIRM: Stage.UNMASK}
 
-STAGES = tuple(NEXT_STAGE)
-"""The four stages in which messages travel."""
+STAGES = (Stage.ADVERTISE_KEYS, Stage.SHARE_KEYS, Stage.UPLOAD, Stage.UNMASK)
+"""The four stages of every round."""
+
+STAGES_WITH_ROSTER = (Stage.ADVERTISE_KEYS, Stage.SHARE_KEYS, Stage.UPLOAD, Stage.CONFIRM, Stage.UNMASK)

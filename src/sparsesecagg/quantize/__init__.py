@@ -1,7 +1,7 @@
 """From real numbers to words and back: stochastic rounding, headroom, private integers as digits.
 
-    rounding   `Quantizer`: scale, clip, round, count what was clipped
-    digits     small non-negative integers (weights, counts) carried beside the values
+rounding   `Quantizer`: scale, clip, round, count what was clipped
+digits     small non-negative integers (weights, counts) carried beside the values
 """
 
 from sparsesecagg.quantize.digits import Digits

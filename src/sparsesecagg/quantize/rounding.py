@@ -31,7 +31,8 @@ class Quantizer:
         if limit < 1:
             enough = next((bits for bits in WORD_BITS if Word.of(bits).largest >= contributors), 32)
             raise InvalidInput(
-                "modulus_bits", f"of {word.bits} can't hold the sum of {contributors} contributors: use {enough} or more"
+                "modulus_bits",
+                f"of {word.bits} can't hold the sum of {contributors} contributors: use {enough} or more",
             )
         return Quantizer(limit, limit / clip)
 
@@ -42,15 +43,15 @@ class Quantizer:
 
         The integers have the shape of `values`. Short limits work in float32, which is exact below 2^24.
         """
-        real = np.float32 if self.limit < 1 << 16 else np.float64
-        scaled = values.astype(real)
-        scaled *= real(self.scale * factor)
+        real: Any = np.float32 if self.limit < 1 << 16 else np.float64
+        scaled: NDArray[Any] = values.astype(real)
+        np.multiply(scaled, real(self.scale * factor), out=scaled)
         if not np.isfinite(scaled).all():
             raise InvalidInput("update", "must be finite, without NaN or infinity")
         clipped = int(np.count_nonzero(np.abs(scaled) > self.limit))
         if clipped:
             np.clip(scaled, -self.limit, self.limit, out=scaled)
-        scaled += rng.random(scaled.shape, dtype=real)
+        np.add(scaled, rng.random(scaled.shape, dtype=real), out=scaled)
         np.floor(scaled, out=scaled)
         # Rounding of the sum itself may reach limit + 1 when the draw is just below one.
         np.minimum(scaled, self.limit, out=scaled)

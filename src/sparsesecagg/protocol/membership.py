@@ -1,0 +1,113 @@
+"""Who takes part: the key directory, then the members. Pure functions of public messages, the same on both sides.
+
+Each step extends a digest: parameters → directory → members. Shares are sealed under the directory's digest and masks
+are derived under the members' digest, so two users who were told different things have nothing that cancels.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from sparsesecagg.crypto.kdf import DIGEST_SIZE, digest
+from sparsesecagg.crypto.keys import PUBLIC_KEY_SIZE
+from sparsesecagg.crypto.secrets import PrivateSeed
+from sparsesecagg.errors import InvalidKey, MalformedMessage
+from sparsesecagg.patterns import Pattern
+from sparsesecagg.patterns.graphs import CircleGraph, Users, share_graph
+from sparsesecagg.protocol.messages import NONCE_SIZE, KeyDirectory, decode_users, encode_users
+from sparsesecagg.protocol.parameters import RoundParameters
+
+ENTRY_SIZE = 2 * PUBLIC_KEY_SIZE + DIGEST_SIZE
+
+
+class Directory:
+    """The users who advertised keys, their keys, and the graph along which they share secrets."""
+
+    def __init__(self, params: RoundParameters, message: KeyDirectory) -> None:
+        self.params = params
+        self.message = message
+        self.users = decode_users(message.users, params.clients)
+        size = ENTRY_SIZE * len(self.users)
+        if len(message.entries) != size:
+            raise MalformedMessage(
+                f"the entries of {len(self.users)} users take {size} bytes, not {len(message.entries)}"
+            )
+        self._place = {int(user): place for place, user in enumerate(self.users)}
+        entries = np.frombuffer(message.entries, f"V{PUBLIC_KEY_SIZE}").reshape(-1, 3)
+        columns: list[list[bytes]] = [[entry.tobytes() for entry in column] for column in entries.T]
+        self._sealing_keys, self._mask_keys, self._commitments = columns
+        if len({*self._sealing_keys, *self._mask_keys}) != 2 * len(self.users):
+            raise InvalidKey(
+                "a public key occurs twice in the directory: every key must be fresh and belong to one user"
+            )
+        self.digest = digest("directory", params.digest, message.users, message.entries)
+
+    def sealing_key(self, user: int) -> bytes:
+        """Return the public key that shares for `user` are sealed with."""
+        return self._sealing_keys[self._place[user]]
+
+    def mask_key(self, user: int) -> bytes:
+        """Return the public key that masks with `user` are derived from."""
+        return self._mask_keys[self._place[user]]
+
+    def require_nonce(self, user: int, nonce: bytes) -> None:
+        """Raise unless the nonce is the one that the user committed to when it advertised its keys."""
+        if nonce_commitment(self.params, user, nonce) != self._commitments[self._place[user]]:
+            raise InvalidKey(f"the nonce of user {user} is not the one it committed to")
+
+    def __contains__(self, user: int) -> bool:
+        return user in self._place
+
+    @cached_property
+    def graph(self) -> CircleGraph:
+        """The share graph."""
+        return share_graph(self.digest, self.users, self.params.neighbours or None)
+
+    def holders(self, owner: int) -> Users:
+        """Return who holds shares of the owner's secrets: its neighbours and itself, sorted."""
+        return np.sort(np.append(self.graph.neighbours(owner), owner))
+
+
+class Members:
+    """The users who finished SHARE_KEYS, and the pattern among them.
+
+    The pattern's seed comes from nonces that were committed to before any was revealed, so whoever moves last can't
+    choose its keys or its nonce to get the committees it would like.
+    """
+
+    def __init__(self, directory: Directory, users: Users, nonces: bytes) -> None:
+        self.directory = directory
+        self.users = users
+        self.nonces = nonces
+        self._set = frozenset(users.tolist())
+        if not all(user in directory for user in self._set):
+            raise MalformedMessage("a member is not in the key directory")
+        if len(nonces) != NONCE_SIZE * len(users):
+            raise MalformedMessage(
+                f"the nonces of {len(users)} users take {NONCE_SIZE * len(users)} bytes, not {len(nonces)}"
+            )
+        for place, user in enumerate(users.tolist()):
+            directory.require_nonce(user, nonces[place * NONCE_SIZE : (place + 1) * NONCE_SIZE])
+        params = directory.params
+        self.context = digest("members", directory.digest, encode_users(users, params.clients), nonces)
+        self.pattern: Pattern = params.pattern_type(params.pattern_settings, users, self.context, directory.graph)
+
+    def __contains__(self, user: int) -> bool:
+        return user in self._set
+
+    def owners(self, holder: int) -> Users:
+        """Return the members whose secrets `holder` has a share of, itself included, sorted."""
+        holders = self.directory.holders(holder)
+        return holders[np.isin(holders, self.users)]
+
+
+def nonce_commitment(params: RoundParameters, user: int, nonce: bytes) -> bytes:
+    """Return the hash by which a user commits to its nonce."""
+    return digest("nonce", params.digest, user.to_bytes(4, "little"), nonce)
+
+
+def seed_commitment(params: RoundParameters, user: int, seed: PrivateSeed) -> bytes:
+    """Return the hash by which a user commits to its private seed, so that a wrong restoration is noticed."""
+    return digest("private seed", params.digest, user.to_bytes(4, "little"), seed.reveal())
