@@ -1,0 +1,163 @@
+"""Mask streams: AES-256-CTR by the book, read as uniform words, however the reading is cut."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from reference import statistics
+from reference.stream import MACHINE_BYTES, key_stream, words
+from strategies import seeds, word_sizes
+
+from sparsesecagg.crypto.secrets import MaskSeed
+from sparsesecagg.crypto.stream import KeyStream, MaskStream, Scratch
+from sparsesecagg.field import WORD_BITS, Word
+
+SEED = bytes(range(32))
+
+
+class ScriptedStream(MaskStream):
+    """A mask stream whose key stream is given: a word ≥ q turns up once in 2^30 and can't be waited for."""
+
+    def __init__(self, script: bytes, word: Word) -> None:
+        super().__init__(MaskSeed(SEED), word)
+        self._script, self._read = script, 0
+
+    def fill(self, buffer: NDArray[np.uint8], size: int) -> None:
+        part = self._script[self._read : self._read + size]
+        assert len(part) == size, "the script is too short"
+        buffer[:size] = np.frombuffer(part, np.uint8)
+        self._read += size
+
+
+def take(stream: MaskStream, count: int, word: Word, scratch: Scratch | None = None) -> list[int]:
+    """Read words and reduce them, as everybody does who adds masks."""
+    drawn = stream.words(count, scratch or Scratch(word, max(1, count)))
+    return word.reduce(drawn.astype(word.accumulator)).tolist()
+
+
+# The key stream
+
+
+def test_the_zero_key_gives_the_published_first_block() -> None:
+    """AES-256 of a zero block under a zero key, from the NIST vectors."""
+    block = KeyStream(MaskSeed(bytes(32))).read(16)
+    assert block.tobytes().hex() == "dc95c078a2408989ad48a21492842087"
+
+
+@given(seeds, st.integers(0, 200))
+def test_a_stream_is_aes_in_counter_mode_from_zero(seed: bytes, size: int) -> None:
+    assert KeyStream(MaskSeed(seed)).read(size).tobytes() == key_stream(seed, size)
+
+
+@given(st.lists(st.integers(0, 70), max_size=12))
+def test_how_a_stream_is_cut_into_reads_does_not_matter(sizes: list[int]) -> None:
+    stream = KeyStream(MaskSeed(SEED))
+    assert b"".join(stream.read(size).tobytes() for size in sizes) == key_stream(SEED, sum(sizes))
+
+
+@pytest.mark.parametrize("size", [2**20 - 1, 2**20, 2**20 + 1, 3 * 2**20 + 17])
+def test_reads_beyond_a_mebibyte_go_on_without_a_seam(size: int) -> None:
+    """Long reads are made in parts."""
+    stream = KeyStream(MaskSeed(SEED))
+    assert (stream.read(size).tobytes() + stream.read(16).tobytes()) == key_stream(SEED, size + 16)
+
+
+# Words
+
+
+@given(word_sizes, seeds, st.integers(0, 100))
+def test_words_are_little_endian_machine_words_of_the_key_stream(word: Word, seed: bytes, count: int) -> None:
+    drawn = take(MaskStream(MaskSeed(seed), word), count, word)
+    assert drawn == words(key_stream(seed, count * MACHINE_BYTES[word.bits]), word.bits)
+
+
+@given(word_sizes, st.lists(st.integers(0, 40), max_size=8))
+def test_how_words_are_cut_into_reads_does_not_matter(word: Word, counts: list[int]) -> None:
+    """Client and server read the same mask in pieces of different size."""
+    stream, scratch = MaskStream(MaskSeed(SEED), word), Scratch(word, 40)
+    drawn = [value for count in counts for value in take(stream, count, word, scratch)]
+    assert drawn == take(MaskStream(MaskSeed(SEED), word), sum(counts), word)
+
+
+@given(st.data())
+def test_words_outside_the_field_are_skipped(data: st.DataObject) -> None:
+    """Also at the end of a read, several in a row, and again among their replacements; no word is lost or repeated."""
+    modulus = 2**32 - 5
+    kept, skipped = st.sampled_from([0, 1, modulus - 1]), st.integers(modulus, 2**32 - 1)
+    script = data.draw(st.lists(kept | skipped | st.integers(0, 2**32 - 1), max_size=40))
+    stream_bytes = b"".join(value.to_bytes(4, "little") for value in script)
+    expected = words(stream_bytes, 32)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(expected)), max_size=6)))
+
+    word = Word.of(32)
+    stream, scratch = ScriptedStream(stream_bytes, word), Scratch(word, 40)
+    bounds = [0, *cuts, len(expected)]
+    drawn = [value for start, stop in pairwise(bounds) for value in take(stream, stop - start, word, scratch)]
+    assert drawn == expected
+
+
+def test_a_read_of_nothing_but_refused_words_goes_on_until_it_has_enough() -> None:
+    word = Word.of(32)
+    script = np.array([2**32 - 1] * 7 + [2**32 - 5] * 2 + [2**32 - 6, 5], "<u4").tobytes()
+    assert take(ScriptedStream(script, word), 2, word) == [2**32 - 6, 5]
+
+
+@pytest.mark.parametrize("bits", [8, 12, 16, 24])
+def test_short_words_skip_nothing(bits: int) -> None:
+    """Their modulus is a power of two, so every machine word has its residue."""
+    word = Word.of(bits)
+    script = b"\xff" * (3 * MACHINE_BYTES[bits])
+    assert take(ScriptedStream(script, word), 3, word) == [word.modulus - 1] * 3
+
+
+@pytest.mark.parametrize("bits", WORD_BITS)
+def test_words_are_uniform(bits: int) -> None:
+    """Chi-square on the high and on the low eight bits; error rate 1e-6 each."""
+    word, count = Word.of(bits), 1 << 18
+    drawn = np.array(take(MaskStream(MaskSeed(SEED), word), count, word))
+    statistics.assert_uniform(drawn >> (bits - 8), 256)
+    statistics.assert_uniform(drawn & 0xFF, 256)
+
+
+def test_streams_of_two_keys_share_nothing() -> None:
+    word = Word.of(32)
+    one, other = (take(MaskStream(MaskSeed(seed), word), 1000, word) for seed in (SEED, SEED[::-1]))
+    assert not set(one) & set(other)
+
+
+# Scratch memory
+
+
+def test_many_streams_share_one_scratch() -> None:
+    """A read is valid until the next, and disturbs no other stream."""
+    word = Word.of(16)
+    scratch = Scratch(word, 64)
+    keys = [bytes([key]) * 32 for key in range(5)]
+    streams = [MaskStream(MaskSeed(key), word) for key in keys]
+    drawn: list[list[int]] = [[] for _ in keys]
+    counts = [64, 1, 33, 0, 64, 7]
+    for count in counts:
+        for stream, so_far in zip(streams, drawn, strict=True):
+            so_far.extend(take(stream, count, word, scratch))
+    assert drawn == [words(key_stream(key, 2 * sum(counts)), 16) for key in keys]
+
+
+@pytest.mark.parametrize("bits", WORD_BITS)
+def test_a_read_allocates_nothing(bits: int) -> None:
+    """The words lie in the scratch itself."""
+    word = Word.of(bits)
+    scratch = Scratch(word, 32)
+    assert np.shares_memory(MaskStream(MaskSeed(SEED), word).words(32, scratch), scratch.buffer)
+
+
+@pytest.mark.parametrize("bits", WORD_BITS)
+def test_a_read_beyond_the_scratch_is_refused(bits: int) -> None:
+    """Rather than answered with words that are not from the stream."""
+    word = Word.of(bits)
+    with pytest.raises(ValueError, match="buffer"):
+        MaskStream(MaskSeed(SEED), word).words(64, Scratch(word, 32))
