@@ -37,8 +37,7 @@ def test_c_is_the_double_sum_written_out():
     moments = pairwise_moments(0.4, 3, dropout=0.2)
     p, joint = moments.participation, moments.joint
     double_sum = sum(
-        WEIGHTS[i] ** 2 * (1 / p - 1)
-        + sum(WEIGHTS[i] * WEIGHTS[j] * (joint / p**2 - 1) for j in range(3) if j != i)
+        WEIGHTS[i] ** 2 * (1 / p - 1) + sum(WEIGHTS[i] * WEIGHTS[j] * (joint / p**2 - 1) for j in range(3) if j != i)
         for i in range(3)
     )
     rate = PROBLEM.learning_rate(10)
@@ -56,9 +55,9 @@ def test_the_bound_combines_b_c_and_the_initial_distance():
         PROBLEM, moments, WEIGHTS, **options, step=20
     )
     expected = 2 * 4 / (32 + 20) * (constants / 0.5 + 2 * 2 * 4)
-    assert convergence.convergence_bound(
-        PROBLEM, moments, WEIGHTS, NOISE, **options, steps=20
-    ) == pytest.approx(expected)
+    assert convergence.convergence_bound(PROBLEM, moments, WEIGHTS, NOISE, **options, steps=20) == pytest.approx(
+        expected
+    )
 
 
 def test_everybody_sending_everything_adds_no_sampling_noise():
@@ -80,14 +79,10 @@ def test_the_committee_factor_bounds_the_exact_variance_for_gradients_of_any_sig
     for gradients in (worst, np.ones(12), rng.choice([-1.0, 1.0], 12)):
         variance = sampling_variance(moments, weights * gradients)
         assert variance <= convergence.selection_factor(moments, weights) * (1 + 1e-12)
-    assert sampling_variance(moments, weights * worst) == pytest.approx(
-        convergence.selection_factor(moments, weights)
-    )
+    assert sampling_variance(moments, weights * worst) == pytest.approx(convergence.selection_factor(moments, weights))
 
 
-@pytest.mark.parametrize(
-    ("change", "option"), [({"convexity": 3.0}, "convexity"), ({"local_steps": 0}, "local_steps")]
-)
+@pytest.mark.parametrize(("change", "option"), [({"convexity": 3.0}, "convexity"), ({"local_steps": 0}, "local_steps")])
 def test_constants_that_the_assumptions_exclude_are_refused(change, option):
     with pytest.raises(InvalidInput) as caught:
         Problem(**{"smoothness": 2.0, "convexity": 0.5, "gradient_bound": 1.0, "local_steps": 1} | change)

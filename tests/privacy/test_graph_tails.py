@@ -61,9 +61,7 @@ def test_complete_graphs_never_fall_apart_and_edgeless_ones_always_may():
 def test_disconnection_becomes_rarer_with_degree(nodes, data):
     colluders = data.draw(st.integers(0, nodes // 2))
     dropout = data.draw(st.floats(0.0, 0.3))
-    bounds = [
-        graph_tails.log_disconnected(nodes, degree, dropout, colluders) for degree in range(2, nodes, 2)
-    ]
+    bounds = [graph_tails.log_disconnected(nodes, degree, dropout, colluders) for degree in range(2, nodes, 2)]
     assert all(more <= less + 1e-9 for less, more in pairwise(bounds))
 
 

@@ -90,9 +90,7 @@ def test_readers_get_a_table_and_a_sentence(run):
     assert "Not feasible:" in out
 
 
-@pytest.mark.parametrize(
-    "options", [THOUSAND, TWENTY, TWENTY | {"--failure-log2": "-5", "--min-anonymity": "6"}]
-)
+@pytest.mark.parametrize("options", [THOUSAND, TWENTY, TWENTY | {"--failure-log2": "-5", "--min-anonymity": "6"}])
 def test_plot_draws_a_picture(run, tmp_path, options):
     path = tmp_path / "plan.png"
     code, _, _ = run(options | {"--plot": str(path)}, "--json")

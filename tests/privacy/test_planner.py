@@ -3,6 +3,7 @@
 import math
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from sparsesecagg.errors import InvalidInput
 from sparsesecagg.field import WORD_BITS, Word
 from sparsesecagg.privacy import tails
 from sparsesecagg.privacy.plan import Goal
-from sparsesecagg.privacy.planner import ABORT_TARGET, plan_each, plan_round
+from sparsesecagg.privacy.planner import ABORT_TARGET, MARGIN, plan_each, plan_round
 from sparsesecagg.protocol import RoundParameters, Stage, run_round
 
 
@@ -89,7 +90,7 @@ def test_one_more_group_would_break_the_promise(goal):
     failure = tails.log_privacy_failure(
         goal.clients, goal.colluders, more, goal.stripes, dropout=goal.dropout, anonymity=goal.min_anonymity
     )
-    assert failure > goal.log_budget
+    assert failure + MARGIN > goal.log_budget
 
 
 @settings(max_examples=80, deadline=None)
@@ -138,17 +139,13 @@ def test_a_wider_clip_takes_longer_words_for_the_same_step():
     ("clients", "dropout", "colluding", "anonymity"),
     [(60, 0.1, 0.1, 3), (100, 0.3, 1 / 3, 5), (45, 0.2, 0.0, 4)],
 )
-def test_planned_failure_probability_is_never_below_the_sampled_frequency(
-    clients, dropout, colluding, anonymity
-):
+def test_planned_failure_probability_is_never_below_the_sampled_frequency(clients, dropout, colluding, anonymity):
     """Plans for 2^−8, sampled over whole rounds; a false alarm has probability 10^−6."""
     plan = plan_round(
         Goal(clients, 10_000, dropout=dropout, colluding=colluding, min_anonymity=anonymity, failure_log2=-8)
     )
     draws = 20_000
-    group_of, survives = sampled_rounds(
-        clients, plan.groups, plan.stripes, dropout, draws=draws, seed=clients
-    )
+    group_of, survives = sampled_rounds(clients, plan.groups, plan.stripes, dropout, draws=draws, seed=clients)
     honest = survives & (np.arange(clients) >= plan.goal.colluders)
     failed = np.any([thinnest(of, honest, plan.groups) < anonymity for of in group_of], axis=0)
     assert_not_exceeded(2**plan.privacy_failure_log2, int(failed.sum()), draws)
@@ -183,8 +180,7 @@ def test_a_planned_round_with_a_sparse_share_graph_completes():
     outcome = run_round(params, lambda user: np.full(400, 0.5), drops=dict.fromkeys(range(5), Stage.UPLOAD))
     assert outcome.exact
     assert (
-        max(outcome.result.sent_bytes["SHARE_KEYS"]) + max(outcome.result.sent_bytes["UNMASK"])
-        < plan.share_bytes + 256
+        max(outcome.result.sent_bytes["SHARE_KEYS"]) + max(outcome.result.sent_bytes["UNMASK"]) < plan.share_bytes + 256
     )
 
 
@@ -233,3 +229,26 @@ def test_a_resolution_beyond_every_word_names_the_largest_that_fits(change, opti
     assert plan_round(replace(goal, **{option: most})).modulus_bits == 32
     with pytest.raises(InvalidInput):
         plan_round(replace(goal, **{option: most + 1}))
+
+
+def test_the_table_in_the_documentation_is_what_the_planner_says():
+    text = (Path(__file__).parents[2] / "docs" / "planning.md").read_text(encoding="utf-8")
+    rows = [line.strip("| \n").split(" | ") for line in text.splitlines() if line.startswith("| ") and "," in line]
+    checked = 0
+    for row in (row for row in rows if len(row) == 10):
+        clients, dropout, colluding, anonymity, failure, *figures = (cell.replace("−", "-") for cell in row)
+        if not clients.isdigit():
+            continue
+        goal = Goal(
+            int(clients), 1_663_370, float(dropout), float(colluding), int(anonymity), failure_log2=float(failure)
+        )
+        plan = plan_round(goal)
+        assert figures == [
+            f"{plan.alpha:.3g}",
+            str(plan.committee_size),
+            str(plan.modulus_bits),
+            f"{plan.upload_bytes:,}",
+            f"{plan.compression_vs_secagg:.1f}",
+        ]
+        checked += 1
+    assert checked == 9

@@ -22,9 +22,7 @@ def binomial_below(trials: int, probability: Fraction, bound: int) -> Fraction:
     )
 
 
-def honest_survivors_below(
-    clients: int, colluders: int, size: int, dropout: Fraction, needed: int
-) -> Fraction:
+def honest_survivors_below(clients: int, colluders: int, size: int, dropout: Fraction, needed: int) -> Fraction:
     honest = clients - colluders
     return sum(
         (
@@ -71,9 +69,7 @@ def test_hypergeometric_tail_is_exact(data):
     bound = data.draw(st.integers(0, draws + 1))
     exact = sum(
         (
-            Fraction(
-                math.comb(marked, k) * math.comb(population - marked, draws - k), math.comb(population, draws)
-            )
+            Fraction(math.comb(marked, k) * math.comb(population - marked, draws - k), math.comb(population, draws))
             for k in range(bound, draws + 1)
         ),
         Fraction(0),
@@ -166,12 +162,8 @@ def test_forced_failure_counts_committees_that_colluders_can_fill():
     group_of, _ = sampled_rounds(clients, groups, stripes, 0.0, draws=draws, seed=8)
     colludes = np.broadcast_to(np.arange(clients) < colluders, (draws, clients))
     # min_survivors 7, anonymity 2: from six colluders in a committee on, the seventh alone is honest.
-    most = np.max(
-        [(colludes & (of == group)).sum(axis=1) for of in group_of for group in range(groups)], axis=0
-    )
-    bound = math.exp(
-        tails.log_forced_failure(clients, colluders, groups, stripes, min_survivors=7, anonymity=2)
-    )
+    most = np.max([(colludes & (of == group)).sum(axis=1) for of in group_of for group in range(groups)], axis=0)
+    bound = math.exp(tails.log_forced_failure(clients, colluders, groups, stripes, min_survivors=7, anonymity=2))
     assert_not_exceeded(bound, int((most >= 6).sum()), draws)
     assert bound < 4 * (most >= 6).mean()
 

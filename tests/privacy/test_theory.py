@@ -15,9 +15,7 @@ alphas = st.floats(0.01, 1.0)
 rates = st.floats(0.0, 0.49)
 
 
-@pytest.mark.parametrize(
-    ("clients", "colluding", "expected"), [(1000, 1 / 3, 333), (20, 1 / 3, 7), (25, 0.1, 3)]
-)
+@pytest.mark.parametrize(("clients", "colluding", "expected"), [(1000, 1 / 3, 333), (20, 1 / 3, 7), (25, 0.1, 3)])
 def test_colluders_are_rounded_to_the_nearest_with_halves_up(clients, colluding, expected):
     assert theory.colluder_count(clients, colluding) == expected
 
@@ -75,9 +73,7 @@ def test_committees_of_four_or_more_never_have_more_variance_than_pairwise(group
     contributions = np.random.default_rng(seed).normal(size=clients)
     committee = theory.committee_moments(clients, groups, dropout)
     pairwise = theory.pairwise_moments(1 / groups, clients, dropout)
-    assert theory.sampling_variance(committee, contributions) <= theory.sampling_variance(
-        pairwise, contributions
-    )
+    assert theory.sampling_variance(committee, contributions) <= theory.sampling_variance(pairwise, contributions)
 
 
 def test_sampling_variance_matches_simulated_committees_with_dropouts():
@@ -113,9 +109,7 @@ def test_anonymity_as_the_paper_counts_it(alpha, dropout, colluding, contributor
         (0.2, 0.3, 1 / 3, 0.0005, 0.51),
     ],
 )
-def test_what_pairwise_reveals_agrees_with_an_independent_simulation(
-    alpha, dropout, colluding, singled_out, revealed
-):
+def test_what_pairwise_reveals_agrees_with_an_independent_simulation(alpha, dropout, colluding, singled_out, revealed):
     """The figures of the design brief, which were simulated for N = 100."""
     setting = (alpha, 100, dropout, colluding)
     assert theory.pairwise_singled_out_fraction(*setting) == pytest.approx(singled_out, rel=0.2, abs=1e-12)
@@ -138,9 +132,7 @@ def test_singled_out_and_revealed_match_simulated_graphs():
     # Values of one coordinate depend on each other, so the tolerance is a generous 3 % of the fraction.
     setting = (alpha, clients, dropout, colluding)
     assert revealed.sum() / total == pytest.approx(theory.pairwise_revealed_fraction(*setting), rel=0.03)
-    assert singled_out.sum() / total == pytest.approx(
-        theory.pairwise_singled_out_fraction(*setting), rel=0.03
-    )
+    assert singled_out.sum() / total == pytest.approx(theory.pairwise_singled_out_fraction(*setting), rel=0.03)
 
 
 def test_committees_reveal_what_the_design_brief_measured():

@@ -24,19 +24,17 @@ def plan(
     clients: Annotated[int, typer.Option(help="Users in the round (N), at least 3.")],
     dim: Annotated[int, typer.Option(help="Coordinates of the model (d).")],
     dropout: Annotated[float, typer.Option(help="Chance that a user drops out (θ), from 0 to below 0.5.")],
-    colluding: Annotated[
-        float, typer.Option(help="Fraction of users that help the server (γ), from 0 to below 0.5.")
-    ],
+    colluding: Annotated[float, typer.Option(help="Fraction of users that help the server (γ), from 0 to below 0.5.")],
     min_anonymity: Annotated[
         int, typer.Option(help="Honest users that every sum must contain at least (T), from 1 to N.")
     ],
     failure_log2: Annotated[
         float, typer.Option(help="Allowed probability per round that it fails, as a power of two.")
     ] = DEFAULT_FAILURE_LOG2,
-    clip: Annotated[
-        float, typer.Option(help="Largest magnitude of an update's coordinate, in units of its usual one.")
-    ] = 1.0,
-    levels: Annotated[int, typer.Option(help="Quantisation steps per unit at least.")] = DEFAULT_LEVELS,
+    clip: Annotated[float, typer.Option(help="Largest magnitude of an update's coordinate.")] = 1.0,
+    levels: Annotated[
+        int, typer.Option(help="Quantisation steps from 0 to the clip, at least (to 1 if the clip is above 1).")
+    ] = DEFAULT_LEVELS,
     plot: Annotated[
         Path | None, typer.Option(help="Draw bytes against anonymity into this .png, .pdf or .svg.")
     ] = None,
@@ -105,9 +103,7 @@ def as_json(answer: Plan) -> dict[str, Any]:
 
 def _settings_table(answer: Plan) -> Table:
     goal = answer.goal
-    table = Table(
-        title=f"{goal.clients} users, {goal.dim:,} coordinates", title_justify="left", show_header=False
-    )
+    table = Table(title=f"{goal.clients} users, {goal.dim:,} coordinates", title_justify="left", show_header=False)
     rows: list[tuple[str, str, str]] = [
         ("alpha", f"{answer.alpha:.4g}", f"each user sends 1/{answer.groups} of the model"),
         ("committee size", f"{answer.committee_size}", f"{answer.stripes} stripes of {answer.groups} blocks"),
@@ -146,13 +142,9 @@ def _or_none(value: float | None) -> str:
 
 def _check_picture(path: Path) -> None:
     if path.suffix.lower() not in _PICTURES:
-        raise InvalidInput(
-            "plot", f"must end in {', '.join(_PICTURES)}, not {path.name!r}: use {path.stem}.png"
-        )
+        raise InvalidInput("plot", f"must end in {', '.join(_PICTURES)}, not {path.name!r}: use {path.stem}.png")
     if not path.parent.is_dir():
-        raise InvalidInput(
-            "plot", f"must be in an existing directory, and {str(path.parent)!r} is none: create it"
-        )
+        raise InvalidInput("plot", f"must be in an existing directory, and {str(path.parent)!r} is none: create it")
 
 
 def draw(answer: Plan, path: Path) -> None:

@@ -49,9 +49,7 @@ class Problem:
         return 2 / (self.convexity * (self.offset + step))
 
 
-def gradient_noise_constant(
-    problem: Problem, weights: NDArray[np.float64], noise: NDArray[np.float64]
-) -> float:
+def gradient_noise_constant(problem: Problem, weights: NDArray[np.float64], noise: NDArray[np.float64]) -> float:
     """Return B = Σ β_i²σ_i² + 6LΓ + 8(E−1)²G²; `noise` holds the σ_i², one per user."""
     return (
         float(np.sum(weights**2 * noise))
@@ -103,9 +101,7 @@ def lemma_2_bound(
     step: int,
 ) -> float:
     """Return Lemma 2's bound on E‖w̄ − v̄‖², the variance that one round's sparse sum adds: η²·C."""
-    constant = sparsity_constant(
-        problem, moments, weights, dim=dim, quantisation_level=quantisation_level, step=step
-    )
+    constant = sparsity_constant(problem, moments, weights, dim=dim, quantisation_level=quantisation_level, step=step)
     return constant * problem.learning_rate(step) ** 2
 
 

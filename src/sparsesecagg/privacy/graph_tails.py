@@ -26,9 +26,7 @@ from sparsesecagg.privacy.tails import (
 )
 
 
-def log_disconnected(
-    nodes: int, degree: int, dropout: float, colluders: int, population: int | None = None
-) -> float:
+def log_disconnected(nodes: int, degree: int, dropout: float, colluders: int, population: int | None = None) -> float:
     """Bound ln P[the honest survivors of a random ring graph fall apart] from above.
 
     The ring has `nodes` users drawn from `population` (default: all of it), of which `colluders` collude.
@@ -38,9 +36,7 @@ def log_disconnected(
     particular users to drop or collude.
     """
     population = nodes if population is None else population
-    reach = (
-        degree // 2
-    )  # An odd degree adds the opposite user; leaving that edge out can only raise the bound.
+    reach = degree // 2  # An odd degree adds the opposite user; leaving that edge out can only raise the bound.
     if degree >= nodes - 1:
         return IMPOSSIBLE  # Complete: any two are joined.
     if reach == 0:

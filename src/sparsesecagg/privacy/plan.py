@@ -32,9 +32,9 @@ class Goal:
     """T: the server learns sums over at least this many honest users."""
     failure_log2: float = DEFAULT_FAILURE_LOG2
     clip: float = 1.0
-    """Largest magnitude of an update's coordinate, in units of its usual magnitude."""
+    """Largest magnitude of an update's coordinate."""
     levels: int = DEFAULT_LEVELS
-    """Quantisation steps per unit, and at least this many between 0 and the clip."""
+    """Least number of quantisation steps from 0 to the clip; from 0 to 1 if the clip is above 1."""
     stripes: int = DEFAULT_STRIPES
 
     def __post_init__(self) -> None:
@@ -46,15 +46,11 @@ class Goal:
                 f"must be from {SMALLEST_COMMITTEE} to {MAX_CLIENTS}, not {self.clients}: use {nearest}",
             )
         if not 1 <= self.dim <= MAX_DIM:
-            raise InvalidInput(
-                "dim", f"must be from 1 to 2^40, not {self.dim}: use {min(max(self.dim, 1), MAX_DIM)}"
-            )
+            raise InvalidInput("dim", f"must be from 1 to 2^40, not {self.dim}: use {min(max(self.dim, 1), MAX_DIM)}")
         for option, rate in (("dropout", self.dropout), ("colluding", self.colluding)):
             if not 0 <= rate < 0.5:
                 nearest_rate = 0.49 if rate >= 0.5 else 0
-                raise InvalidInput(
-                    option, f"must be at least 0 and below 0.5, not {rate:g}: use {nearest_rate:g}"
-                )
+                raise InvalidInput(option, f"must be at least 0 and below 0.5, not {rate:g}: use {nearest_rate:g}")
         if not 1 <= self.min_anonymity <= self.clients:
             raise InvalidInput(
                 "min_anonymity",

@@ -3,8 +3,8 @@
 The search is short because everything pulls one way. More groups G per stripe mean less to send (1/G of the
 model) and smaller committees; smaller committees have fewer contributors per word, so words may be shorter.
 What holds against it is privacy alone: the planner takes the largest G whose tail bound stays within the
-allowed probability, then the shortest word that keeps the resolution. A small cohort therefore ends up with
-a large α and short words.
+allowed probability, then the shortest word that keeps the resolution. Committees of a small cohort are no
+smaller than those of a large one, so it needs a large α, and saves mainly by its short words.
 
 What the plan promises, per round, for an honest-but-curious server with the colluding users:
 
@@ -42,12 +42,14 @@ from sparsesecagg.privacy.tails import (
     log_refusal,
     log_sum,
 )
-from sparsesecagg.privacy.theory import colluder_count
 from sparsesecagg.protocol.messages import SEALED_SIZE
 from sparsesecagg.protocol.parameters import MAX_CLIENTS, RoundParameters
 
 ABORT_TARGET: Final = 1e-3
 """Rounds that may fail for lack of survivors, where there is a choice; half for blocks, half for shares."""
+MARGIN: Final = math.log(2)
+"""One bit above the computed bound, which is nearly exact: real dropouts are not quite independent, and whoever
+counts failures over some thousand rounds should not find more of them than were promised."""
 UPLOAD_HEADER: Final = 64
 """More than the UPLOAD message adds to its words."""
 
@@ -125,10 +127,11 @@ def _stripes(goal: Goal, groups: int) -> int:
 
 
 def _log_thin(goal: Goal, groups: int, stripes: int) -> float:
-    """Bound ln P[some block has too few honest survivors]."""
-    return log_privacy_failure(
+    """Bound ln P[some block has too few honest survivors], with the margin."""
+    computed = log_privacy_failure(
         goal.clients, goal.colluders, groups, stripes, dropout=goal.dropout, anonymity=goal.min_anonymity
     )
+    return min(0.0, computed + MARGIN)
 
 
 def _most_groups(goal: Goal) -> int | None:
@@ -153,11 +156,13 @@ def _shortest_word(goal: Goal, groups: int) -> int:
         if Word.of(bits).largest // contributors >= goal.steps_per_side:
             return bits
     room = Word.of(WORD_BITS[-1]).largest // contributors
-    option = "clip" if goal.clip > 1 else "levels"
-    most = room / goal.levels if goal.clip > 1 else room
+    if room >= goal.levels:
+        option, most = "clip", room // goal.levels
+    else:
+        option, most = "levels", max(1, math.floor(room / max(1.0, goal.clip)))
     raise InvalidInput(
         option,
-        f"must be at most {math.floor(most)} for the sum of {contributors} contributors to fit the longest "
+        f"must be at most {most} for the sum of {contributors} contributors to fit the longest "
         f"word at {goal.levels} levels and a clip of {goal.clip:g}",
     )
 
@@ -178,13 +183,10 @@ def _not_feasible(goal: Goal) -> Plan:
     """Everybody in one committee is the most private round there is, and it is not private enough."""
 
     def log_failure(clients: int, anonymity: int) -> float:
-        colluders = colluder_count(clients, goal.colluding)
-        return log_privacy_failure(clients, colluders, 1, 1, dropout=goal.dropout, anonymity=anonymity)
+        return _log_thin(replace(goal, clients=clients, min_anonymity=anonymity), groups=1, stripes=1)
 
     # Honest users never become fewer as users are added, so both searches are over monotone conditions.
-    clients = _first(
-        goal.clients, MAX_CLIENTS, lambda n: log_failure(n, goal.min_anonymity) <= goal.log_budget
-    )
+    clients = _first(goal.clients, MAX_CLIENTS, lambda n: log_failure(n, goal.min_anonymity) <= goal.log_budget)
     too_much = _first(1, goal.min_anonymity, lambda t: log_failure(goal.clients, t) > goal.log_budget)
     reachable = _log2_of_sum(log_failure(goal.clients, goal.min_anonymity))
     nearest = Nearest(
@@ -243,7 +245,7 @@ def _why_not(goal: Goal, reachable: float, nearest: Nearest) -> str:
     else:
         why = (
             f"even one committee of all {goal.clients} users, {goal.colluders} of them colluding, "
-            f"has fewer than {goal.min_anonymity} honest survivors with probability 2^{_tenth(reachable):g}"
+            f"has fewer than {goal.min_anonymity} honest survivors with a probability of up to 2^{_tenth(reachable):g}"
         )
     changes = []
     if nearest.clients is not None:

@@ -82,9 +82,7 @@ def choose_sharing(cohort: Cohort, *, log_budget: float, abort_budget: float, le
     if sparse is not None and sparse.neighbours is not None:
         worth = min(most, _WORTH * sparse.neighbours)
         return _smallest_degree(lambda degree: fits(degree, lying=True), least_degree, worth) or sparse
-    complete = fits(cohort.clients - 1, lying=True) or _with_degree(
-        cohort, cohort.clients - 1, log_budget, False
-    )
+    complete = fits(cohort.clients - 1, lying=True) or _with_degree(cohort, cohort.clients - 1, log_budget, False)
     if complete is None:
         # Fewer than half collude, so a majority is always out of their reach.
         raise AssertionError("a complete share graph always has a threshold")

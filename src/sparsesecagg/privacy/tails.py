@@ -2,7 +2,8 @@
 
 The model: of `clients` users exactly `colluders` collude, committees are drawn without replacement
 (hypergeometric), and every user drops out after SHARE_KEYS with probability `dropout`, independently
-(binomial). Late dropouts are the worst case: those who leave earlier are not drawn into a committee at all.
+(binomial). Late dropouts are the worst case: users who leave earlier are not drawn into a committee, so those who
+stay are spread evenly over the committees instead of by chance.
 
 Probabilities are natural logarithms, because the interesting ones are near 2^−40 and smaller. All sums have
 positive terms only, so nothing cancels. Bounds over many blocks are union bounds; they hold whatever the
