@@ -44,7 +44,7 @@ class Policy:
         )
         _demand(
             params.threshold > self.min_threshold * params.holders,
-            f"the threshold {params.threshold} is not above {self.min_threshold:g} of a secret's {params.holders} holders",
+            f"the threshold {params.threshold} is not above {self.min_threshold:g} of the {params.holders} holders",
         )
         _demand(
             params.authenticated or not self.authenticated,

@@ -10,12 +10,8 @@ from __future__ import annotations
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sparsesecagg.crypto import shamir
-from sparsesecagg.crypto.keys import KeyAgreement, public_key
-from sparsesecagg.crypto.secrets import PrivateKey, PrivateSeed
-from sparsesecagg.crypto.stream import MaskStream
 from sparsesecagg.errors import (
     DuplicateMessage,
     InvalidKey,
@@ -32,8 +28,8 @@ from sparsesecagg.field.words import Words
 from sparsesecagg.patterns import BlockIds
 from sparsesecagg.patterns.graphs import Users
 from sparsesecagg.protocol.locations import decode_locations
-from sparsesecagg.protocol.masking import Mask, RowMasks, add_to_column, pair_seeds, private_mask_seed
-from sparsesecagg.protocol.membership import Directory, Members, seed_commitment
+from sparsesecagg.protocol.masking import RowMasks, add_to_column
+from sparsesecagg.protocol.membership import Directory, Members
 from sparsesecagg.protocol.messages import (
     CONFIRM_TAG_SIZE,
     SEALED_SIZE,
@@ -53,6 +49,7 @@ from sparsesecagg.protocol.messages import (
     encode,
     encode_users,
 )
+from sparsesecagg.protocol.opening import remaining_masks, restore_secrets
 from sparsesecagg.protocol.parameters import RoundParameters
 from sparsesecagg.protocol.result import Result
 from sparsesecagg.protocol.stages import NEXT_STAGE, NEXT_STAGE_WITH_ROSTER, STAGES, STAGES_WITH_ROSTER, Stage
@@ -278,98 +275,19 @@ class Server:
         """How every message of the server begins."""
         return self.params.round_number, self.params.view
 
-    def _open_sum(self, users: Users) -> dict[int, bytes]:
+    def _open_sum(self, _users: Users) -> dict[int, bytes]:
         """Restore the secrets, remove the masks that are left in the sum, and write the result."""
         members = _kept(self._members)
-        survivors = set(self._survivors.tolist())
-        secrets = self._restore_secrets(users)
-        masks: list[Mask] = []
-        for user in members.users.tolist():
-            if user in survivors:
-                masks.append(self._private_mask(user, PrivateSeed(secrets[user])))
-            else:
-                masks += self._orphaned_masks(user, PrivateKey(secrets[user]), survivors)
-        word = self.params.word
+        secrets = restore_secrets(members, set(self._survivors.tolist()), self._shares, self._unmask)
+        masks = remaining_masks(members, secrets, self._locations)
         if members.pattern.public:
-            row_masks = RowMasks(masks, len(self._sums), word)
+            row_masks = RowMasks(masks, len(self._sums), self.params.word)
             for row, sums in enumerate(self._sums):
                 row_masks.add(row, sums)
         else:
-            add_to_column(self._sums[:, 0], masks, word)
+            add_to_column(self._sums[:, 0], masks, self.params.word)
         self.result = self._make_result()
         return {}
-
-    # Opening
-
-    def _restore_secrets(self, responders: Users) -> dict[int, bytes]:
-        """Restore one secret per member: the private seed of a survivor, the private mask key of a dropped user.
-
-        Owners with the same first `threshold` holders are combined together. Every secret is checked against what its
-        owner published, so a false share is noticed instead of spoiling the sum.
-        """
-        threshold = self.params.threshold
-        collected: dict[int, list[tuple[int, NDArray[np.uint64]]]] = {
-            user: [] for user in _kept(self._members).users.tolist()
-        }
-        for holder in responders.tolist():
-            message = self._unmask[holder]
-            elements = shamir.decode_shares(message.shares)
-            assert elements is not None  # noqa: S101  # Checked on arrival.
-            rows = elements.reshape(-1, shamir.LIMBS)
-            for owner, row in zip(decode_users(message.owners, self.params.clients).tolist(), rows, strict=True):
-                if len(collected[owner]) < threshold:
-                    collected[owner].append((holder, row))
-        groups: dict[tuple[int, ...], list[int]] = {}
-        for owner, shares in collected.items():
-            if len(shares) < threshold:
-                raise ThresholdNotMet(Stage.UNMASK.name, len(shares), threshold)
-            groups.setdefault(tuple(holder for holder, _ in shares), []).append(owner)
-        secrets: dict[int, bytes] = {}
-        for holders, owners in groups.items():
-            stacked = np.stack([np.stack([row for _, row in collected[owner]]) for owner in owners])
-            for owner, secret in zip(owners, shamir.combine(stacked, holders), strict=True):
-                secrets[owner] = self._verified(owner, secret)
-        return secrets
-
-    def _verified(self, owner: int, secret: bytes | None) -> bytes:
-        """Return the secret if it is the one its owner committed to."""
-        if secret is not None:
-            if owner in self._survivors:
-                genuine = (
-                    seed_commitment(self.params, owner, PrivateSeed(secret)) == self._shares[owner].seed_commitment
-                )
-            else:
-                genuine = public_key(PrivateKey(secret)) == _kept(self._directory).mask_key(owner)
-            if genuine:
-                return secret
-        raise InvalidShare(
-            f"the shares of user {owner}'s secret do not fit together: a holder or the owner gave a false one"
-        )
-
-    def _private_mask(self, user: int, seed: PrivateSeed) -> Mask:
-        members = _kept(self._members)
-        if members.pattern.public:
-            rows = members.pattern.selected(user, [])
-        else:
-            rows = decode_locations(self._locations[user], self.params.dim)
-        stream = MaskStream(private_mask_seed(seed, members.context, user), self.params.word)
-        return Mask(stream, rows, positive=False)
-
-    def _orphaned_masks(self, user: int, private: PrivateKey, survivors: set[int]) -> list[Mask]:
-        """Return the masks that survivors share with a dropped user, with the sign that removes them."""
-        members = _kept(self._members)
-        peers = [peer for peer in members.pattern.peers(user) if peer in survivors]
-        agreement = KeyAgreement(private)
-        seeds = [
-            pair_seeds(agreement.with_peer(members.directory.mask_key(peer)), members.context, user, peer)
-            for peer in peers
-        ]
-        shared = members.pattern.shared(user, peers, [pattern_seed for _, pattern_seed in seeds])
-        # The survivor added its mask if its number is the smaller one; now it is taken away.
-        return [
-            Mask(MaskStream(mask_seed, self.params.word), rows, positive=peer > user)
-            for peer, (mask_seed, _), rows in zip(peers, seeds, shared, strict=True)
-        ]
 
     def _make_result(self) -> Result:
         params, layout = self.params, self.params.layout
