@@ -1,0 +1,209 @@
+"""Quantisation: right on average, never beyond the limit, clipping counted, overflow impossible."""
+
+from __future__ import annotations
+
+from math import ceil, floor, sqrt
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from reference import statistics
+from reference.words import signed
+from strategies import word_sizes
+
+from sparsesecagg.errors import InvalidInput
+from sparsesecagg.field import WORD_BITS, Word
+from sparsesecagg.quantize import Quantizer
+
+clips = st.sampled_from([1.0, 0.01, 5.0, 1e-6, 1e6]) | st.floats(1e-6, 1e6)
+real_types = st.sampled_from([np.float32, np.float64])
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def fits(word: Word) -> st.SearchStrategy[int]:
+    """Numbers of contributors that the word can serve."""
+    return st.integers(1, min(word.largest, 2**16))
+
+
+# Headroom
+
+
+@given(word_sizes, st.data())
+def test_the_limit_is_the_largest_that_can_not_wrap(word: Word, data: st.DataObject) -> None:
+    contributors = data.draw(fits(word))
+    limit = Quantizer.fit(word, contributors, 1.0).limit
+    assert contributors * limit <= word.largest < contributors * (limit + 1)
+
+
+@given(word_sizes, st.data(), st.sampled_from([-1.0, 1.0]))
+def test_the_sum_of_all_contributors_at_the_limit_is_exact(word: Word, data: st.DataObject, sign: float) -> None:
+    """Everybody sends the largest value, with headroom to clip: the sum comes back without wrapping."""
+    contributors = data.draw(st.integers(1, min(word.largest, 500)))
+    quantizer = Quantizer.fit(word, contributors, 1.0)
+    sums, total = word.zeros((1,)), 0
+    for user in range(contributors):
+        integers, _ = quantizer.quantize(np.array([sign * 7.0]), 1.0, rng(user))
+        sums += word.embed(integers)
+        total += int(integers[0])
+    assert abs(total) >= contributors * (quantizer.limit - 1)
+    assert word.lift(word.reduce(sums)).tolist() == [total]
+
+
+def test_one_level_more_would_wrap() -> None:
+    """Shows that the headroom is needed: the twin's sum changes its sign."""
+    word = Word.of(8)
+    limit = Quantizer.fit(word, 10, 1.0).limit
+    assert signed(10 * limit, 8) == 10 * limit
+    assert signed(11 * limit, 8) < 0
+
+
+@pytest.mark.parametrize(("bits", "contributors", "enough"), [(8, 128, 12), (8, 5000, 16), (16, 40_000, 24)])
+def test_a_word_that_is_too_short_is_refused_with_one_that_is_not(bits: int, contributors: int, enough: int) -> None:
+    with pytest.raises(InvalidInput, match=f"use {enough} or more") as caught:
+        Quantizer.fit(Word.of(bits), contributors, 1.0)
+    assert caught.value.option == "modulus_bits"
+    assert Quantizer.fit(Word.of(enough), contributors, 1.0).limit >= 1
+
+
+@pytest.mark.parametrize("bits", WORD_BITS)
+def test_longer_clips_make_coarser_levels(bits: int) -> None:
+    fine, coarse = (Quantizer.fit(Word.of(bits), 10, clip) for clip in (1.0, 8.0))
+    assert fine.limit == coarse.limit
+    assert fine.scale == 8 * coarse.scale
+
+
+# Rounding
+
+
+@given(word_sizes, real_types, clips, st.lists(st.floats(-1, 1), min_size=1, max_size=20), st.integers(0, 99))
+def test_a_value_becomes_one_of_the_two_levels_around_it(
+    word: Word, real: type, clip: float, fractions: list[float], seed: int
+) -> None:
+    quantizer = Quantizer.fit(word, 5, clip)
+    values = (np.array(fractions) * clip).astype(real)
+    integers, clipped = quantizer.quantize(values, 1.0, rng(seed))
+    for value, integer in zip(values.tolist(), integers.tolist(), strict=True):
+        scaled = value * quantizer.scale
+        slack = abs(scaled) * 2.0**-22  # Short limits round in float32.
+        assert floor(scaled - slack) <= integer <= ceil(scaled + slack)
+        assert abs(integer) <= quantizer.limit
+    assert integers.dtype.kind == "i"
+    assert clipped <= sum(abs(fraction) > 1 - 1e-6 for fraction in fractions)
+
+
+@pytest.mark.parametrize("bits", WORD_BITS)
+@pytest.mark.parametrize("fraction", [0.0, 0.25, 0.5, 0.9])
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_rounding_is_right_on_average(bits: int, fraction: float, sign: int) -> None:
+    """A value between two levels goes up as often as it must; error rate 1e-6."""
+    quantizer = Quantizer.fit(Word.of(bits), 5, 1.0)
+    draws, scaled = 100_000, sign * (3 + fraction)
+    integers, _ = quantizer.quantize(np.full(draws, scaled / quantizer.scale), 1.0, rng(bits))
+    assert set(integers.tolist()) <= {floor(scaled), ceil(scaled)}
+    deviation = sqrt(draws * fraction * (1 - fraction))
+    # At a level itself nothing is random, up to the last bit of the product.
+    statistics.assert_mean(float(integers.sum()), draws * scaled, deviation + 1)
+
+
+@pytest.mark.parametrize("bits", WORD_BITS)
+def test_the_mean_of_a_whole_update_is_right(bits: int) -> None:
+    """Values of both signs all over the range, each rounded on its own; error rate 1e-6."""
+    quantizer = Quantizer.fit(Word.of(bits), 3, 1.0)
+    values = rng(1).uniform(-1, 1, 200_000)
+    integers, clipped = quantizer.quantize(values, 1.0, rng(2))
+    error = integers - values * quantizer.scale
+    assert clipped == 0
+    # The variance of rounding is f(1 − f), 1/6 on average. Float32 adds at most 2^−9 of a level at its largest limits.
+    statistics.assert_mean(float(error.sum()), 0, sqrt(len(values) / 6))
+    assert np.abs(error).max() <= 1 + 2.0**-8
+
+
+def test_two_draws_differ_and_one_seed_repeats() -> None:
+    """Randomness is an argument."""
+    quantizer = Quantizer.fit(Word.of(8), 3, 1.0)
+    values = rng(1).uniform(-1, 1, 1000)
+    first, again, other = (quantizer.quantize(values, 1.0, rng(seed))[0] for seed in (5, 5, 6))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+@pytest.mark.parametrize("factor", [0.0, 0.25, 1.0])
+def test_the_factor_scales_the_values(factor: float) -> None:
+    """A weighted user sends its weight's share of the update."""
+    quantizer = Quantizer.fit(Word.of(32), 3, 1.0)
+    integers, _ = quantizer.quantize(np.array([0.5, -1.0]), factor, rng())
+    assert np.abs(integers - factor * np.array([0.5, -1.0]) * quantizer.scale).max() <= 1
+
+
+def test_the_update_itself_is_left_alone() -> None:
+    for real in (np.float32, np.float64):
+        for bits in (8, 32):
+            values = np.array([0.3, -9.0], real)
+            Quantizer.fit(Word.of(bits), 3, 1.0).quantize(values, 0.5, rng())
+            assert values.tolist() == np.array([0.3, -9.0], real).tolist()
+
+
+@given(word_sizes, clips, st.lists(st.floats(-1, 1), min_size=1, max_size=20))
+def test_going_back_loses_at_most_one_level(word: Word, clip: float, fractions: list[float]) -> None:
+    quantizer = Quantizer.fit(word, 3, clip)
+    values = np.array(fractions) * clip
+    integers, _ = quantizer.quantize(values, 1.0, rng())
+    level = clip / quantizer.limit
+    assert np.abs(quantizer.dequantize(integers.astype(np.int64)) - values).max() <= level * (1 + 2.0**-8)
+
+
+# Clipping
+
+
+@given(word_sizes, real_types, clips, st.lists(st.floats(-3, 3), min_size=1, max_size=20), st.integers(0, 99))
+def test_nothing_is_ever_beyond_the_limit(
+    word: Word, real: type, clip: float, multiples: list[float], seed: int
+) -> None:
+    """And every clipped value is counted."""
+    quantizer = Quantizer.fit(word, 5, clip)
+    multiples = [m for m in multiples if abs(abs(m) - 1) > 1e-3]  # Away from the edge, where floats decide.
+    integers, clipped = quantizer.quantize((np.array(multiples) * clip).astype(real), 1.0, rng(seed))
+    assert clipped == sum(abs(m) > 1 for m in multiples)
+    for multiple, integer in zip(multiples, integers.tolist(), strict=True):
+        assert abs(integer) <= quantizer.limit
+        if abs(multiple) > 1:
+            assert integer * multiple > 0
+            assert abs(integer) >= quantizer.limit - 1
+
+
+@pytest.mark.parametrize("bits", WORD_BITS)
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_a_clipped_value_becomes_the_limit_whatever_the_draw(bits: int, sign: int) -> None:
+    quantizer = Quantizer.fit(Word.of(bits), 5, 1.0)
+    integers, clipped = quantizer.quantize(np.full(100_000, sign * 2.0), 1.0, rng())
+    assert clipped == 100_000
+    # A draw just below one may carry −limit up by one level; it can't carry anything beyond.
+    assert integers.min() >= -quantizer.limit
+    assert integers.max() <= quantizer.limit
+    assert abs(integers.mean() - sign * quantizer.limit) < 0.01
+
+
+def test_a_value_at_the_clip_is_not_clipped() -> None:
+    for bits in WORD_BITS:
+        _, clipped = Quantizer.fit(Word.of(bits), 4, 1.0).quantize(np.array([1.0, -1.0]), 1.0, rng())
+        assert clipped == 0
+
+
+# Bad input
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("real", [np.float32, np.float64])
+@pytest.mark.parametrize("bits", WORD_BITS)
+@pytest.mark.parametrize("place", [0, 7, 99])
+def test_nan_and_infinity_are_refused(bad: float, real: type, bits: int, place: int) -> None:
+    """Wherever they stand; a NaN cast to an integer would be any value at all."""
+    values = np.zeros(100, real)
+    values[place] = bad
+    with pytest.raises(InvalidInput, match="finite") as caught:
+        Quantizer.fit(Word.of(bits), 5, 1.0).quantize(values, 1.0, rng())
+    assert caught.value.option == "update"
