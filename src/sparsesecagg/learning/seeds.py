@@ -40,14 +40,14 @@ def integer_seed(seed: int, purpose: Purpose, *numbers: int) -> int:
 
 
 class SeededEntropy:
-    """A stand-in for `os.urandom` in simulations: the same seed and round give the same keys, so runs repeat.
+    """A stand-in for `os.urandom` in simulations: the same seed, round and user give the same keys, so runs repeat.
 
     Whoever knows the seed knows every key. It exists for experiments in one process; a deployment reads the system's
     randomness, which is what `run_round` does unless told otherwise.
     """
 
-    def __init__(self, seed: int, round_number: int) -> None:
-        name = f"sparsesecagg simulation entropy, seed {seed}, round {round_number}"
+    def __init__(self, seed: int, round_number: int, user: int) -> None:
+        name = f"sparsesecagg simulation entropy, seed {seed}, round {round_number}, user {user}"
         self._key = hashlib.sha256(name.encode()).digest()
         self._calls = 0
 

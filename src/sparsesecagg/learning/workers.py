@@ -32,7 +32,7 @@ _EVALUATION_PART = 1000
 _PARENT_CHECK_SECONDS = 0.5
 
 
-class WorkerDied(SparseSecAggError):
+class WorkerError(SparseSecAggError):
     """A worker process ended, most often because the machine ran out of memory."""
 
 
@@ -46,7 +46,9 @@ class Trained:
 
 
 @dataclass(frozen=True)
-class _Job:
+class Job:
+    """What workers need to know once: who trains what, and how."""
+
     model: Model
     dataset: Dataset
     partition: Partition
@@ -57,19 +59,11 @@ class _Job:
 class TrainingPool:
     """Worker processes that hold the model and the data. A context manager."""
 
-    def __init__(
-        self,
-        model: Model,
-        dataset: Dataset,
-        partition: Partition,
-        how: LocalTraining,
-        seed: int,
-        workers: int | None = None,
-    ) -> None:
+    def __init__(self, job: Job, workers: int | None = None) -> None:
         if workers is not None and workers < 1:
             raise InvalidInput("workers", f"must be at least 1; got {workers}")
-        self.workers = min(workers or available_cores(), len(partition.indices))
-        self._dataset = dataset
+        self.workers = min(workers or available_cores(), len(job.partition.indices))
+        self._test_samples = len(job.dataset.test_y)
         # With fork, workers share the data with us and models need not be picklable. Elsewhere scripts need the
         # usual `if __name__ == "__main__":`.
         method = "fork" if sys.platform == "linux" else "spawn"
@@ -77,10 +71,10 @@ class TrainingPool:
             self.workers,
             mp_context=multiprocessing.get_context(method),
             initializer=_start,
-            initargs=(_Job(model, dataset, partition, how, seed), os.getpid()),
+            initargs=(job, os.getpid()),
         )
         # Start them now: a process that already runs a display thread is a bad one to fork.
-        self._run(list(self._pool.map(_nothing, range(self.workers))).copy)
+        self._run(lambda: list(self._pool.map(_nothing, range(self.workers))))
 
     def train(self, parameters: Vector, users: Sequence[int], round_number: int) -> Iterator[Trained]:
         """Yield the update of each of `users`, in this order, as they become ready."""
@@ -93,7 +87,7 @@ class TrainingPool:
 
     def evaluate(self, parameters: Vector) -> Evaluation:
         """Evaluate on the whole test set."""
-        starts = range(0, len(self._dataset.test_y), _EVALUATION_PART)
+        starts = range(0, self._test_samples, _EVALUATION_PART)
         parts: list[Evaluation] = self._run(
             lambda: list(self._pool.map(_evaluate, [(parameters, start) for start in starts]))
         )
@@ -116,7 +110,9 @@ class TrainingPool:
         try:
             return what()
         except BrokenProcessPool as problem:
-            raise WorkerDied("a worker process ended unexpectedly; is there enough memory? --workers 1 needs less") from problem
+            raise WorkerError(
+                "a worker process ended unexpectedly; is there enough memory? --workers 1 needs less"
+            ) from problem
 
 
 def available_cores() -> int:
@@ -126,10 +122,10 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
-_job: _Job | None = None
+_job: Job | None = None
 
 
-def _start(job: _Job, parent: int) -> None:
+def _start(job: Job, parent: int) -> None:
     """Set a worker up: its job, one thread, and an end when the parent ends."""
     global _job  # noqa: PLW0603 (a worker process has one job for life)
     _job = job
@@ -137,9 +133,15 @@ def _start(job: _Job, parent: int) -> None:
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
 
+def _own_job() -> Job:
+    if _job is None:
+        raise RuntimeError("this process is no worker of a TrainingPool")
+    return _job
+
+
 def _use_one_thread() -> None:
     with contextlib.suppress(ImportError):
-        from threadpoolctl import threadpool_limits
+        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
         threadpool_limits(1)
     if "torch" in sys.modules:
@@ -159,16 +161,16 @@ def _nothing(_: int) -> None:
 
 def _train(task: tuple[Vector, int, int]) -> Trained:
     parameters, user, round_number = task
-    assert _job is not None
-    own = _job.partition.indices[user]
-    seed = integer_seed(_job.seed, Purpose.LOCAL_TRAINING, round_number, user)
+    job = _own_job()
+    own = job.partition.indices[user]
+    seed = integer_seed(job.seed, Purpose.LOCAL_TRAINING, round_number, user)
     started = time.perf_counter()
-    after = _job.model.train_local(parameters, _job.dataset.train_x[own], _job.dataset.train_y[own], _job.how, seed)
+    after = job.model.train_local(parameters, job.dataset.train_x[own], job.dataset.train_y[own], job.how, seed)
     return Trained(user, np.subtract(after, parameters, dtype=np.float32), time.perf_counter() - started)
 
 
 def _evaluate(task: tuple[Vector, int]) -> Evaluation:
     parameters, start = task
-    assert _job is not None
+    job = _own_job()
     part = slice(start, start + _EVALUATION_PART)
-    return _job.model.evaluate(parameters, _job.dataset.test_x[part], _job.dataset.test_y[part])
+    return job.model.evaluate(parameters, job.dataset.test_x[part], job.dataset.test_y[part])

@@ -41,7 +41,7 @@ def read_python_batch(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]
 
 class _ArraysOnly(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        if module.split(".")[0] == "numpy" and name in _ALLOWED:
+        if module.partition(".")[0] == "numpy" and name in _ALLOWED:
             # The original batches name `numpy.core`, which newer NumPy calls `numpy._core`.
             return super().find_class(module.replace("numpy.core", "numpy._core"), name)
         if (module, name) == ("_codecs", "encode"):

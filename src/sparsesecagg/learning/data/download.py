@@ -72,7 +72,5 @@ def _stream(remote: RemoteFile, partial: Path, progress: DownloadProgress | None
                     progress(remote.name, done, total)
     except (urllib.error.URLError, OSError) as problem:
         reason = getattr(problem, "reason", None) or problem
-        raise InvalidInput(
-            "data_dir", f"is not set, and {remote.url} could not be downloaded ({reason})"
-        ) from problem
+        raise InvalidInput("data_dir", f"is not set, and {remote.url} could not be downloaded ({reason})") from problem
     return digest.hexdigest()

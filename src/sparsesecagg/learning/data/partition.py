@@ -111,7 +111,9 @@ def dirichlet(labels: Labels, clients: int, random: np.random.Generator, concent
     A user left without any sample takes one from whoever has most, so that nobody is idle.
     """
     if not (np.isfinite(concentration) and concentration > 0):
-        raise InvalidInput("concentration", f"must be above 0 (0.1 is very uneven, 100 nearly even); got {concentration}")
+        raise InvalidInput(
+            "concentration", f"must be above 0 (0.1 is very uneven, 100 nearly even); got {concentration}"
+        )
     own: list[list[NDArray[np.int64]]] = [[] for _ in range(clients)]
     for label in np.unique(labels):
         members = random.permutation(np.flatnonzero(labels == label))

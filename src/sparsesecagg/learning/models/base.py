@@ -82,7 +82,7 @@ class Model(ABC):
 def batches(samples: int, how: LocalTraining, seed: int) -> list[NDArray[np.int64]]:
     """Return the sample indices of every step of a local training, each epoch in a new order.
 
-    A single sample left over at the end of an epoch joins the batch before it: batch normalisation can't use one sample.
+    A single sample left over at the end of an epoch joins the batch before it: batch normalisation can't use one.
     """
     random = np.random.Generator(np.random.PCG64(seed))
     steps: list[NDArray[np.int64]] = []

@@ -53,8 +53,10 @@ class TorchModel(Model):
     ) -> None:
         self.name = name
         self._loss = loss or self._torch.nn.functional.cross_entropy
-        self._factory = None if isinstance(module, self._torch.nn.Module) else module
-        self._module = copy.deepcopy(module) if self._factory is None else self._factory()
+        given: Any = module
+        made = isinstance(given, self._torch.nn.Module)
+        self._factory: Callable[[], torch.nn.Module] | None = None if made else given
+        self._module: torch.nn.Module = copy.deepcopy(given) if made else given()
         if not isinstance(self._module, self._torch.nn.Module):
             raise InvalidInput("model", "must be a torch.nn.Module or a function that makes one")
         self._set_up()

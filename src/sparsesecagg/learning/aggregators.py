@@ -1,0 +1,77 @@
+"""The aggregators we know by name."""
+
+from __future__ import annotations
+
+import math
+
+from sparsesecagg.errors import InvalidInput
+from sparsesecagg.learning.aggregation import Aggregator
+from sparsesecagg.learning.config import TrainingConfig
+from sparsesecagg.learning.models import Model
+from sparsesecagg.learning.plain import PlainAggregator, RandomK, TopK
+from sparsesecagg.learning.secure import SecureAggregator, SecureSettings
+from sparsesecagg.privacy.graph_tails import log_holders_missing
+
+AGGREGATORS = {
+    "plain": "no protection: all values as 32-bit floats",
+    "plain-randk": "no protection: a random fraction α of the values",
+    "plain-topk": "no protection: the fraction α of largest magnitude, with locations",
+    "secagg": "SecAgg (Bonawitz et al. 2017): everybody sends everything, masked",
+    "secagg-plus": "SecAgg+ (Bell et al. 2020): the same with a sparse graph of masks and shares",
+    "pairwise": "SparseSecAgg as published: for reproduction; it reveals values when users drop out",
+    "committee": "ours: public random committees send a fraction α, masked inside the committee",
+}
+
+# 32 bits are what the published protocols use; committees are small enough for less.
+DEFAULT_MODULUS_BITS = {"committee": 16}
+PUBLISHED_MODULUS_BITS = 32
+
+# SecAgg+ takes the fewest neighbours with which a round fails for want of shares at most this often.
+FAILING_ROUNDS = 0.01
+
+
+def make_aggregator(config: TrainingConfig, model: Model) -> Aggregator:
+    """Return the aggregator that `config` names, checked against the size of the model."""
+    name, clients = config.aggregator, config.clients
+    check_name(name)
+    if name == "plain":
+        return PlainAggregator(name, clients, model.dim)
+    if name == "plain-randk":
+        return RandomK(name, clients, model.dim, config.alpha, config.seed)
+    if name == "plain-topk":
+        return TopK(name, clients, model.dim, config.alpha)
+    sparse = name in ("pairwise", "committee")
+    neighbours = config.neighbours
+    if name == "secagg":
+        neighbours = None
+    if name == "secagg-plus" and neighbours is None:
+        neighbours = default_neighbours(clients, config.dropout)
+    settings = SecureSettings(
+        pattern=name if sparse else "full",
+        alpha=config.alpha if sparse else 1.0,
+        modulus_bits=config.modulus_bits or DEFAULT_MODULUS_BITS.get(name, PUBLISHED_MODULUS_BITS),
+        dropout=config.dropout,
+        neighbours=neighbours,
+        threshold=config.threshold,
+        min_survivors=config.min_survivors,
+        normalisation=config.normalisation,
+        weighted=config.weighting == "samples",
+        first_clip=config.first_clip,
+    )
+    return SecureAggregator(name, clients, model.layers, settings, config.seed)
+
+
+def check_name(name: str, option: str = "aggregator") -> None:
+    """Raise `InvalidInput` unless `name` is an aggregator."""
+    if name not in AGGREGATORS:
+        raise InvalidInput(option, f"must be one of {', '.join(AGGREGATORS)}; got {name!r}")
+
+
+def default_neighbours(clients: int, dropout: float) -> int | None:
+    """Return the degree of SecAgg+'s graphs; None is complete, where few users and many dropouts leave no less."""
+    fewest = 2 * math.ceil(math.log2(clients))
+    for degree in range(fewest, clients - 1, 2):
+        threshold = (degree + 1) // 2 + 1
+        if clients * math.exp(log_holders_missing(degree, dropout, threshold)) <= FAILING_ROUNDS:
+            return degree
+    return None

@@ -1,0 +1,45 @@
+"""A clip that follows public information, so that short words lose next to nothing.
+
+A word of b bits that sums n users gives each of them about 2^(b−1)/n steps on either side of zero, over ±clip. Set too
+wide, small values drown in rounding noise; set too tight, large values are cut off. Updates shrink by an order of
+magnitude while a model trains, and layers differ by as much, so one fixed clip is wrong for most of them.
+
+Rule: the clip of a layer in the next round is `HEADROOM` times the largest magnitude in the layer's last aggregate. The
+aggregate is what the server learns anyway, so the clip tells nobody anything new. A round takes one clip for all
+coordinates; users therefore divide each layer by its clip before the round, and the mean is multiplied after it.
+
+The rule mends itself. Where the clip was too tight, the coordinates that everybody cut off come out at the clip itself,
+and the next clip is HEADROOM times as wide. Where it was too wide, rounding is unbiased, and the next clip follows the
+aggregate down. In a single round a clip changes by a factor of `FASTEST` at most, so one odd round can't ruin it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsesecagg.learning.models.base import Layer, Vector
+
+HEADROOM = 3.0
+FASTEST = 8.0
+SMALLEST = 1e-12
+
+
+class AdaptiveClip:
+    """The clip of every layer, from one round to the next."""
+
+    def __init__(self, layers: Sequence[Layer], first_clip: float) -> None:
+        self._layers = tuple(layers)
+        self.clips: NDArray[np.float64] = np.full(len(self._layers), first_clip, np.float64)
+
+    def per_coordinate(self) -> Vector:
+        """Return the clip of each coordinate: what updates are divided by, and means multiplied by."""
+        return np.repeat(self.clips, [layer.stop - layer.start for layer in self._layers]).astype(np.float32)
+
+    def follow(self, mean: Vector) -> None:
+        """Set the clips for the next round from the public mean of this one."""
+        largest = np.array([np.abs(mean[layer.start : layer.stop]).max() for layer in self._layers], np.float64)
+        wanted = np.clip(HEADROOM * largest, self.clips / FASTEST, self.clips * FASTEST)
+        self.clips = np.maximum(wanted, SMALLEST)
