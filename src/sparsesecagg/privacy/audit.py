@@ -1,0 +1,316 @@
+"""Audit a setting: run real rounds, attack their transcripts, compare with the truth.
+
+Colluders are ⌊γN⌉ random users who stay to the end, because they want to see it. Every other user drops out
+independently with probability θ at UPLOAD, the latest and worst moment: its masks are already in the others'
+uploads. A round that its clients refuse to open reveals nothing; it is counted and replaced by another one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsesecagg.errors import InvalidInput, ProtocolError, RoundRefused, ThresholdNotMet
+from sparsesecagg.privacy.attack import Findings, attack
+from sparsesecagg.privacy.theory import colluder_count
+from sparsesecagg.privacy.truth import Score, Truth, UpdateOf
+from sparsesecagg.privacy.view import View
+from sparsesecagg.protocol import Policy, RoundParameters, Stage, Transcript, run_round
+from sparsesecagg.protocol.client import Entropy
+from sparsesecagg.protocol.run_round import EntropyOf
+
+STEPS = 32
+"""Quantisation steps from 0 to 1; users' updates lie in [−1, 1], on whole steps.
+
+The share of revealed values does not depend on it. Few steps beside q make the attacker of `pairwise` sure of what
+it reads by size: a masked value passes for a bare one with probability 5e-8 in words of 32 bits.
+"""
+
+LARGEST_REFUSALS = 10
+"""Per wanted round: beyond that many refusals the setting can't be audited."""
+
+
+@dataclass(frozen=True)
+class AuditSettings:
+    """What to audit."""
+
+    params: RoundParameters
+    colluding: float = 0.0
+    """Fraction of users that help the server (γ)."""
+    rounds: int = 30
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.colluding < 1:
+            raise InvalidInput("colluding", f"must lie in [0, 1), not {self.colluding:g}")
+        if self.rounds < 1:
+            raise InvalidInput("rounds", f"must be at least 1, not {self.rounds}")
+        if self.params.clients - self.colluders < 1:
+            raise InvalidInput("colluding", f"of {self.colluding:g} leaves no honest user among {self.params.clients}")
+
+    @property
+    def colluders(self) -> int:
+        """How many users collude."""
+        return colluder_count(self.params.clients, self.colluding)
+
+    @property
+    def claimed_anonymity(self) -> float:
+        """The paper's T = p(1−θ)(1−γ)N: honest contributors per coordinate, on average."""
+        params = self.params
+        return params.selection_probability * (1 - params.dropout) * (1 - self.colluding) * params.clients
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Counts of one round or of several; all of values (coordinate × user) of honest survivors unless it says more."""
+
+    rounds: int = 0
+    blocks: int = 0
+    """Blocks that honest survivors sent, over all rounds."""
+    coordinates: int = 0
+    by_size: Counter[int] = field(default_factory=Counter)
+    """Values by the size of their component."""
+    singled_out: int = 0
+    """Values of coordinates that a single honest survivor sent."""
+    read: Score = field(default_factory=Score)
+    pairs: Score = field(default_factory=Score)
+    weights: Score = field(default_factory=Score)
+    wrong_values: float = 0.0
+    wrong_pairs: float = 0.0
+    """Bounds on the expected number of wrong claims."""
+    refused: int = 0
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(
+            self.rounds + other.rounds,
+            self.blocks + other.blocks,
+            self.coordinates + other.coordinates,
+            self.by_size + other.by_size,
+            self.singled_out + other.singled_out,
+            self.read + other.read,
+            self.pairs + other.pairs,
+            self.weights + other.weights,
+            self.wrong_values + other.wrong_values,
+            self.wrong_pairs + other.wrong_pairs,
+            self.refused + other.refused,
+        )
+
+    @property
+    def values(self) -> int:
+        """All values that honest survivors uploaded."""
+        return self.by_size.total()
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """What an audit found."""
+
+    settings: AuditSettings
+    tally: Tally
+
+    @property
+    def revealed_fraction(self) -> float:
+        """Share of the honest survivors' values that the attacker read out of the transcripts."""
+        return self.tally.read.count / max(1, self.tally.values)
+
+    @property
+    def unmasked_fraction(self) -> float:
+        """Share of values in components of one: what the mask graph says is revealed."""
+        return self.histogram.get(1, 0.0)
+
+    @property
+    def histogram(self) -> dict[int, float]:
+        """Share of values by the size of their component."""
+        values = max(1, self.tally.values)
+        return {size: count / values for size, count in sorted(self.tally.by_size.items())}
+
+    @property
+    def smallest_component(self) -> int:
+        """The size of the smallest component."""
+        return min(self.tally.by_size, default=0)
+
+    @property
+    def mean_component(self) -> float:
+        """The mean size of the component that a value sits in."""
+        return sum(size * fraction for size, fraction in self.histogram.items())
+
+    @property
+    def contributors_mean(self) -> float:
+        """Honest survivors who sent a coordinate, on average: what the paper's T promises."""
+        return self.tally.values / max(1, self.tally.coordinates)
+
+    @property
+    def singled_out_fraction(self) -> float:
+        """Share of values whose coordinate no other honest survivor sent: what the paper counts."""
+        return self.tally.singled_out / max(1, self.tally.values)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the contract's keys first, then what else was counted."""
+        params, tally = self.settings.params, self.tally
+        return {
+            "revealed_fraction": self.revealed_fraction,
+            "honest_component": {
+                "min": self.smallest_component,
+                "mean": self.mean_component,
+                "histogram": {str(size): fraction for size, fraction in self.histogram.items()},
+            },
+            "contributors_mean": self.contributors_mean,
+            "claimed_T": self.settings.claimed_anonymity,
+            "singled_out_fraction": self.singled_out_fraction,
+            "values_recovered": {"count": tally.read.count, "correct": tally.read.correct},
+            "pairs_found": {"count": tally.pairs.count, "correct": tally.pairs.correct},
+            "weights_recovered": {"count": tally.weights.count, "correct": tally.weights.correct},
+            "unmasked_fraction": self.unmasked_fraction,
+            "wrong_expected_at_most": {"values": tally.wrong_values, "pairs": tally.wrong_pairs},
+            "values": tally.values,
+            "blocks": tally.blocks,
+            "rounds": tally.rounds,
+            "refused_rounds": tally.refused,
+            "pattern": params.pattern,
+            "clients": params.clients,
+            "dim": params.dim,
+            "alpha": params.alpha,
+            "alpha_effective": params.selection_probability,
+            "dropout": params.dropout,
+            "colluding": self.settings.colluding,
+            "colluders": self.settings.colluders,
+            "threshold": params.threshold,
+            "neighbours": params.neighbours or None,
+            "min_survivors": params.min_survivors,
+            "modulus_bits": params.modulus_bits,
+            "max_weight": params.max_weight,
+            "seed": self.settings.seed,
+        }
+
+
+def run_audit(settings: AuditSettings, workers: int = 1, progress: Callable[[int], None] | None = None) -> AuditReport:
+    """Run and attack `settings.rounds` completed rounds, several at a time if there are `workers`.
+
+    The result depends on the settings alone. `progress` is told how many rounds are complete.
+    """
+    tally, attempts = Tally(), 0
+    run_all = _in_order(min(workers, settings.rounds))
+    while tally.rounds < settings.rounds:
+        missing = settings.rounds - tally.rounds
+        for outcome in run_all(partial(_attempt, settings), range(attempts, attempts + missing)):
+            attempts += 1
+            if isinstance(outcome, Tally):
+                tally += outcome
+            else:
+                tally += Tally(refused=1)
+                if tally.refused > LARGEST_REFUSALS * settings.rounds:
+                    raise ProtocolError(f"{tally.refused} of {attempts} rounds were refused: {outcome}")
+            if progress:
+                progress(tally.rounds)
+    return AuditReport(settings, tally)
+
+
+def _in_order(workers: int) -> Callable[[Callable[[int], Tally | str], range], Iterator[Tally | str]]:
+    """Return a map over attempts that keeps their order, here or in other processes."""
+    if workers == 1:
+        return map
+
+    def spread(act: Callable[[int], Tally | str], attempts: range) -> Iterator[Tally | str]:
+        with ProcessPoolExecutor(workers) as pool:
+            yield from pool.map(act, attempts)
+
+    return spread
+
+
+def _attempt(settings: AuditSettings, attempt: int) -> Tally | str:
+    """Run one round with everything random taken from the seed; return its counts, or why it was refused."""
+    params = settings.params
+    params = params.replace(round_number=attempt, clip=params.quantizer.limit / STEPS)
+    rng = np.random.default_rng([settings.seed, attempt])
+    colluders = rng.choice(params.clients, settings.colluders, replace=False).tolist()
+    silent = np.flatnonzero(rng.random(params.clients) < params.dropout).tolist()
+    weights = rng.integers(1, params.max_weight + 1, params.clients).tolist() if params.max_weight else None
+
+    def update_of(user: int) -> NDArray[np.float64]:
+        largest = min(STEPS, params.quantizer.limit)
+        steps = np.random.default_rng([settings.seed, attempt, user, 0]).integers(-largest, largest + 1, params.dim)
+        return steps / STEPS
+
+    try:
+        attacked = attack_round(
+            params,
+            update_of,
+            colluders=colluders,
+            drops={user: Stage.UPLOAD for user in silent if user not in colluders},
+            weights=weights,
+            entropy_of=lambda user: np.random.default_rng([settings.seed, attempt, user, 1]).bytes,
+        )
+    except (RoundRefused, ThresholdNotMet) as refusal:
+        return str(refusal)
+    return attacked.tally()
+
+
+@dataclass(frozen=True)
+class AttackedRound:
+    """One round, what the attacker held and found, and the truth."""
+
+    view: View
+    findings: Findings
+    truth: Truth
+
+    def tally(self) -> Tally:
+        """Count values by component, and score the attacker's claims."""
+        nodes, findings, truth = self.view.nodes, self.findings, self.truth
+        per_size = np.bincount(truth.sizes, nodes.coordinates)
+        senders = np.bincount(nodes.block, minlength=self.view.params.layout.blocks)
+        return Tally(
+            rounds=1,
+            blocks=int(np.count_nonzero(senders)),
+            coordinates=self.view.params.dim,
+            by_size=Counter({size: int(count) for size, count in enumerate(per_size) if count}),
+            singled_out=int(nodes.coordinates[senders[nodes.block] == 1].sum()),
+            read=truth.score_values(findings),
+            pairs=truth.score_pairs(findings),
+            weights=truth.score_weights(findings),
+            wrong_values=findings.wrong_values,
+            wrong_pairs=findings.wrong_pairs,
+        )
+
+
+def attack_round(
+    params: RoundParameters,
+    update_of: UpdateOf,
+    *,
+    colluders: Collection[int] = (),
+    drops: Mapping[int, Stage] | None = None,
+    weights: Sequence[int] | None = None,
+    entropy_of: EntropyOf | None = None,
+) -> AttackedRound:
+    """Run a real round, keep what each user drew, and attack it with the draws of the colluders only."""
+    draws_of: dict[int, list[bytes]] = {}
+
+    def recording(user: int) -> Entropy:
+        source, drawn = entropy_of(user) if entropy_of else os.urandom, draws_of.setdefault(user, [])
+
+        def draw(size: int) -> bytes:
+            drawn.append(source(size))
+            return drawn[-1]
+
+        return draw
+
+    transcript = Transcript()
+    run_round(
+        params,
+        update_of,
+        weights=weights,
+        drops=drops,
+        policy=Policy(min_survivors=params.min_survivors),
+        entropy_of=recording,
+        transcript=transcript,
+    )
+    view = View(transcript, {user: draws_of[user] for user in colluders})
+    findings = attack(view)
+    return AttackedRound(view, findings, Truth(view, draws_of, update_of, dict(enumerate(weights or []))))
