@@ -102,4 +102,4 @@ class RoundRefused(ProtocolError):
 
     def __init__(self, refusals: int, reason: str) -> None:
         self.refusals, self.reason = refusals, reason
-        super().__init__(f"{refusals} clients refused to open the sum: {reason}")
+        super().__init__(f"{refusals} clients refused to open the sum at UNMASK: {reason}")

@@ -19,7 +19,7 @@ EXIT_BAD_INPUT = 2
 
 
 def _app() -> typer.Typer:
-    from sparsesecagg.cli import plan
+    from sparsesecagg.cli import plan, simulate
 
     app = typer.Typer(
         name="sparsesecagg",
@@ -29,7 +29,8 @@ def _app() -> typer.Typer:
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
     )
-    app.command("plan")(plan.plan)
+    for command in (simulate.simulate, plan.plan):
+        app.command()(command)
 
     @app.callback()
     def root() -> None:
@@ -59,5 +60,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _complain(sentence: str, code: int) -> int:
-    sys.stderr.write(f"sparsesecagg: {sentence.rstrip('.')}.\n")
+    end = "" if sentence.endswith((".", "?")) else "."
+    sys.stderr.write(f"sparsesecagg: {sentence}{end}\n")
     return code

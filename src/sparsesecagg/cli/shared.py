@@ -29,6 +29,5 @@ def print_json(value: dict[str, Any]) -> None:
 
 def progress() -> Progress:
     """Return a progress bar on standard error that leaves no trace when done."""
-    return Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=err, transient=True
-    )
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    return Progress(*columns, console=err, transient=True)

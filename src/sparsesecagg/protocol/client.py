@@ -155,6 +155,7 @@ class Client:
             sealing_agreed=sealing_agreed,
             mask_agreed=mask_agreed,
         )
+        self._directory = directory
         return encode(ShareKeys(*self._head, self.user, commitment, state.nonce, b"".join(sealed)))
 
     def upload(self, data: bytes, update: Update, weight: int = 1, trace: Trace | None = None) -> bytes:
@@ -185,6 +186,7 @@ class Client:
             trace=trace,
         )
         self._advance(members=message.users, nonces=message.nonces, inbox=inbox, clipped=masked.clipped, mask_agreed={})
+        self._members = members
         return encode(Upload(*self._head, self.user, masked.locations, pack(masked.words, self.params.word)))
 
     def confirm(self, data: bytes) -> bytes:

@@ -1,0 +1,61 @@
+"""Warnings about settings that are allowed but protect little or fail often; each names what would do."""
+
+from __future__ import annotations
+
+from sparsesecagg.patterns.committee import groups
+from sparsesecagg.privacy.tails import distinct_blocks, independent_or_better, log_refusal
+from sparsesecagg.protocol import RoundParameters
+
+FEW_MEMBERS = 8
+LIKELY_REFUSAL = 0.05
+PAIRWISE_WARNING = (
+    "pairwise, the published pattern, reveals many single values to the server: use it to study, not to protect "
+    "(docs/privacy.md)"
+)
+
+
+def refusal_probability(params: RoundParameters) -> float:
+    """Return the chance that clients refuse a round of committees because a block has too few survivors."""
+    count = groups(params.alpha_q32)
+    stripes = params.layout.blocks // count
+    one = log_refusal(params.clients, count, params.dropout, params.min_survivors)
+    return independent_or_better((one, distinct_blocks(count, stripes)))
+
+
+def advice(params: RoundParameters) -> list[str]:
+    """Return one sentence for each thing that a user of these settings should know."""
+    if params.pattern == "pairwise":
+        return [PAIRWISE_WARNING]
+    if params.pattern != "committee":
+        return []
+    sentences = []
+    members = params.clients // groups(params.alpha_q32)
+    if members < min(FEW_MEMBERS, params.clients):
+        enough = min(1.0, FEW_MEMBERS / params.clients)
+        sentences.append(
+            f"committees of {members} hide a user among few others: --alpha {_rounded_up(enough)} gives {FEW_MEMBERS} "
+            "or more"
+        )
+    chance = refusal_probability(params)
+    if chance > LIKELY_REFUSAL:
+        better = _least_alpha(params)
+        remedy = f"--alpha {better} would do" if better else "lower --min-survivors or --dropout"
+        sentences.append(
+            f"clients will refuse about {100 * chance:.0f} % of rounds at this dropout, because some block would keep "
+            f"fewer than {params.min_survivors} survivors: {remedy}"
+        )
+    return sentences
+
+
+def _least_alpha(params: RoundParameters) -> str | None:
+    """Return the smallest α = 1/G at which refusals are rare."""
+    for count in range(groups(params.alpha_q32) - 1, 0, -1):
+        candidate = params.replace(alpha_q32=(1 << 32) // count)
+        if refusal_probability(candidate) <= LIKELY_REFUSAL:
+            return _rounded_up(1 / count)
+    return None
+
+
+def _rounded_up(alpha: float) -> str:
+    """Return α with three digits, not below it."""
+    return f"{min(1.0, -(-alpha * 1000 // 1) / 1000):g}"

@@ -1,0 +1,47 @@
+"""What only simulations need: randomness from a seed, users who drop out on schedule, identities made on the spot.
+
+Nothing here belongs in a deployment: whoever knows the seed knows every key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from sparsesecagg.crypto.identity import Identity, IdentityKey, Roster, enrol
+from sparsesecagg.crypto.kdf import derive
+from sparsesecagg.crypto.secrets import SECRET_SIZE, PrivateKey, Secret
+from sparsesecagg.crypto.stream import KeyStream
+from sparsesecagg.protocol.client import Entropy
+from sparsesecagg.protocol.run_round import EntropyOf
+from sparsesecagg.protocol.stages import Stage
+
+
+class SimulationSeed(Secret):
+    """The seed of a simulated user's randomness."""
+
+
+def seeded_entropy(seed: int, *names: int) -> Entropy:
+    """Return a repeatable source of bytes for one simulated user; `names` tell users and rounds apart."""
+    name = b"/".join(str(number).encode() for number in (seed, *names))
+    stream = KeyStream(SimulationSeed(derive(name, "simulated entropy", b"")))
+    return lambda size: stream.read(size).tobytes()
+
+
+def entropy_of_round(seed: int, round_number: int) -> EntropyOf:
+    """Return every user's source of randomness in one simulated round."""
+    return lambda user: seeded_entropy(seed, round_number, user)
+
+
+def draw_drops(clients: int, dropout: float, stages: Sequence[Stage], rng: np.random.Generator) -> dict[int, Stage]:
+    """Choose ⌊θN⌋ users that fall silent, each at a random one of the stages."""
+    silent = rng.choice(clients, int(dropout * clients), replace=False)
+    return {int(user): stages[int(rng.integers(len(stages)))] for user in silent}
+
+
+def make_identities(clients: int, run: str, entropy: Entropy) -> list[Identity]:
+    """Enrol simulated users with fresh identities; return them with their common roster."""
+    run_keys = [PrivateKey(entropy(SECRET_SIZE)) for _ in range(clients)]
+    roster = Roster(run, tuple(enrol(IdentityKey(entropy(SECRET_SIZE)), run, key) for key in run_keys))
+    return [Identity(user, key, roster) for user, key in enumerate(run_keys)]
