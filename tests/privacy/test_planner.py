@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from privacy.sampling import assert_not_exceeded, sampled_rounds, thinnest
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.field import WORD_BITS, Word
-from sparsesecagg.privacy import tails
+from sparsesecagg.privacy import graph_tails, tails
 from sparsesecagg.privacy.plan import Goal
 from sparsesecagg.privacy.planner import ABORT_TARGET, MARGIN, plan_each, plan_round
 from sparsesecagg.protocol import RoundParameters, Stage, run_round
@@ -182,6 +182,17 @@ def test_a_planned_round_with_a_sparse_share_graph_completes():
     assert (
         max(outcome.result.sent_bytes["SHARE_KEYS"]) + max(outcome.result.sent_bytes["UNMASK"]) < plan.share_bytes + 256
     )
+
+
+def test_large_committees_get_sparse_masks_that_stay_connected():
+    goal = Goal(10_000, 10_000, dropout=0.3, colluding=0.3, min_anonymity=1000)
+    plan = plan_round(goal)
+    assert plan.neighbours < plan.committee_size - 1
+    apart = graph_tails.log_disconnected(
+        math.ceil(goal.clients / plan.groups), plan.neighbours, 0.3, goal.colluders, population=goal.clients
+    )
+    assert apart + math.log(plan.groups * plan.stripes) <= goal.log_budget
+    assert plan.lying_server_failure_log2 == 0  # Who lies about dropouts can tear such masks.
 
 
 @pytest.mark.parametrize("clients", [1000, 10_000])

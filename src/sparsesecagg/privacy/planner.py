@@ -8,7 +8,8 @@ smaller than those of a large one, so it needs a large α, and saves mainly by i
 
 What the plan promises, per round, for an honest-but-curious server with the colluding users:
 
-    privacy_failure_log2            some block has fewer than T honest survivors, or colluders open a secret
+    privacy_failure_log2            some block has fewer than T honest survivors, or sparse masks leave them in
+                                    several parts, or colluders open a secret
     abort_probability               the round fails: a block below `min_survivors`, or too few shares
     lying_server_failure_log2       the first, if the server also lies about who dropped out
 
@@ -30,17 +31,19 @@ from sparsesecagg.crypto.shamir import SHARE_SIZE
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.field import WORD_BITS, Word, packed_size
 from sparsesecagg.patterns import SMALLEST_COMMITTEE, Committee, PatternSettings
+from sparsesecagg.privacy.graph_tails import log_disconnected
 from sparsesecagg.privacy.plan import LOWEST_FAILURE_LOG2, Goal, Nearest, Plan
 from sparsesecagg.privacy.sharing import Cohort, choose_sharing
 from sparsesecagg.privacy.tails import (
     IMPOSSIBLE,
-    ROUNDING,
     distinct_blocks,
     independent_or_better,
+    log_difference,
     log_forced_failure,
     log_privacy_failure,
     log_refusal,
     log_sum,
+    log_union,
 )
 from sparsesecagg.protocol.messages import SEALED_SIZE
 from sparsesecagg.protocol.parameters import MAX_CLIENTS, RoundParameters
@@ -60,7 +63,6 @@ def plan_round(goal: Goal) -> Plan:
     if groups is None:
         return _not_feasible(goal)
     bits = _shortest_word(goal, groups)
-    size, largest = goal.clients // groups, -(-goal.clients // groups)
     draft = RoundParameters.create(
         clients=goal.clients,
         dim=goal.dim,
@@ -73,9 +75,9 @@ def plan_round(goal: Goal) -> Plan:
     log_thin = _log_thin(goal, groups, stripes)
     sharing = choose_sharing(
         Cohort(goal.clients, goal.colluders, goal.dropout),
-        log_budget=_log_difference(goal.log_budget, log_thin),
+        log_budget=log_difference(goal.log_budget, log_thin),
         abort_budget=ABORT_TARGET / 2,
-        least_degree=largest - 1,
+        log_apart=lambda degree: _log_apart(goal, groups, stripes, degree),
     )
     min_survivors = _min_survivors(goal, groups, stripes)
     log_forced = log_forced_failure(
@@ -87,12 +89,14 @@ def plan_round(goal: Goal) -> Plan:
         anonymity=goal.min_anonymity,
     )
     upload = UPLOAD_HEADER + packed_size(stripes * draft.width, bits)
-    failure = _log2_of_sum(log_thin, sharing.log_exposed)
+    failure = _log2_of_sum(log_thin, sharing.log_exposed, sharing.log_apart)
     abort = independent_or_better(
         (log_refusal(goal.clients, groups, goal.dropout, min_survivors), distinct_blocks(groups, stripes)),
         (sharing.log_missing, sharing.missing_events),
     )
     degree = sharing.neighbours or goal.clients - 1
+    # A liar takes a sparse mask graph apart: it calls two runs of neighbours on the ring dropped.
+    log_torn = 0.0 if degree < -(-goal.clients // groups) - 1 else IMPOSSIBLE
     return Plan(
         feasible=True,
         reason=_why(goal, groups, stripes, failure, abort),
@@ -101,7 +105,7 @@ def plan_round(goal: Goal) -> Plan:
         alpha=1 / groups,
         groups=groups,
         stripes=stripes,
-        committee_size=size,
+        committee_size=goal.clients // groups,
         threshold=sharing.threshold,
         neighbours=sharing.neighbours,
         min_survivors=min_survivors,
@@ -111,7 +115,7 @@ def plan_round(goal: Goal) -> Plan:
         share_bytes=SEALED_SIZE * degree + SHARE_SIZE * (degree + 1),
         compression_vs_secagg=(UPLOAD_HEADER + 4 * goal.dim) / upload,
         abort_probability=abort,
-        lying_server_failure_log2=_log2_of_sum(log_forced, sharing.log_split),
+        lying_server_failure_log2=_log2_of_sum(log_forced, sharing.log_split, log_torn),
     )
 
 
@@ -132,6 +136,13 @@ def _log_thin(goal: Goal, groups: int, stripes: int) -> float:
         goal.clients, goal.colluders, groups, stripes, dropout=goal.dropout, anonymity=goal.min_anonymity
     )
     return min(0.0, computed + MARGIN)
+
+
+def _log_apart(goal: Goal, groups: int, stripes: int, degree: int) -> float:
+    """Bound ln P[the honest survivors of some committee are no longer joined by masks]."""
+    largest = -(-goal.clients // groups)
+    one = log_disconnected(largest, degree, goal.dropout, goal.colluders, population=goal.clients)
+    return log_union(one, distinct_blocks(groups, stripes))
 
 
 def _most_groups(goal: Goal) -> int | None:
@@ -205,12 +216,6 @@ def _first(low: int, high: int, holds: Callable[[int], bool]) -> int | None:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle + 1, high)
     return low
-
-
-def _log_difference(whole: float, part: float) -> float:
-    """Return ln(e^whole − e^part) for part ≤ whole, rounded down."""
-    left = -math.expm1(part - whole)
-    return whole + math.log(left) - ROUNDING if left > 0 else IMPOSSIBLE
 
 
 def _log2_of_sum(*logs: float) -> float:

@@ -8,6 +8,8 @@ colluding holders can muster and what survives:
 - better still, a server that tells holders different stories does not reach it either;
 - the surviving neighbours reach it except with the allowed abort probability (for every user).
 
+A round uses the same degree for the masks inside a committee, so they must stay connected among honest survivors too.
+
 Few neighbours save bytes (a share costs 124 bytes to give and to open), many keep the random share of
 colluders near its mean. See graph_tails.py for the probabilities and their source.
 """
@@ -16,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -27,7 +29,13 @@ from sparsesecagg.privacy.graph_tails import (
     log_shares_split,
     log_too_few_survivors,
 )
-from sparsesecagg.privacy.tails import ROUNDING, independent_or_better, log_hypergeometric
+from sparsesecagg.privacy.tails import (
+    IMPOSSIBLE,
+    ROUNDING,
+    independent_or_better,
+    log_difference,
+    log_hypergeometric,
+)
 
 # Standing up to a lying server may cost this many times the neighbours; beyond it, the honest-but-curious
 # server of the paper is what the share graph is made for.
@@ -52,6 +60,8 @@ class Sharing:
     neighbours: int | None
     """Degree of the share graph; None for a complete one."""
     threshold: int
+    log_apart: float
+    """Bound on ln P[the masks of some committee fall apart]."""
     log_exposed: float
     """Bound on ln P[colluders alone open both secrets of an honest user]."""
     log_split: float
@@ -66,22 +76,29 @@ class Sharing:
         return independent_or_better((self.log_missing, self.missing_events))
 
 
-def choose_sharing(cohort: Cohort, *, log_budget: float, abort_budget: float, least_degree: int) -> Sharing:
+def choose_sharing(
+    cohort: Cohort, *, log_budget: float, abort_budget: float, log_apart: Callable[[int], float]
+) -> Sharing:
     """Return the share graph for a cohort, k-regular where that at least halves the shares, else complete.
 
-    `log_budget` bounds ln P[exposed], `abort_budget` P[too few shares]. `least_degree` keeps the graph from
-    being sparser than the committees' mask graphs, which have the same degree in a round.
+    `log_budget` bounds ln P[exposed or apart], `abort_budget` P[too few shares]. `log_apart` bounds ln P[the masks of
+    some committee fall apart] for a degree.
     """
 
     def fits(degree: int, lying: bool) -> Sharing | None:
-        sharing = _with_degree(cohort, degree, log_budget, lying)
-        return sharing if sharing and sharing.abort_probability <= abort_budget else None
+        apart = log_apart(degree)
+        if apart > log_budget:
+            return None
+        sharing = _with_degree(cohort, degree, log_difference(log_budget, apart), lying)
+        if sharing is None or sharing.abort_probability > abort_budget:
+            return None
+        return replace(sharing, log_apart=apart)
 
     most = (cohort.clients - 1) // 2 if cohort.clients > _SMALL_COHORT else 0
-    sparse = _smallest_degree(lambda degree: fits(degree, lying=False), least_degree, most)
+    sparse = _smallest_degree(lambda degree: fits(degree, lying=False), most)
     if sparse is not None and sparse.neighbours is not None:
         worth = min(most, _WORTH * sparse.neighbours)
-        return _smallest_degree(lambda degree: fits(degree, lying=True), least_degree, worth) or sparse
+        return _smallest_degree(lambda degree: fits(degree, lying=True), worth) or sparse
     complete = fits(cohort.clients - 1, lying=True) or _with_degree(cohort, cohort.clients - 1, log_budget, False)
     if complete is None:
         # Fewer than half collude, so a majority is always out of their reach.
@@ -89,9 +106,9 @@ def choose_sharing(cohort: Cohort, *, log_budget: float, abort_budget: float, le
     return complete
 
 
-def _smallest_degree(fits: Callable[[int], Sharing | None], least: int, most: int) -> Sharing | None:
-    """Return the sharing of the smallest even degree in [least, most] that fits: doubling, then bisection."""
-    low = max(1, (least + 1) // 2)  # Half degrees.
+def _smallest_degree(fits: Callable[[int], Sharing | None], most: int) -> Sharing | None:
+    """Return the sharing of the smallest even degree up to `most` that fits: doubling, then bisection."""
+    low = 1  # Half degrees.
     most //= 2
     high = low
     while (found := fits(2 * high) if high <= most else None) is None:
@@ -129,6 +146,7 @@ def _with_degree(cohort: Cohort, degree: int, log_budget: float, lying: bool) ->
     return Sharing(
         neighbours=None if complete else degree,
         threshold=threshold,
+        log_apart=IMPOSSIBLE,
         log_exposed=log_shares_exposed(cohort.clients, cohort.colluders, degree, threshold),
         log_split=log_shares_split(cohort.clients, cohort.colluders, degree, threshold),
         log_missing=missing,

@@ -54,6 +54,12 @@ def log_sum(logs: Logs) -> float:
     return largest + math.log(float(np.exp(logs - largest).sum()))
 
 
+def log_difference(whole: float, part: float) -> float:
+    """Return ln(e^whole − e^part) for part ≤ whole, rounded down: what is left of a budget."""
+    left = -math.expm1(part - whole)
+    return whole + math.log(left) - ROUNDING if left > 0 else IMPOSSIBLE
+
+
 def log_binomial(trials: Counts, successes: Counts, probability: float) -> Logs:
     """Return ln P[Bin(trials, probability) = successes], element by element; needs 0 ≤ successes ≤ trials."""
     table = _log_factorials(int(trials.max(initial=0)))
