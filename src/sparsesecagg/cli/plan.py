@@ -166,6 +166,7 @@ def draw(answer: Plan, path: Path) -> None:
     figure, axes = plt.subplots(figsize=(7, 4.4), layout="constrained")
     axes.set(xscale="log", yscale="log", xlim=(0.9, goal.clients * 1.1))
     axes.set(xlabel="honest users in every sum, at least (T)", ylabel="upload per user")
+    axes.margins(y=0.12)
     if curve:
         axes.plot(*zip(*curve, strict=True), color=_BLUE, linewidth=1.5, marker=".", markersize=5)
     full = UPLOAD_HEADER + 4 * goal.dim
