@@ -27,7 +27,5 @@ def rice(positions: Sequence[int], k: int) -> bytes:
         unary += [0] * (gap >> k) + [1]
         low += [(gap >> place) & 1 for place in range(k)]
     unary_bytes = bits_to_bytes(unary)
-    header = (
-        b"\x01" + bytes([k]) + len(positions).to_bytes(4, "little") + len(unary_bytes).to_bytes(4, "little")
-    )
+    header = b"\x01" + bytes([k]) + len(positions).to_bytes(4, "little") + len(unary_bytes).to_bytes(4, "little")
     return header + unary_bytes + bits_to_bytes(low)

@@ -26,21 +26,16 @@ def random_elements(seed: bytes, count: int) -> list[int]:
 
 def evaluate(coefficients: Sequence[int], point: int) -> int:
     """Return the polynomial's value; the constant term comes first."""
-    return (
-        sum(coefficient * pow(point, power, PRIME) for power, coefficient in enumerate(coefficients)) % PRIME
-    )
+    return sum(coefficient * pow(point, power, PRIME) for power, coefficient in enumerate(coefficients)) % PRIME
 
 
-def split(
-    secrets: Sequence[bytes], holders: Sequence[int], threshold: int, seed: bytes
-) -> list[list[list[int]]]:
+def split(secrets: Sequence[bytes], holders: Sequence[int], threshold: int, seed: bytes) -> list[list[list[int]]]:
     """Return shares by holder, secret and limb. Random elements are used from the highest power down."""
     elements: Iterator[int] = iter(random_elements(seed, (threshold - 1) * len(secrets) * LIMBS))
     rows = [[[next(elements) for _ in range(LIMBS)] for _ in secrets] for _ in range(threshold - 1)]
     constants = [limbs(secret) for secret in secrets]
     polynomials = [
-        [[constants[s][k], *(row[s][k] for row in reversed(rows))] for k in range(LIMBS)]
-        for s in range(len(secrets))
+        [[constants[s][k], *(row[s][k] for row in reversed(rows))] for k in range(LIMBS)] for s in range(len(secrets))
     ]
     return [[[evaluate(limb, holder + 1) for limb in secret] for secret in polynomials] for holder in holders]
 
@@ -63,8 +58,7 @@ def interpolate(points: Sequence[tuple[int, int]]) -> list[int]:
 def combine(shares: Sequence[Sequence[int]], holders: Sequence[int]) -> bytes | None:
     """Restore one secret from shares by holder and limb; None when it is no 32-byte secret."""
     restored = [
-        interpolate([(h + 1, share[k]) for h, share in zip(holders, shares, strict=True)])[0]
-        for k in range(LIMBS)
+        interpolate([(h + 1, share[k]) for h, share in zip(holders, shares, strict=True)])[0] for k in range(LIMBS)
     ]
     if any(limb >= 2**LIMB_BITS for limb in restored):
         return None

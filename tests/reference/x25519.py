@@ -12,9 +12,7 @@ ORDER_EIGHT = (
 
 def low_order_points() -> list[bytes]:
     """All encodings of points of order 1, 2, 4 and 8, on the curve and its twist; the top bit is ignored."""
-    plain = [u.to_bytes(32, "little") for u in (0, 1, P - 1, P, P + 1)] + [
-        bytes.fromhex(u) for u in ORDER_EIGHT
-    ]
+    plain = [u.to_bytes(32, "little") for u in (0, 1, P - 1, P, P + 1)] + [bytes.fromhex(u) for u in ORDER_EIGHT]
     return plain + [point[:31] + bytes([point[31] | 0x80]) for point in plain]
 
 
