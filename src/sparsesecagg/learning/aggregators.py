@@ -11,6 +11,7 @@ from sparsesecagg.learning.models import Model
 from sparsesecagg.learning.plain import PlainAggregator, RandomK, TopK
 from sparsesecagg.learning.secure import SecureAggregator, SecureSettings
 from sparsesecagg.privacy.graph_tails import log_holders_missing
+from sparsesecagg.privacy.theory import committee_singled_out_fraction, pairwise_revealed_fraction
 
 AGGREGATORS = {
     "plain": "no protection: all values as 32-bit floats",
@@ -59,6 +60,20 @@ def make_aggregator(config: TrainingConfig, model: Model) -> Aggregator:
         first_clip=config.first_clip,
     )
     return SecureAggregator(name, clients, model.layers, settings, config.seed)
+
+
+def expected_exposure(config: TrainingConfig, aggregator: Aggregator) -> float | None:
+    """Return the share of uploaded values that the server and `colluding` users are expected to read; None if all.
+
+    `sparsesecagg audit` attacks real transcripts; this is what the theory says for the settings of a run.
+    """
+    if not isinstance(aggregator, SecureAggregator):
+        return None
+    params = aggregator.parameters
+    if params.pattern == "pairwise":
+        return pairwise_revealed_fraction(config.alpha, config.clients, config.dropout, config.colluding)
+    groups = round(1 / params.selection_probability)
+    return committee_singled_out_fraction(config.clients, groups, config.dropout, config.colluding)
 
 
 def check_name(name: str, option: str = "aggregator") -> None:

@@ -79,7 +79,7 @@ class TrainingConfig:
         _one_of("weighting", self.weighting, WEIGHTINGS)
         _one_of("normalisation", self.normalisation, NORMALISATIONS)
         for stage in self.drop_stages:
-            _one_of("drop_at", stage, tuple(known.name for known in STAGES))
+            _one_of("drop_at", stage, (*(known.name for known in STAGES), "ANY"))
         if self.target_accuracy is not None and not 0 < self.target_accuracy <= 1:
             raise InvalidInput("target_accuracy", f"must lie in (0, 1], such as 0.95; got {self.target_accuracy}")
         if not 0 < self.alpha <= 1:
@@ -101,8 +101,9 @@ class TrainingConfig:
 
     @property
     def drop_stages(self) -> tuple[str, ...]:
-        """The stages at which users fall silent; several are separated by commas."""
-        return tuple(part.strip().upper().replace("-", "_") for part in self.drop_at.split(","))
+        """The stages at which users fall silent: names separated by commas, or ANY for all four."""
+        names = tuple(part.strip().upper().replace("-", "_") for part in self.drop_at.split(","))
+        return tuple(stage.name for stage in STAGES) if names == ("ANY",) else names
 
     def to_json(self) -> dict[str, Any]:
         """Return the options as JSON knows them."""

@@ -27,12 +27,6 @@ def draw_dropouts(
     return {user: stages[int(at[user])] for user in range(clients) if gone[user]}
 
 
-def draw_colluders(clients: int, colluding: float, seed: int) -> frozenset[int]:
-    """Return the users that tell the server all they know: a fraction `colluding` (γ), the same in every round."""
-    order = generator(seed, Purpose.COLLUDERS).permutation(clients)
-    return frozenset(order[: int(colluding * clients)].tolist())
-
-
 @dataclass(frozen=True)
 class Network:
     """A user's line to the server; the server's own line is taken to be wide enough for all of them."""

@@ -18,7 +18,7 @@ import numpy as np
 
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.learning.aggregation import Aggregation, Aggregator, uploaders
-from sparsesecagg.learning.aggregators import make_aggregator
+from sparsesecagg.learning.aggregators import expected_exposure, make_aggregator
 from sparsesecagg.learning.config import TrainingConfig
 from sparsesecagg.learning.data import Dataset, Partition, load_dataset, make_partition
 from sparsesecagg.learning.data.download import DownloadProgress
@@ -119,6 +119,7 @@ class FederatedRun:
             "dim": task.model.dim,
             "dataset_digest": task.dataset.digest,
             "effective": aggregator.describe(),
+            "expected_exposure": expected_exposure(config, aggregator),
             "version": version("sparsesecagg"),
         }
         first = Checkpoint(0, task.initial, aggregator.state())

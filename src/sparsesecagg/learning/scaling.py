@@ -4,12 +4,16 @@ A word of b bits that sums n users gives each of them about 2^(b−1)/n steps on
 wide, small values drown in rounding noise; set too tight, large values are cut off. Updates shrink by an order of
 magnitude while a model trains, and layers differ by as much, so one fixed clip is wrong for most of them.
 
-Rule: the clip of a layer in the next round is `HEADROOM` times the largest magnitude in the layer's last aggregate. The
-aggregate is what the server learns anyway, so the clip tells nobody anything new. A round takes one clip for all
-coordinates; users therefore divide each layer by its clip before the round, and the mean is multiplied after it.
+Rule: the clip of a layer in the next round is a headroom times the largest magnitude in the layer's last aggregate. The
+aggregate is what the server learns anyway, so the clip tells nobody anything new. The headroom is 3 where steps are
+scarce (8-bit words): single users' updates spread about that much wider than their mean. Where steps are plenty it is
+larger, as long as `STEPS` of them remain below the largest magnitude, and clipping all but ends.
+
+A round takes one clip for all coordinates. Users therefore divide each layer by its own clip before the round, and the
+mean is multiplied by it afterwards.
 
 The rule mends itself. Where the clip was too tight, the coordinates that everybody cut off come out at the clip itself,
-and the next clip is HEADROOM times as wide. Where it was too wide, rounding is unbiased, and the next clip follows the
+and the next clip is headroom times as wide. Where it was too wide, rounding is unbiased, and the next clip follows the
 aggregate down. In a single round a clip changes by a factor of `FASTEST` at most, so one odd round can't ruin it.
 """
 
@@ -22,7 +26,9 @@ from numpy.typing import NDArray
 
 from sparsesecagg.learning.models.base import Layer, Vector
 
-HEADROOM = 3.0
+LEAST_HEADROOM = 3.0
+MOST_HEADROOM = 64.0
+STEPS = 64
 FASTEST = 8.0
 SMALLEST = 1e-12
 
@@ -30,7 +36,9 @@ SMALLEST = 1e-12
 class AdaptiveClip:
     """The clip of every layer, from one round to the next."""
 
-    def __init__(self, layers: Sequence[Layer], first_clip: float) -> None:
+    def __init__(self, layers: Sequence[Layer], first_clip: float, steps: int) -> None:
+        """`steps`: how many a user has on either side of zero."""
+        self.headroom = min(MOST_HEADROOM, max(LEAST_HEADROOM, steps / STEPS))
         self._layers = tuple(layers)
         self.clips: NDArray[np.float64] = np.full(len(self._layers), first_clip, np.float64)
 
@@ -41,5 +49,5 @@ class AdaptiveClip:
     def follow(self, mean: Vector) -> None:
         """Set the clips for the next round from the public mean of this one."""
         largest = np.array([np.abs(mean[layer.start : layer.stop]).max() for layer in self._layers], np.float64)
-        wanted = np.clip(HEADROOM * largest, self.clips / FASTEST, self.clips * FASTEST)
+        wanted = np.clip(self.headroom * largest, self.clips / FASTEST, self.clips * FASTEST)
         self.clips = np.maximum(wanted, SMALLEST)

@@ -19,9 +19,9 @@ from sparsesecagg.learning.aggregation import Aggregation, Aggregator, ByStage, 
 from sparsesecagg.learning.models.base import Layer, Vector
 from sparsesecagg.learning.plain import kept_values
 from sparsesecagg.learning.scaling import AdaptiveClip
-from sparsesecagg.learning.seeds import SeededEntropy
-from sparsesecagg.protocol import STAGES, RoundParameters, Stage, Transcript, run_round
+from sparsesecagg.protocol import STAGES, Policy, RoundParameters, Stage, Transcript, run_round
 from sparsesecagg.protocol.result import Normalisation
+from sparsesecagg.protocol.simulation import entropy_of_round
 
 # Weights travel as whole numbers up to this. A user of weight w uses w/max of its word, so that a larger scale costs
 # the light users nothing in range, and a smaller one rounds their weights more coarsely.
@@ -52,7 +52,6 @@ class SecureAggregator(Aggregator):
     def __init__(self, name: str, clients: int, layers: Sequence[Layer], settings: SecureSettings, seed: int) -> None:
         self.name = name
         self._settings, self._seed = settings, seed
-        self._clip = AdaptiveClip(layers, settings.first_clip)
         dim = layers[-1].stop
         kept_values(settings.alpha, dim)
         if settings.weighted and settings.normalisation == "expected":
@@ -72,6 +71,7 @@ class SecureAggregator(Aggregator):
             max_weight=WEIGHT_SCALE if settings.weighted else 0,
             clip=1.0,
         )
+        self._clip = AdaptiveClip(layers, settings.first_clip, self.parameters.quantizer.limit)
 
     def aggregate(
         self,
@@ -91,7 +91,8 @@ class SecureAggregator(Aggregator):
                 lambda user: updates[user] / clip,
                 weights=None if weights is None else scaled_weights(weights),
                 drops=drops,
-                entropy_of=lambda user: SeededEntropy(self._seed, round_number, user),
+                policy=Policy(min_survivors=self._settings.min_survivors),
+                entropy_of=entropy_of_round(self._seed, round_number),
                 transcript=Transcript(to_server=sizes.sent, to_clients=sizes.received),
             )
         except (ThresholdNotMet, RoundRefused) as problem:

@@ -6,7 +6,6 @@ run, or one with another number of worker processes, draws exactly what the undi
 
 from __future__ import annotations
 
-import hashlib
 from enum import IntEnum
 
 import numpy as np
@@ -21,7 +20,6 @@ class Purpose(IntEnum):
     LOCAL_TRAINING = 4
     DROPOUT = 5
     SPARSITY = 6
-    COLLUDERS = 7
 
 
 def seed_sequence(seed: int, purpose: Purpose, *numbers: int) -> np.random.SeedSequence:
@@ -37,21 +35,3 @@ def generator(seed: int, purpose: Purpose, *numbers: int) -> np.random.Generator
 def integer_seed(seed: int, purpose: Purpose, *numbers: int) -> int:
     """Return a 63-bit integer of one named stream, for libraries that want a plain number."""
     return int(seed_sequence(seed, purpose, *numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))
-
-
-class SeededEntropy:
-    """A stand-in for `os.urandom` in simulations: the same seed, round and user give the same keys, so runs repeat.
-
-    Whoever knows the seed knows every key. It exists for experiments in one process; a deployment reads the system's
-    randomness, which is what `run_round` does unless told otherwise.
-    """
-
-    def __init__(self, seed: int, round_number: int, user: int) -> None:
-        name = f"sparsesecagg simulation entropy, seed {seed}, round {round_number}, user {user}"
-        self._key = hashlib.sha256(name.encode()).digest()
-        self._calls = 0
-
-    def __call__(self, length: int) -> bytes:
-        """Return the next `length` bytes."""
-        self._calls += 1
-        return hashlib.shake_256(self._key + self._calls.to_bytes(8, "little")).digest(length)

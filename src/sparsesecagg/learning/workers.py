@@ -130,7 +130,7 @@ def _start(job: Job, parent: int) -> None:
     global _job  # noqa: PLW0603 (a worker process has one job for life)
     _job = job
     _use_one_thread()
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    threading.Thread(target=end_with, args=(parent,), daemon=True).start()
 
 
 def _own_job() -> Job:
@@ -148,7 +148,7 @@ def _use_one_thread() -> None:
         sys.modules["torch"].set_num_threads(1)
 
 
-def _end_with(parent: int) -> None:
+def end_with(parent: int) -> None:
     # A killed parent can't tell its workers to stop; without this they would wait for work forever.
     while os.getppid() == parent:
         time.sleep(_PARENT_CHECK_SECONDS)

@@ -1,0 +1,214 @@
+"""`sparsesecagg train`: federated training with an aggregator of one's choice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sparsesecagg.cli.shared import JsonOption, err, out, print_json
+from sparsesecagg.cli.train_display import download_display, round_display
+from sparsesecagg.errors import InvalidInput, MissingExtra
+from sparsesecagg.learning.aggregators import AGGREGATORS, make_aggregator
+from sparsesecagg.learning.api import new_run_folder
+from sparsesecagg.learning.comparison import create_comparison, is_comparison, resume_comparison
+from sparsesecagg.learning.config import WEIGHTINGS, TrainingConfig
+from sparsesecagg.learning.data import DATASETS, PARTITIONS
+from sparsesecagg.learning.federated import FederatedRun, Task
+from sparsesecagg.learning.models import MODELS
+from sparsesecagg.learning.secure import SecureAggregator
+from sparsesecagg.learning.side_by_side import SideBySide
+from sparsesecagg.learning.tensorboard import write_events
+from sparsesecagg.privacy.advice import advice
+from sparsesecagg.report import summary_table, write_report
+
+
+def _option(text: str, default: object = None, name: str | None = None) -> Any:
+    """An option that stays None unless it is given, so that --resume can tell what was asked for."""
+    return typer.Option(*([name] if name else []), help=text, show_default=False if default is None else str(default))
+
+
+_DIGITS = TrainingConfig.create("digits")
+
+
+def train(
+    dataset: Annotated[str | None, _option(f"One of {', '.join(DATASETS)}.", "digits")] = None,
+    partition: Annotated[
+        str | None, _option(f"How samples are dealt out to users: {', '.join(PARTITIONS)}.", _DIGITS.partition)
+    ] = None,
+    clients: Annotated[int | None, _option("Users (N), at least 3.", _DIGITS.clients)] = None,
+    rounds: Annotated[int | None, _option("Rounds to train; with --resume it may grow.", _DIGITS.rounds)] = None,
+    aggregator: Annotated[str | None, _option(f"One of {', '.join(AGGREGATORS)}.", _DIGITS.aggregator)] = None,
+    compare: Annotated[
+        str | None, _option("Aggregators to compare on the same seeds, separated by commas.", None)
+    ] = None,
+    alpha: Annotated[
+        float | None, _option("Fraction of the model that each user sends (α), in (0, 1].", _DIGITS.alpha)
+    ] = None,
+    dropout: Annotated[
+        float | None, _option("Chance that a user falls silent in a round (θ); simulated.", _DIGITS.dropout)
+    ] = None,
+    drop_at: Annotated[
+        str | None, _option("Stages before whose message users drop out, separated by commas, or ANY.", _DIGITS.drop_at)
+    ] = None,
+    colluding: Annotated[
+        float | None, _option("Fraction of users that help the server (γ), for the expected exposure.", 0)
+    ] = None,
+    target_accuracy: Annotated[float | None, _option("Stop when the test accuracy reaches this, such as 0.95.")] = None,
+    modulus_bits: Annotated[
+        int | None, _option("Bits of a word: 8, 12, 16, 24 or 32.", "16 for committee, else 32")
+    ] = None,
+    neighbours: Annotated[int | None, _option("Degree of mask and share graph.", "complete; secagg-plus: by θ")] = None,
+    threshold: Annotated[int | None, _option("Shares that restore a secret.", "a majority")] = None,
+    min_survivors: Annotated[
+        int | None, _option("Clients refuse to open a block with fewer survivors.", _DIGITS.min_survivors)
+    ] = None,
+    normalisation: Annotated[
+        str | None, _option("Divide by observed contributors or by the expected number.", _DIGITS.normalisation)
+    ] = None,
+    weighting: Annotated[
+        str | None, _option(f"How users count in the mean: {', '.join(WEIGHTINGS)} (private).", _DIGITS.weighting)
+    ] = None,
+    first_clip: Annotated[
+        float | None, _option("Clip of the first round; later ones follow the aggregate.", _DIGITS.first_clip)
+    ] = None,
+    model: Annotated[str | None, _option(f"One of {', '.join(MODELS)}.", "by data set")] = None,
+    hidden: Annotated[int | None, _option("Hidden units of the model mlp.", _DIGITS.hidden)] = None,
+    epochs: Annotated[int | None, _option("Local epochs per round.", 5)] = None,
+    batch: Annotated[int | None, _option("Samples per local step.", "28; digits: 10")] = None,
+    lr: Annotated[float | None, _option("Local learning rate.", "0.01; digits: 0.1")] = None,
+    momentum: Annotated[float | None, _option("Local momentum.", 0.5)] = None,
+    samples: Annotated[int | None, _option("Use only this many training samples.", "all")] = None,
+    shards: Annotated[int | None, _option("Shards of the partition shards.", _DIGITS.shards)] = None,
+    concentration: Annotated[
+        float | None, _option("Evenness of the partition dirichlet.", _DIGITS.concentration)
+    ] = None,
+    classes_per_client: Annotated[
+        int | None, _option("Classes of each user in the partition pathological.", _DIGITS.classes_per_client)
+    ] = None,
+    bandwidth_mbit: Annotated[
+        float | None, _option("Each user's line in Mbit/s; simulated.", _DIGITS.bandwidth_mbit)
+    ] = None,
+    latency_ms: Annotated[float | None, _option("Latency of that line; simulated.", _DIGITS.latency_ms)] = None,
+    data_dir: Annotated[
+        Path | None, _option("Folder of the data files.", "$SPARSESECAGG_DATA, else they are downloaded")
+    ] = None,
+    out_dir: Annotated[Path | None, _option("New folder for the run.", "one in runs/", "--out")] = None,
+    resume: Annotated[Path | None, _option("Go on with the run or comparison in this folder.")] = None,
+    workers: Annotated[int | None, _option("Processes to use.", "all cores")] = None,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard events as well.")] = False,
+    json: JsonOption = False,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of everything random.", show_default="0")] = None,
+) -> None:
+    """Train a model across simulated users, aggregating with the real protocol, and report bytes, time and accuracy.
+
+    Keys, masks and messages are real; users, dropouts and the network are simulated.
+    """
+    given = {
+        name: value
+        for name, value in {
+            "dataset": dataset,
+            "partition": partition,
+            "clients": clients,
+            "rounds": rounds,
+            "aggregator": aggregator,
+            "alpha": alpha,
+            "dropout": dropout,
+            "drop_at": drop_at,
+            "colluding": colluding,
+            "target_accuracy": target_accuracy,
+            "modulus_bits": modulus_bits,
+            "neighbours": neighbours,
+            "threshold": threshold,
+            "min_survivors": min_survivors,
+            "normalisation": normalisation,
+            "weighting": weighting,
+            "first_clip": first_clip,
+            "model": model,
+            "hidden": hidden,
+            "epochs": epochs,
+            "batch": batch,
+            "lr": lr,
+            "momentum": momentum,
+            "samples": samples,
+            "shards": shards,
+            "concentration": concentration,
+            "classes_per_client": classes_per_client,
+            "bandwidth_mbit": bandwidth_mbit,
+            "latency_ms": latency_ms,
+            "seed": seed,
+        }.items()
+        if value is not None
+    }
+    names = None if compare is None else [name.strip() for name in compare.split(",")]
+    if names is not None and aggregator is not None:
+        raise InvalidInput("compare", "and --aggregator exclude each other: put all names into --compare")
+    if resume is not None and out_dir is not None:
+        raise InvalidInput("out", "and --resume exclude each other: a run goes on in its own folder")
+    runs, run_dir = _resume(resume, given, names, data_dir) if resume else _begin(out_dir, given, names, data_dir)
+    _advise(runs)
+    with SideBySide(runs, workers) as work, round_display([run.config for run in runs]) as show:
+        for number, run in enumerate(runs):
+            show.start_at(number, run.round_number)
+        for number, metrics in work.rounds():
+            show.round_done(number, metrics)
+    if tensorboard:
+        for run in work.runs:
+            write_events(run.folder.path / "tensorboard", run.folder.metrics())
+    _finish(work.runs, run_dir, names is not None or is_comparison(run_dir), json)
+
+
+def _begin(
+    out_dir: Path | None, given: dict[str, Any], names: Sequence[str] | None, data_dir: Path | None
+) -> tuple[list[FederatedRun], Path]:
+    config = TrainingConfig.create(**given)
+    with download_display() as progress:
+        task = Task.prepare(config, data_dir=data_dir, progress=progress)
+    run_dir = out_dir or new_run_folder(config, compared=names is not None)
+    if names is not None:
+        return create_comparison(config, names, task, run_dir), run_dir
+    return [FederatedRun.create(config, task, run_dir)], run_dir
+
+
+def _resume(
+    run_dir: Path, given: dict[str, Any], names: Sequence[str] | None, data_dir: Path | None
+) -> tuple[list[FederatedRun], Path]:
+    if is_comparison(run_dir):
+        return resume_comparison(run_dir, given, data_dir=data_dir, names=names), run_dir
+    if names is not None:
+        raise InvalidInput("resume", f"{run_dir} holds no comparison: leave --compare out")
+    return [FederatedRun.resume(run_dir, given, data_dir=data_dir)], run_dir
+
+
+def _advise(runs: Sequence[FederatedRun]) -> None:
+    for run in runs:
+        aggregator = make_aggregator(run.config, run.task.model)
+        if isinstance(aggregator, SecureAggregator):
+            for sentence in advice(aggregator.parameters):
+                err.print(f"[yellow]note:[/yellow] {sentence}.", highlight=False, soft_wrap=True)
+
+
+def _finish(runs: Sequence[FederatedRun], run_dir: Path, compared: bool, json: bool) -> None:
+    report: str | None = None
+    try:
+        report = str(write_report(run_dir))
+        if compared:
+            for run in runs:
+                write_report(run.folder.path)
+    except MissingExtra as problem:
+        err.print(f"[yellow]note:[/yellow] no report was written: {problem}.", highlight=False, soft_wrap=True)
+    results = {run.config.aggregator: run.summary().to_json() for run in runs}
+    for run in runs:
+        own = run.folder.path / "report.html"
+        results[run.config.aggregator]["report"] = str(own) if report else None
+    if json:
+        first = results[runs[0].config.aggregator]
+        top = {**first, "run_dir": str(run_dir), "report": report}
+        print_json({**top, "runs": results} if compared else top)
+        return
+    out.print(summary_table([run_dir]))
+    out.print(f"Run folder: {run_dir}", highlight=False, soft_wrap=True)
+    if report:
+        out.print(f"Report: {report}", highlight=False, soft_wrap=True)

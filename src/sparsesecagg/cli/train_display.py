@@ -1,0 +1,85 @@
+"""What `train` shows while it works: bars on a terminal, a line now and then elsewhere. All on standard error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+from sparsesecagg.cli.shared import err
+from sparsesecagg.learning.config import TrainingConfig
+from sparsesecagg.learning.data.download import DownloadProgress
+from sparsesecagg.learning.metrics import RoundMetrics
+
+_MEGABYTE = 1e6
+_LINES = 10  # per run, where there is no terminal
+
+
+class RoundDisplay:
+    """One bar per run: round, accuracy, megabytes sent so far by each user, survivors, time left."""
+
+    def __init__(self, progress: Progress, configs: Sequence[TrainingConfig]) -> None:
+        self._progress, self._configs = progress, configs
+        self._tasks = [
+            progress.add_task(config.aggregator, total=config.rounds, accuracy="–", sent="–", survivors="–")
+            for config in configs
+        ]
+
+    def start_at(self, number: int, round_number: int) -> None:
+        """Tell where a resumed run goes on."""
+        self._progress.update(self._tasks[number], completed=round_number)
+
+    def round_done(self, number: int, metrics: RoundMetrics) -> None:
+        """Show what a round came to."""
+        config, done = self._configs[number], metrics.aggregation
+        accuracy = f"{100 * metrics.accuracy:.1f} %"
+        sent = f"{metrics.totals_after.upload_bytes / _MEGABYTE:.3g} MB"
+        survivors = f"{done.survivors}/{config.clients}"
+        self._progress.update(
+            self._tasks[number], completed=metrics.round, accuracy=accuracy, sent=sent, survivors=survivors
+        )
+        if done.reason is not None:
+            err.print(f"{config.aggregator}: round {metrics.round} failed: {done.reason}", highlight=False)
+        due = metrics.round in (1, config.rounds) or metrics.round % max(1, config.rounds // _LINES) == 0
+        if due and not err.is_terminal:
+            line = f"round {metrics.round}/{config.rounds}, accuracy {accuracy}, {sent} per user, {survivors} survivors"
+            err.print(f"{config.aggregator}: {line}", highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def round_display(configs: Sequence[TrainingConfig]) -> Iterator[RoundDisplay]:
+    """Show the rounds of all runs while the context lasts."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("accuracy {task.fields[accuracy]}"),
+        TextColumn("{task.fields[sent]} per user"),
+        TextColumn("{task.fields[survivors]} survivors"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
+        yield RoundDisplay(progress, configs)
+
+
+@contextmanager
+def download_display() -> Iterator[DownloadProgress]:
+    """Show downloads, if there are any."""
+    columns = (TextColumn("downloading {task.description}"), BarColumn(), DownloadColumn())
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
+        tasks = {}
+
+        def show(name: str, done: int, total: int | None) -> None:
+            if name not in tasks:
+                tasks[name] = progress.add_task(name, total=total)
+            progress.update(tasks[name], completed=done)
+
+        yield show
