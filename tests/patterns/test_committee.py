@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from reference import statistics
 
 from patterns.suite import Case, PatternSuite, sent_by, shared_with
-from sparsesecagg.patterns import Committee
+from sparsesecagg.patterns import SMALLEST_COMMITTEE, Committee, PatternSettings
 from sparsesecagg.patterns.committee import groups
 
 
@@ -72,18 +71,28 @@ class TestCommittee(PatternSuite):
             assert reached == set(committee)
 
     def test_another_public_seed_gives_other_committees(self, case: Case) -> None:
-        if groups(case.settings) > 1:
-            tables = [
-                [sorted(make(case, seed).committee(0).tolist()) for seed in (bytes([number]) * 32,)][0]
-                for number in range(10)
-            ]
-            assert any(one != other for one, other in pairwise(tables))
+        """Unless there is but one group."""
+        first = {frozenset(make(case, bytes([seed]) * 32).committee(0).tolist()) for seed in range(10)}
+        assert (len(first) > 1) == (groups(case.settings) > 1)
 
 
-@given(st.integers(1, 2**32))
-def test_the_number_of_groups_is_one_over_alpha_to_the_nearest_integer(alpha: int) -> None:
-    """A half goes up."""
-    assert groups(alpha) == max(1, int(1 / Fraction(alpha, 2**32) + Fraction(1, 2)))
+@given(st.integers(1, 2**32), st.integers(3, 300))
+def test_the_number_of_groups_is_one_over_alpha_to_the_nearest_integer(alpha: int, clients: int) -> None:
+    """A half goes up; rounding never takes a committee below three members if α·N is at least three."""
+    settings = PatternSettings(clients, dim=10, alpha=alpha, degree=None, stripes=1)
+    nearest = max(1, int(1 / Fraction(alpha, 2**32) + Fraction(1, 2)))
+    if Fraction(alpha, 2**32) * clients >= 3:
+        assert groups(settings) == min(nearest, clients // 3)
+        assert clients // groups(settings) >= 3
+    elif Fraction(alpha + 1, 2**32) * clients < 3:
+        assert groups(settings) == nearest
+
+
+@given(st.integers(3, 1000))
+def test_the_smallest_alpha_for_committees_of_three_gives_them(clients: int) -> None:
+    """Three over the number of clients, although it may be no multiple of 2^−32."""
+    settings = Case(clients=clients, dim=10, alpha=3 / clients).settings
+    assert clients // groups(settings) >= SMALLEST_COMMITTEE
 
 
 @pytest.mark.parametrize(
@@ -91,7 +100,7 @@ def test_the_number_of_groups_is_one_over_alpha_to_the_nearest_integer(alpha: in
     [(1.0, 1), (0.7, 1), (0.66, 2), (0.5, 2), (0.41, 2), (0.4, 3), (1 / 3, 3), (0.1, 10), (0.097, 10)],
 )
 def test_groups_for_everyday_values(alpha: float, count: int) -> None:
-    assert groups(round(alpha * 2**32)) == count
+    assert groups(Case(clients=100, dim=10, alpha=alpha).settings) == count
     assert Committee.selection_probability(Case(clients=100, dim=10, alpha=alpha).settings) == pytest.approx(1 / count)
 
 
