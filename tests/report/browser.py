@@ -5,13 +5,14 @@ Chromium reads commands from file descriptor 3 and writes answers and events to 
 
 from __future__ import annotations
 
-import base64
 import contextlib
+import fcntl
 import json
 import os
 import select
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -34,6 +35,14 @@ FLAGS = (
     "--remote-debugging-pipe",
 )
 
+# Puts the pipes where Chromium looks for them, then becomes Chromium.
+START = """
+import os, sys
+os.dup2(int(sys.argv[1]), 3)
+os.dup2(int(sys.argv[2]), 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+
 
 def find_chromium() -> str | None:
     """Return the path of a Chromium, if this machine has one."""
@@ -48,16 +57,17 @@ def chromium() -> Iterator[Browser]:
     with tempfile.TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True) as profile:
         command_read, command_write = os.pipe()
         answer_read, answer_write = os.pipe()
-        # A shell puts the pipes where Chromium looks for them.
-        script = f'exec "$0" "$@" 3<&{command_read} 4>&{answer_write}'
+        # Far from 3 and 4, so that moving one there does not overwrite the other.
+        ends = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (command_read, answer_write)]
+        arguments = [executable, *FLAGS, f"--user-data-dir={profile}", "about:blank"]
         process = subprocess.Popen(  # noqa: S603 - the browser found above, our own arguments
-            ["/bin/sh", "-c", script, executable, *FLAGS, f"--user-data-dir={profile}", "about:blank"],
-            pass_fds=(command_read, answer_write),
+            [sys.executable, "-c", START, *map(str, ends), *arguments],
+            pass_fds=ends,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        os.close(command_read)
-        os.close(answer_write)
+        for end in (command_read, answer_write, *ends):
+            os.close(end)
         browser = Browser(command_write, answer_read)
         try:
             yield browser
@@ -96,7 +106,7 @@ class Browser:
                 return dict(answer["result"])
             self.events.append(answer)
 
-    def _next(self, seconds: float = 30.0) -> dict[str, Any]:
+    def _next(self, seconds: float = 60.0) -> dict[str, Any]:
         deadline = time.monotonic() + seconds
         while b"\0" not in self._buffer:
             ready, _, _ = select.select([self._read], [], [], max(0.0, deadline - time.monotonic()))
@@ -109,8 +119,9 @@ class Browser:
         text, _, self._buffer = self._buffer.partition(b"\0")
         return dict(json.loads(text))
 
-    def open(self, path: Path, width: int, height: int, dark: bool = False, mobile: bool = False) -> Page:
-        """Open a file in a fresh tab of this size and wait until its plots are drawn."""
+    @contextlib.contextmanager
+    def open(self, path: Path, width: int, height: int, dark: bool = False, mobile: bool = False) -> Iterator[Page]:
+        """Open a file in a fresh tab of this size, wait until its plots are drawn, and close it in the end."""
         target = self.send("Target.createTarget", url="about:blank")["targetId"]
         session = str(self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"])
         page = Page(self, session)
@@ -123,12 +134,14 @@ class Browser:
             deviceScaleFactor=2 if mobile else 1,
             mobile=mobile,
         )
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        page.send("Emulation.setEmulatedMedia", features=[scheme])
+        page.prefer("dark" if dark else "light")
         page.send("Emulation.setTouchEmulationEnabled", enabled=mobile)
         page.send("Page.navigate", url=path.resolve().as_uri())
         page.wait_for("document.documentElement?.getAttribute('data-drawn') === 'yes'")
-        return page
+        try:
+            yield page
+        finally:
+            self.send("Target.closeTarget", targetId=target)
 
 
 class Page:
@@ -141,39 +154,33 @@ class Page:
         """Send a command to this tab."""
         return self._browser.send(method, self._session, **params)
 
+    def prefer(self, scheme: str) -> None:
+        """Set the system's colour scheme: light or dark."""
+        self.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+
     def evaluate(self, expression: str) -> Any:
         """Return the value of a JavaScript expression, awaiting promises."""
         answer = self.send("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
-    def wait_for(self, condition: str, seconds: float = 20.0) -> None:
+    def wait_for(self, condition: str, seconds: float = 60.0) -> None:
         """Wait until an expression is true."""
         deadline = time.monotonic() + seconds
         while not self.evaluate(condition):
             assert time.monotonic() < deadline, f"waited {seconds} s for {condition}; {self.complaints()}"
             time.sleep(0.05)
 
-    def screenshot(self, path: Path, whole: bool = True) -> None:
-        """Save a picture of the page."""
-        path.write_bytes(
-            base64.b64decode(self.send("Page.captureScreenshot", captureBeyondViewport=whole)["data"])
-        )
-
     def _events(self, method: str) -> list[dict[str, Any]]:
         return [
-            e["params"]
-            for e in self._browser.events
-            if e.get("sessionId") == self._session and e["method"] == method
+            e["params"] for e in self._browser.events if e.get("sessionId") == self._session and e["method"] == method
         ]
 
     def complaints(self) -> list[str]:
         """Return exceptions, console errors and warnings, and the browser's own log, blocked scripts too."""
         thrown = [str(e["exceptionDetails"]) for e in self._events("Runtime.exceptionThrown")]
         console = [
-            str(e)
-            for e in self._events("Runtime.consoleAPICalled")
-            if e["type"] in {"error", "warning", "assert"}
+            str(e) for e in self._events("Runtime.consoleAPICalled") if e["type"] in {"error", "warning", "assert"}
         ]
         return thrown + console + [str(e["entry"]) for e in self._events("Log.entryAdded")]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +50,11 @@ def write_run(
         "dropout": 0.3,
         "modulus_bits": 16,
         "epochs": 5,
-        "batch_size": 28,
-        "learning_rate": 0.01,
+        "batch": 28,
+        "lr": 0.01,
         "momentum": 0.5,
         "bandwidth_mbit": 100.0,
+        "latency_ms": 20.0,
         "seed": seed,
         "version": "0.0-test",
         **options,
@@ -109,9 +110,7 @@ def _lines(
         uploaded += upload
         computing += 0.4 + _total(client) + _total(server)
         transfer += 0.05 + upload * 8e-8
-        spread = (
-            {str(k): _poisson(k, contributors) for k in range(2, 19)} if contributors < 20 else {"35": 1.0}
-        )
+        spread = {str(k): _poisson(k, contributors) for k in range(2, 19)} if contributors < 20 else {"35": 1.0}
         line: dict[str, Any] = {
             "round": number,
             "accuracy": accuracy,
@@ -139,7 +138,7 @@ def _lines(
     return lines
 
 
-def _total(values: dict[str, float]) -> float:
+def _total(values: Mapping[str, float]) -> float:
     return sum(values.values())
 
 

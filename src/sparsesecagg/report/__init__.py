@@ -12,9 +12,9 @@ page       the page itself: `write_report`
 table      the terminal's closing table: `summary_table`
 """
 
-from .page import write_report
-from .records import Partition, RoundRecord, Run, RunSet, read_run, read_run_set
-from .table import summary_table
+from sparsesecagg.report.page import write_report
+from sparsesecagg.report.records import Partition, RoundRecord, Run, RunSet, read_run, read_run_set
+from sparsesecagg.report.table import summary_table
 
 __all__ = [
     "Partition",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .measures import Baseline, Measures
-from .words import against, bytes_text, count, percent, seconds_text, times
+from sparsesecagg.report.measures import Baseline, Measures
+from sparsesecagg.report.words import against, bytes_text, count, percent, seconds_text, times
 
 # Whose result a comparison is about, in this order; the others are what it is compared with.
 LEADS = ("committee", "secagg-plus", "pairwise", "secagg", "plain-topk", "plain-randk", "plain")

@@ -29,9 +29,7 @@ def element(tag: str, *children: str | None, **attributes: str | bool | None) ->
 
     Attributes are spelt as Python allows: `class_` becomes class, `aria_label` becomes aria-label.
     """
-    written = "".join(
-        _attribute(name, value) for name, value in attributes.items() if value not in (None, False)
-    )
+    written = "".join(_attribute(name, value) for name, value in attributes.items() if value not in (None, False))
     if tag in VOID:
         return Html(f"<{tag}{written}>")
     return Html(f"<{tag}{written}>{joined(*children)}</{tag}>")
@@ -40,11 +38,7 @@ def element(tag: str, *children: str | None, **attributes: str | bool | None) ->
 def joined(*children: str | None) -> Html:
     """Put pieces one after the other, escaping plain strings."""
     return Html(
-        "".join(
-            child if isinstance(child, Html) else html.escape(child)
-            for child in children
-            if child is not None
-        )
+        "".join(child if isinstance(child, Html) else html.escape(child) for child in children if child is not None)
     )
 
 

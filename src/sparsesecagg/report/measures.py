@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from .records import STAGES, RoundRecord, Run, total
+from sparsesecagg.report.records import STAGES, RoundRecord, Run, total
 
 # SecAgg's UPLOAD: a header and one 32-bit word for every parameter.
 SECAGG_HEADER_BYTES = 64

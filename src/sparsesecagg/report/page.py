@@ -12,16 +12,15 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from sparsesecagg.protocol.errors import MissingExtra
-
-from . import plots
-from .headline import headline
-from .markup import Html, element, joined, json_block, trusted
-from .measures import baseline, measure
-from .palette import DARK, LIGHT, Theme, assign
-from .plots.base import template
-from .records import Partition, Run, RunSet, read_run_set
-from .sections import (
+from sparsesecagg.errors import MissingExtra
+from sparsesecagg.report import plots
+from sparsesecagg.report.headline import headline
+from sparsesecagg.report.markup import Html, element, joined, json_block, trusted
+from sparsesecagg.report.measures import baseline, measure
+from sparsesecagg.report.palette import DARK, LIGHT, Theme, assign
+from sparsesecagg.report.plots.base import template
+from sparsesecagg.report.records import Partition, Run, RunSet, read_run_set
+from sparsesecagg.report.sections import (
     asset,
     chips,
     configuration,
@@ -76,9 +75,7 @@ def render(run_set: RunSet, plotly_js: str) -> str:
         header(words, run_set.is_comparison),
         chips(series) if len(series) > 1 else None,
         element("noscript", element("p", "The plots need JavaScript. The tables don't.", class_="note")),
-        element(
-            "div", results(series, secagg), settings(runs), class_=None if run_set.is_comparison else "pair"
-        ),
+        element("div", results(series, secagg), settings(runs), class_=None if run_set.is_comparison else "pair"),
         *(_group(title, group) for title, group in groups if group),
         failures(runs),
         element(
@@ -131,9 +128,7 @@ def figure_groups(series: Sequence[plots.Series]) -> list[tuple[str, list[plots.
         ("Taking part", [plots.contributors(series), plots.dropouts(series)]),
         ("Data", labels),
     ]
-    return [
-        (title, plots.levelled([figure for figure in group if not figure.empty])) for title, group in groups
-    ]
+    return [(title, plots.levelled([figure for figure in group if not figure.empty])) for title, group in groups]
 
 
 def _group(title: str, figures: Sequence[plots.Figure]) -> Html:
@@ -158,14 +153,10 @@ def _card(figure: plots.Figure) -> Html:
         for number, view in enumerate(figure.views)
     ]
     switch = element("div", *buttons, class_="switch", role="group", aria_label=f"Views of {figure.title}")
-    save = element(
-        "button", "PNG", type="button", class_="save", aria_label=f"Save {figure.title} as a picture"
-    )
+    save = element("button", "PNG", type="button", class_="save", aria_label=f"Save {figure.title} as a picture")
     return element(
         "figure",
-        element(
-            "div", element("h3", figure.title), switch if len(buttons) > 1 else None, save, class_="title"
-        ),
+        element("div", element("h3", figure.title), switch if len(buttons) > 1 else None, save, class_="title"),
         element("div", class_="plot", id=figure.id, role="img", aria_label=figure.description),
         element("figcaption", figure.caption),
         class_="card wide" if figure.wide else "card",
@@ -183,8 +174,7 @@ def _partitions(runs: Sequence[Run]) -> list[tuple[Partition, tuple[str, ...]]]:
 
 def _partition_tables(runs: Sequence[Run]) -> list[Html]:
     return [
-        label_counts(partition, f" of {', '.join(names)}" if names else "")
-        for partition, names in _partitions(runs)
+        label_counts(partition, f" of {', '.join(names)}" if names else "") for partition, names in _partitions(runs)
     ]
 
 
@@ -197,9 +187,7 @@ def _themes() -> dict[str, object]:
 
 def _root_colors() -> Html:
     """Give the style sheet the same colours the plots use."""
-    return trusted(
-        f":root{{{_variables(LIGHT)}}}@media(prefers-color-scheme:dark){{:root{{{_variables(DARK)}}}}}\n"
-    )
+    return trusted(f":root{{{_variables(LIGHT)}}}@media(prefers-color-scheme:dark){{:root{{{_variables(DARK)}}}}}\n")
 
 
 def _variables(theme: Theme) -> str:

@@ -1,6 +1,7 @@
 """Colours: one per run, the same in every plot, safe for colour-blind readers, in a light and a dark set.
 
-Hues follow Okabe and Ito; lightness is moved so that each stands out by 3:1 on its background (WCAG 1.4.11).
+Hues follow Okabe and Ito. Lightness is moved so that each stands out by 3:1 from its background (WCAG 1.4.11) and
+any two stay apart for every kind of colour vision; the tests measure both.
 Colour is never the only sign: every run also has its own dash and marker. Plots carry tokens such as `@run0`,
 which the page replaces, so switching between light and dark needs no second copy of the data.
 """
@@ -11,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-LIGHT_RUNS = ("#0072b2", "#c8500a", "#a8508a", "#59646f", "#00805e", "#a07000", "#4b3f9e", "#7a4a2b")
-DARK_RUNS = ("#56b4e9", "#f0803c", "#de94bf", "#a9b4bf", "#2fc79a", "#e6b422", "#a79bf0", "#c99a78")
+LIGHT_RUNS = ("#1283ce", "#a83100", "#af5390", "#444b53", "#00805e", "#a67400", "#4b3f9e", "#7a4a2b")
+DARK_RUNS = ("#57b6eb", "#f0803c", "#ce80a9", "#cad4e7", "#3ddbae", "#e6b422", "#929bff", "#bc9572")
 
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "solid", "dash")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "hexagon", "pentagon")

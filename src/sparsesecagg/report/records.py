@@ -14,9 +14,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from sparsesecagg.protocol.errors import InvalidInput
+from sparsesecagg.errors import InvalidInput
+from sparsesecagg.protocol import Stage
 
-STAGES = ("ADVERTISE_KEYS", "SHARE_KEYS", "UPLOAD", "UNMASK")
+# The words of the protocol, in its order; stages that a run does not have are simply absent from its records.
+STAGES = tuple(stage.name for stage in Stage if stage is not Stage.DONE)
 
 CONFIG = "config.json"
 PARTITION = "partition.json"
@@ -136,13 +138,9 @@ def _load(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text("utf-8"), parse_constant=_not_a_number)
     except (OSError, ValueError) as error:
-        raise InvalidInput(
-            "run_dir", f"has an unreadable {path.name} ({error}); restore it or run again"
-        ) from error
+        raise InvalidInput("run_dir", f"has an unreadable {path.name} ({error}); restore it or run again") from error
     if not isinstance(value, dict):
-        raise InvalidInput(
-            "run_dir", f"has a {path.name} that is not one JSON object; restore it or run again"
-        )
+        raise InvalidInput("run_dir", f"has a {path.name} that is not one JSON object; restore it or run again")
     return value
 
 

@@ -6,12 +6,12 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from .headline import Headline, sent_ratio, upload_ratio
-from .markup import Html, element, joined, trusted
-from .measures import Baseline, Measures
-from .plots import Series
-from .records import Partition, Run
-from .words import (
+from sparsesecagg.report.headline import Headline, sent_ratio, upload_ratio
+from sparsesecagg.report.markup import Html, element, joined, trusted
+from sparsesecagg.report.measures import Baseline, Measures
+from sparsesecagg.report.plots import Series
+from sparsesecagg.report.records import Partition, Run
+from sparsesecagg.report.words import (
     BYTE_UNITS,
     NOTHING,
     SECOND_UNITS,
@@ -36,11 +36,16 @@ SETTINGS = {
     "dropout": "θ, dropout",
     "modulus_bits": "Bits per word",
     "epochs": "Local epochs",
-    "batch_size": "Batch",
-    "learning_rate": "Learning rate",
+    "batch": "Batch",
+    "lr": "Learning rate",
     "momentum": "Momentum",
+    "bandwidth_mbit": "Simulated network, Mbit/s",
+    "latency_ms": "Simulated latency, ms",
     "seed": "Seed",
 }
+
+# These send the whole model, whatever α says.
+DENSE = frozenset({"plain", "secagg", "secagg-plus"})
 
 
 def header(words: Headline, is_comparison: bool) -> Html:
@@ -63,12 +68,17 @@ def header(words: Headline, is_comparison: bool) -> Html:
 
 
 def settings(runs: Sequence[Run]) -> Html:
-    """Show the options that matter first; where runs differ, all their values."""
+    """Show the options that matter first; where runs differ, each value with its runs."""
     pairs = []
     for key, label in SETTINGS.items():
-        values = [setting_text(run.config[key]) for run in runs if run.config.get(key) is not None]
-        if values:
-            shown = " / ".join(dict.fromkeys(values))
+        named: dict[str, list[str]] = {}
+        for run in runs:
+            if run.config.get(key) is not None and not (key == "alpha" and run.aggregator in DENSE):
+                named.setdefault(setting_text(run.config[key]), []).append(run.name)
+        if len(named) == 1:
+            pairs.append(element("div", element("dt", label), element("dd", *named)))
+        elif named:
+            shown = ", ".join(f"{value} ({', '.join(names)})" for value, names in named.items())
             pairs.append(element("div", element("dt", label), element("dd", shown)))
     return element("section", element("h2", "Settings"), element("dl", *pairs, class_="facts"), id="settings")
 
@@ -114,9 +124,7 @@ def _swatch(series: Series) -> Html:
 def results(series: Sequence[Series], secagg: Baseline | None) -> Html:
     """Compare the runs: one column each, which stays readable on a phone."""
     head = [
-        element(
-            "th", element("span", class_="dot", style=f"--run: var(--run{s.place})"), s.run.name, scope="col"
-        )
+        element("th", element("span", class_="dot", style=f"--run: var(--run{s.place})"), s.run.name, scope="col")
         for s in series
     ]
     rows = [
@@ -133,9 +141,7 @@ def results(series: Sequence[Series], secagg: Baseline | None) -> Html:
     words = "Bytes are of one user. Means are over the rounds that worked, totals over all of them."
     if secagg is not None and not secagg.measured:
         words += f" SecAgg was not run: its UPLOAD is computed, {bytes_text(secagg.upload)} for 32-bit words."
-    scrolling = element(
-        "div", table, class_="frame", tabindex="0", role="region", aria_label="Results by run"
-    )
+    scrolling = element("div", table, class_="frame", tabindex="0", role="region", aria_label="Results by run")
     return element(
         "section", element("h2", "Results"), scrolling, element("p", words, class_="note below"), id="results"
     )
@@ -160,9 +166,7 @@ def _result_rows(measures: Sequence[Measures], secagg: Baseline | None) -> list[
     return [(name, values) for name, values in rows if any(value != NOTHING for value in values)]
 
 
-def _in_one_unit(
-    name: str, values: Sequence[float], units: tuple[Unit, ...] = BYTE_UNITS
-) -> tuple[str, list[str]]:
+def _in_one_unit(name: str, values: Sequence[float], units: tuple[Unit, ...] = BYTE_UNITS) -> tuple[str, list[str]]:
     """Name the unit once, beside the figure, so that columns stay narrow and compare at a glance."""
     unit = unit_for(values, units)
     return f"{name}, {unit.name}", [unit.number(value) for value in values]
@@ -182,9 +186,7 @@ def failures(runs: Sequence[Run]) -> Html | None:
     ]
     if not items:
         return None
-    return element(
-        "section", element("h2", "Failed rounds"), element("ul", *items, class_="failures"), id="failures"
-    )
+    return element("section", element("h2", "Failed rounds"), element("ul", *items, class_="failures"), id="failures")
 
 
 def configuration(runs: Sequence[Run]) -> Html:
@@ -195,13 +197,9 @@ def configuration(runs: Sequence[Run]) -> Html:
     for key in keys:
         values = [setting_text(run.config[key]) if key in run.config else NOTHING for run in runs]
         differs = len(set(values)) > 1
-        name = element(
-            "th", key, element("span", " (differs)", class_="unseen") if differs else None, scope="row"
-        )
+        name = element("th", key, element("span", " (differs)", class_="unseen") if differs else None, scope="row")
         rows.append(
-            element(
-                "tr", name, *(element("td", value) for value in values), class_="differs" if differs else None
-            )
+            element("tr", name, *(element("td", value) for value in values), class_="differs" if differs else None)
         )
     table = element("table", element("thead", element("tr", *head)), element("tbody", *rows))
     note = "Rows in which the runs differ are marked." if len(runs) > 1 else None
@@ -215,14 +213,10 @@ def label_counts(partition: Partition, runs: str) -> Html:
     """Give the label distribution as a table, for those who can't read the heat map."""
     head = [element("th", name, scope="col") for name in ("Client", *partition.classes, "Total")]
     rows = [
-        element(
-            "tr", element("th", str(client), scope="row"), *(element("td", str(n)) for n in (*row, sum(row)))
-        )
+        element("tr", element("th", str(client), scope="row"), *(element("td", str(n)) for n in (*row, sum(row))))
         for client, row in enumerate(partition.counts)
     ]
-    table = element(
-        "table", element("thead", element("tr", *head)), element("tbody", *rows), class_="numbers"
-    )
+    table = element("table", element("thead", element("tr", *head)), element("tbody", *rows), class_="numbers")
     return _folded(f"Label counts{runs}", _scrolling(table, f"Label counts{runs}"))
 
 
@@ -253,9 +247,7 @@ def rounds_table(run: Run) -> Html:
             seconds_text(record.transfer_seconds),
         )
         rows.append(
-            element(
-                "tr", element("th", str(record.round), scope="row"), *(element("td", cell) for cell in cells)
-            )
+            element("tr", element("th", str(record.round), scope="row"), *(element("td", cell) for cell in cells))
         )
     head = element("thead", element("tr", *(element("th", name, scope="col") for name in names)))
     caption = element("caption", "Bytes and computing are of one user, on average.")

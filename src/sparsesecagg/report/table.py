@@ -9,10 +9,10 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from .headline import sent_ratio, upload_ratio
-from .measures import Baseline, baseline, measure
-from .records import read_run_set
-from .words import MEGABYTE, percent, seconds_text, significant, times
+from sparsesecagg.report.headline import sent_ratio, upload_ratio
+from sparsesecagg.report.measures import Baseline, baseline, measure
+from sparsesecagg.report.records import read_run_set
+from sparsesecagg.report.words import MEGABYTE, percent, seconds_text, significant, times
 
 # Broken by hand, so that a terminal of 80 columns shows every word.
 COLUMNS = ("Accuracy", "Rounds", "MB per\nround", "MB\ntotal", "Against\nSecAgg", "Computing", "Transfer")

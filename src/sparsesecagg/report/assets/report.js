@@ -31,16 +31,15 @@
     const layout = { ...painted(shape.layout, theme.tokens), template: theme.template, autosize: true };
     // On a phone a finger on a plot must still scroll the page.
     layout.dragmode = touch.matches || narrow.matches ? false : "zoom";
-    const config = {
-      responsive: true,
-      displaylogo: false,
-      displayModeBar: false,
-    };
+    const config = { responsive: true, displaylogo: false, displayModeBar: false };
     drawn.set(figure.id, { data, layout });
     return Plotly.react(place, data, layout, config);
   };
 
-  const drawAll = () => Promise.all(book.figures.map(draw)).then(() => document.documentElement.setAttribute("data-drawn", "yes"));
+  const drawAll = async () => {
+    await Promise.all(book.figures.map(draw));
+    document.documentElement.setAttribute("data-drawn", "yes");
+  };
 
   for (const chip of document.querySelectorAll(".chip")) {
     chip.addEventListener("click", () => {
@@ -56,12 +55,15 @@
     card.querySelector(".save").addEventListener("click", () => {
       // Outside the page a picture needs the title and the legend that the page gives around it.
       const { data, layout } = drawn.get(figure.id);
-      const title = { text: figure.title, x: 0.02, xanchor: "left" };
-      const legend = { orientation: "h", y: 1, yref: "container", yanchor: "top", x: 0.98, xanchor: "right" };
-      const margin = { ...layout.margin, t: 60 };
-      const words = { title, legend, margin, showlegend: book.runs > 1, width: 900, height: layout.height + 40 };
-      const picture = { data, layout: { ...layout, ...words } };
-      Plotly.downloadImage(picture, { format: "png", filename: figure.id, width: 900, height: layout.height + 40, scale: 2 });
+      const size = { width: 900, height: layout.height + 40 };
+      const words = {
+        title: { text: figure.title, x: 0.02, xanchor: "left" },
+        legend: { orientation: "h", y: 1, yref: "container", yanchor: "top", x: 0.98, xanchor: "right" },
+        showlegend: figure.legend && book.runs > 1,
+        margin: { ...layout.margin, t: 60 },
+      };
+      const picture = { data, layout: { ...layout, ...words, ...size } };
+      Plotly.downloadImage(picture, { format: "png", filename: figure.id, ...size, scale: 2 });
     });
     const buttons = card.querySelectorAll(".switch button");
     for (const button of buttons) {

@@ -7,11 +7,17 @@ people    contributors per coordinate, dropouts per round
 labels    who holds which classes
 """
 
-from .base import Figure, Series, View, as_json, levelled, series_of
-from .cost import bytes_received, bytes_sent, client_seconds, computing_and_transfer, server_seconds
-from .labels import label_distribution
-from .learning import accuracy_by_megabyte, accuracy_by_round, loss_by_round
-from .people import contributors, dropouts
+from sparsesecagg.report.plots.base import Figure, Series, View, as_json, levelled, series_of
+from sparsesecagg.report.plots.cost import (
+    bytes_received,
+    bytes_sent,
+    client_seconds,
+    computing_and_transfer,
+    server_seconds,
+)
+from sparsesecagg.report.plots.labels import label_distribution
+from sparsesecagg.report.plots.learning import accuracy_by_megabyte, accuracy_by_round, loss_by_round
+from sparsesecagg.report.plots.people import contributors, dropouts
 
 __all__ = [
     "Figure",

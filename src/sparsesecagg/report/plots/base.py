@@ -9,14 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..markup import plot_text
-from ..measures import Measures
-from ..palette import DASHES, SYMBOLS, Theme, painted
-from ..records import RoundRecord, Run
+from sparsesecagg.report.markup import plot_text
+from sparsesecagg.report.measures import Measures
+from sparsesecagg.report.palette import DASHES, SYMBOLS, Theme, painted
+from sparsesecagg.report.records import RoundRecord, Run
 
 Json = dict[str, Any]
 
 HEIGHT = 320
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,10 @@ class View:
 
 @dataclass(frozen=True)
 class Figure:
-    """A plot with its words. `description` stands in for the picture where it can't be seen."""
+    """A plot with its words. `description` stands in for the picture where it can't be seen.
+
+    `legend` says whether a saved picture needs one: not where the runs are named in the plot, or don't occur.
+    """
 
     id: str
     title: str
@@ -83,6 +87,7 @@ class Figure:
     description: str
     views: tuple[View, ...]
     wide: bool = False
+    legend: bool = True
 
     @property
     def empty(self) -> bool:
@@ -111,9 +116,7 @@ def line(series: Series, x: Sequence[Any], y: Sequence[Any], **more: Any) -> Jso
     }
 
 
-def bars(
-    series: Series, categories: Sequence[str], values: Sequence[float], texts: Sequence[str], **more: Any
-) -> Json:
+def bars(series: Series, categories: Sequence[str], values: Sequence[float], texts: Sequence[str], **more: Any) -> Json:
     """Draw one run's values as horizontal bars with the figure written at the end of each."""
     return {
         "type": "bar",
@@ -157,7 +160,8 @@ def failed_marks(series: Series, failed: Sequence[RoundRecord], heights: Sequenc
         "y": list(heights),
         "customdata": reasons,
         "marker": {"color": "@bad", "size": 10, "symbol": "x-thin", "line": {"color": "@bad", "width": 2.5}},
-        "hovertemplate": "failed: %{customdata}",
+        "hovertemplate": "%{customdata}",
+        "showlegend": False,
         **more,
     }
 
@@ -179,10 +183,9 @@ def listing(parts: Sequence[str]) -> str:
 def as_json(figure: Figure) -> Json:
     """Return what the page's script draws."""
     views = [
-        {"label": view.label, "data": view.data, "layout": view.layout, "narrow": view.narrow}
-        for view in figure.views
+        {"label": view.label, "data": view.data, "layout": view.layout, "narrow": view.narrow} for view in figure.views
     ]
-    return {"id": figure.id, "title": plot_text(figure.title), "views": views}
+    return {"id": figure.id, "title": plot_text(figure.title), "legend": figure.legend, "views": views}
 
 
 def template(theme: Theme) -> Json:
@@ -209,6 +212,10 @@ def template(theme: Theme) -> Json:
         "yaxis": axis,
         "showlegend": False,
         "margin": {"l": 8, "r": 14, "t": 10, "b": 40},
-        "hoverlabel": {"bgcolor": "@surface", "bordercolor": "@grid", "font": {"color": "@ink", "size": 12}},
+        "hoverlabel": {
+            "bgcolor": "@surface",
+            "bordercolor": "@grid",
+            "font": {"family": FONT, "color": "@ink", "size": 12},
+        },
     }
     return {"layout": painted(layout, theme)}

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..measures import mean, mean_by_stage, worked
-from ..records import STAGES
-from ..words import BYTE_UNITS, SECOND_UNITS, Unit, unit_for
-from .base import Figure, Json, Series, View, bar_layout, bars, listing
+from sparsesecagg.report.measures import mean, mean_by_stage, worked
+from sparsesecagg.report.plots.base import Figure, Json, Series, View, bar_layout, bars, listing
+from sparsesecagg.report.records import STAGES
+from sparsesecagg.report.words import BYTE_UNITS, SECOND_UNITS, Unit, unit_for
 
 TRAINING = "local training"
 COMPUTING = "computing, measured"
@@ -22,9 +22,7 @@ def bytes_sent(series: Sequence[Series]) -> Figure:
     """Draw what one user sends in a round, by stage."""
     # Plain averaging records no stages: its one message is the upload.
     rows = [mean_by_stage(s.run, lambda r: r.sent_bytes or {"UPLOAD": r.upload_bytes}) for s in series]
-    words = Words(
-        "Bytes sent by stage", "What one user sends in a round, on average: the codec's real sizes."
-    )
+    words = Words("Bytes sent by stage", "What one user sends in a round, on average: the codec's real sizes.")
     return _figure("bytes-sent", words, series, rows, BYTE_UNITS)
 
 
@@ -42,9 +40,7 @@ def client_seconds(series: Sequence[Series]) -> Figure:
         training = mean(record.training_seconds for record in worked(s.run))
         staged = mean_by_stage(s.run, lambda r: r.client_seconds)
         rows.append({TRAINING: training, **staged} if training else staged)
-    caption = (
-        "Computing of one user, measured. Local training is no part of the protocol, but gives the scale."
-    )
+    caption = "Computing of one user, measured. Local training is no part of the protocol, but gives the scale."
     return _figure("client-seconds", Words("User's seconds by stage", caption), series, rows, SECOND_UNITS)
 
 
@@ -58,13 +54,27 @@ def server_seconds(series: Sequence[Series]) -> Figure:
 def computing_and_transfer(series: Sequence[Series]) -> Figure:
     """Draw the time of the whole run: measured computing and modelled transfer, apart."""
     rows = [{COMPUTING: s.measures.computing_seconds, TRANSFER: s.measures.transfer_seconds} for s in series]
-    caption = "Computing was measured. Transfer (hatched) is modelled on a simulated network, never measured."
+    caption = (
+        "Computing was measured: one user's, since users work side by side, and the server's. Transfer (hatched) "
+        f"is modelled, never measured: a simulated network{_networks(series)}."
+    )
     words = Words("Time of the whole run", caption, "in all rounds")
     figure = _figure("computing-and-transfer", words, series, rows, SECOND_UNITS)
     for trace in figure.views[0].data:
         shapes = ["/" if name == TRANSFER else "" for name in trace["y"]]
         trace["marker"]["pattern"] = {"shape": shapes, "fillmode": "overlay"}
     return replace(figure, wide=True)
+
+
+def _networks(series: Sequence[Series]) -> str:
+    """Describe the simulated networks as far as the runs recorded them."""
+    found = {
+        f"{bandwidth:g} Mbit/s and {latency:g} ms"
+        for config in (s.run.config for s in series)
+        if isinstance(bandwidth := config.get("bandwidth_mbit"), int | float)
+        and isinstance(latency := config.get("latency_ms"), int | float)
+    }
+    return f" of {' or '.join(sorted(found))}" if found else ""
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..markup import plot_text
-from ..records import Partition
-from ..words import count
-from .base import Figure, Json, View
+from sparsesecagg.report.markup import plot_text
+from sparsesecagg.report.plots.base import Figure, Json, View
+from sparsesecagg.report.records import Partition
+from sparsesecagg.report.words import count
 
 # Counts are written into the cells while there is room for two digits.
 WRITTEN_UP_TO = 60
@@ -50,6 +50,7 @@ def label_distribution(partition: Partition, number: int = 1, runs: Sequence[str
             ),
         ),
         wide=True,
+        legend=False,
     )
 
 
@@ -76,17 +77,14 @@ def _heat(x: list[str], y: list[str], z: list[list[int]], written: bool, down: b
 
 def _bars(clients: list[str], totals: list[int], down: bool) -> Json:
     along: Json = (
-        {"x": totals, "y": clients, "orientation": "h", "xaxis": "x2"}
-        if down
-        else {"x": clients, "y": totals}
+        {"x": totals, "y": clients, "orientation": "h", "xaxis": "x2"} if down else {"x": clients, "y": totals}
     )
     return {
         "type": "bar",
         **along,
         **({} if down else {"yaxis": "y2"}),
         "marker": {"color": "@soft", "opacity": 0.6},
-        "hovertemplate": ("client %{y}: %{x} samples" if down else "client %{x}: %{y} samples")
-        + "<extra></extra>",
+        "hovertemplate": ("client %{y}: %{x} samples" if down else "client %{x}: %{y} samples") + "<extra></extra>",
     }
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..measures import cumulative_sent, cumulative_upload
-from ..records import RoundRecord, Run
-from ..words import Unit, bytes_text, percent, significant, unit_for
-from .base import HEIGHT, Figure, Json, Series, View, failed_marks, line, listing
+from sparsesecagg.report.measures import cumulative_sent, cumulative_upload
+from sparsesecagg.report.plots.base import HEIGHT, Figure, Json, Series, View, failed_marks, line, listing
+from sparsesecagg.report.records import RoundRecord, Run
+from sparsesecagg.report.words import Unit, bytes_text, percent, significant, unit_for
 
 # Beyond this ratio between the runs' totals the small ones would be squeezed against the axis.
 LOGARITHMIC_FROM = 5.0
@@ -23,7 +23,11 @@ def accuracy_by_round(series: Sequence[Series]) -> Figure:
         description=f"Line plot of test accuracy against rounds: {listing(described)}.",
         views=(
             _by_round(
-                series, lambda record: record.accuracy, "test accuracy", "%{y:.1%}", {"tickformat": ".0%"}
+                series,
+                lambda record: record.accuracy,
+                title="test accuracy",
+                hover="%{y:.1%}",
+                axis={"tickformat": ".0%"},
             ),
         ),
     )
@@ -39,7 +43,14 @@ def loss_by_round(series: Sequence[Series]) -> Figure:
         caption="Test loss of the global model after each round.",
         description=f"Line plot of test loss against rounds: {listing(described)}.",
         views=(
-            _by_round(series, lambda record: record.loss, "test loss", "%{y:.3f}", {"rangemode": "tozero"}),
+            _by_round(
+                series,
+                lambda record: record.loss,
+                title="test loss",
+                hover="%{y:.3f}",
+                axis={"rangemode": "tozero"},
+                height=260,
+            ),
         ),
         wide=True,
     )
@@ -48,8 +59,7 @@ def loss_by_round(series: Sequence[Series]) -> Figure:
 def accuracy_by_megabyte(series: Sequence[Series]) -> Figure:
     """Draw test accuracy against the bytes one user has sent: all messages, or the UPLOAD message only."""
     described = [
-        f"{s.run.name} ends at {percent(s.measures.accuracy)} after {bytes_text(s.measures.sent_total)}"
-        for s in series
+        f"{s.run.name} ends at {percent(s.measures.accuracy)} after {bytes_text(s.measures.sent_total)}" for s in series
     ]
     views = [
         _by_bytes(series, "All messages", cumulative_sent),
@@ -57,7 +67,7 @@ def accuracy_by_megabyte(series: Sequence[Series]) -> Figure:
     ]
     return Figure(
         id="accuracy-by-megabyte",
-        title="Accuracy by megabytes sent per user",
+        title="Accuracy by MB per user",
         caption="What one user has sent by then. UPLOAD carries the update; keys and shares come on top.",
         description=f"Line plot of test accuracy against bytes sent per user: {listing(described)}.",
         views=tuple(view for view in views if view.data),
@@ -65,7 +75,13 @@ def accuracy_by_megabyte(series: Sequence[Series]) -> Figure:
 
 
 def _by_round(
-    series: Sequence[Series], pick: Callable[[RoundRecord], float | None], title: str, hover: str, axis: Json
+    series: Sequence[Series],
+    pick: Callable[[RoundRecord], float | None],
+    *,
+    title: str,
+    hover: str,
+    axis: Json,
+    height: int = HEIGHT,
 ) -> View:
     data: list[Json] = []
     for s in series:
@@ -80,7 +96,7 @@ def _by_round(
         "xaxis": {"title": {"text": "round"}, **whole_numbers(series), "showgrid": False},
         "yaxis": {"title": {"text": title}, **axis},
         "hovermode": "x unified",
-        "height": HEIGHT,
+        "height": height,
     }
     return View(label=title, data=data, layout=layout)
 
@@ -89,11 +105,7 @@ def _by_bytes(series: Sequence[Series], label: str, pick: Callable[[Run], list[f
     sent = [pick(s.run) for s in series]
     totals = [values[-1] for values in sent if values and values[-1] > 0]
     unit = unit_for(totals)
-    data = [
-        _bytes_line(s, values, unit)
-        for s, values in zip(series, sent, strict=True)
-        if values and values[-1] > 0
-    ]
+    data = [_bytes_line(s, values, unit) for s, values in zip(series, sent, strict=True) if values and values[-1] > 0]
     spread = bool(totals) and max(totals) >= LOGARITHMIC_FROM * min(totals)
     axis: Json = {"title": {"text": f"{unit.name} sent per user" + (" (logarithmic)" if spread else "")}}
     axis |= {"type": "log", "dtick": "D2", "tickformat": "~r"} if spread else {"rangemode": "tozero"}
@@ -107,11 +119,7 @@ def _by_bytes(series: Sequence[Series], label: str, pick: Callable[[Run], list[f
 
 
 def _bytes_line(s: Series, values: list[float], unit: Unit) -> Json:
-    known = [
-        (r, value)
-        for r, value in zip(s.run.rounds, values, strict=True)
-        if r.accuracy is not None and value > 0
-    ]
+    known = [(r, value) for r, value in zip(s.run.rounds, values, strict=True) if r.accuracy is not None and value > 0]
     return line(
         s,
         [value / unit.size for _, value in known],

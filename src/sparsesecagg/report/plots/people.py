@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..measures import contributors_distribution, fewest_contributors
-from ..records import STAGES
-from ..words import count, significant
-from .base import HEIGHT, Figure, Json, Series, View, failed_marks, listing
-from .learning import whole_numbers
+from sparsesecagg.report.measures import contributors_distribution, fewest_contributors
+from sparsesecagg.report.plots.base import HEIGHT, Figure, Json, Series, View, failed_marks, listing
+from sparsesecagg.report.plots.learning import whole_numbers
+from sparsesecagg.report.records import STAGES
+from sparsesecagg.report.words import count, significant
 
 # Later stages are drawn stronger: a user who leaves late has cost the others more.
-STAGE_OPACITY = dict(zip(STAGES, (0.3, 0.5, 0.75, 1.0), strict=True))
+STAGE_OPACITY = {stage: 0.3 + 0.7 * place / (len(STAGES) - 1) for place, stage in enumerate(STAGES)}
 
 
 def contributors(series: Sequence[Series]) -> Figure:
@@ -37,9 +37,7 @@ def contributors(series: Sequence[Series]) -> Figure:
         "hovermode": "closest",
         "height": _height(len(series)),
     }
-    caption = (
-        "How many users' values each coordinate of the sum holds; the smallest count is the weakest spot. "
-    )
+    caption = "How many users' values each coordinate of the sum holds; the smallest count is the weakest spot. "
     return Figure(
         id="contributors",
         title="Contributors per coordinate",
@@ -88,7 +86,7 @@ def dropouts(series: Sequence[Series]) -> Figure:
                     "yanchor": "bottom",
                     "xanchor": "left",
                 }
-                | {"showarrow": False, "font": {"color": s.color, "size": 12}}
+                | {"showarrow": False, "font": {"color": "@ink", "size": 12}}
             )
         described.append(
             f"{s.run.name} lost {count(sum(row.totals), 'user')}, {count(s.measures.failed, 'round')} failed"
@@ -109,6 +107,7 @@ def dropouts(series: Sequence[Series]) -> Figure:
         ),
         description=f"Bar chart of users lost in each round, by stage: {listing(described)}.",
         views=(View("users", data, layout),),
+        legend=False,
     )
 
 
