@@ -1,0 +1,211 @@
+"""Models as vectors: which arrays travel, the update as a vector, the mean put back into arrays.
+
+Floating-point arrays are laid end to end and averaged. Integer and boolean arrays (the batch counter of a BatchNorm
+layer, masks, look-up tables) are not: a mean of them is seldom what anybody means, and their range would ruin the
+quantisation of everything else. They stay as the global model has them, bit for bit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+from flwr.app import Array, ArrayRecord
+from numpy.typing import NDArray
+
+from sparsesecagg.errors import InvalidInput
+
+_NUMPY = "numpy.ndarray"
+_READ_HEADER = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+
+def view(array: Array) -> NDArray[Any]:
+    """Return the array's values without copying them; they can't be written to."""
+    if array.stype != _NUMPY:
+        raise InvalidInput("arrays", f"must hold NumPy arrays, not {array.stype}")
+    stream = io.BytesIO(array.data)
+    read_header = _READ_HEADER.get(np.lib.format.read_magic(stream))
+    if read_header is None:  # A format that NumPy only writes for structured types.
+        return np.asarray(array.numpy())
+    shape, fortran, dtype = read_header(stream)
+    if dtype.hasobject:
+        raise InvalidInput("arrays", "must hold numbers, not objects")
+    flat = np.frombuffer(array.data, dtype, count=prod(shape), offset=stream.tell())
+    return flat.reshape(shape, order="F" if fortran else "C")
+
+
+def model_digest(record: ArrayRecord) -> bytes:
+    """Return SHA-256 of the names, types, shapes and values of a model."""
+    state = hashlib.sha256(b"sparsesecagg/v1/flower model")
+    for name, array in record.items():
+        head = repr((name, array.dtype, tuple(array.shape), array.stype)).encode()
+        for part in (head, array.data):
+            state.update(len(part).to_bytes(8, "little"))
+            state.update(part)
+    return state.digest()
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One array of the model; `start` and `size` place a floating-point array in the vector."""
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    start: int
+    size: int
+    """0 for an array that does not travel."""
+
+
+@dataclass(frozen=True)
+class Template:
+    """How a model is laid out as a vector. Server and clients derive it from the same model."""
+
+    slots: tuple[Slot, ...]
+
+    @staticmethod
+    def of(record: ArrayRecord) -> Template:
+        """Return the layout of a model; refuse one that has nothing to average."""
+        slots: list[Slot] = []
+        start = 0
+        for name, array in record.items():
+            values = view(array)
+            if values.dtype.kind not in "fiub":
+                raise InvalidInput("arrays", f"must hold real numbers, and {name!r} is of type {values.dtype}")
+            size = values.size if values.dtype.kind == "f" else 0
+            slots.append(Slot(name, values.dtype, values.shape, start, size))
+            start += size
+        if start == 0:
+            raise InvalidInput("arrays", "must hold at least one floating-point array to be averaged")
+        return Template(tuple(slots))
+
+    @cached_property
+    def dim(self) -> int:
+        """The length of the vector."""
+        return sum(slot.size for slot in self.slots)
+
+    @cached_property
+    def dtype(self) -> np.dtype[Any]:
+        """What differences are computed in: float32, or float64 if an array of the model is."""
+        wide = any(slot.size and slot.dtype.itemsize > 4 for slot in self.slots)
+        return np.dtype(np.float64 if wide else np.float32)
+
+    def require_same(self, record: ArrayRecord) -> None:
+        """Raise unless a trained model has the arrays of the one that was sent out."""
+        if list(record) != [slot.name for slot in self.slots]:
+            raise InvalidInput(
+                "arrays", "of the reply must have the names of the arrays that the server sent, in order"
+            )
+        for slot in self.slots:
+            values = view(record[slot.name])
+            if values.shape != slot.shape:
+                raise InvalidInput(
+                    "arrays", f"of the reply must keep their shapes: {slot.name!r} has {values.shape}, not {slot.shape}"
+                )
+            if slot.size and values.dtype.kind != "f":
+                raise InvalidInput("arrays", f"of the reply must keep their types: {slot.name!r} is {values.dtype}")
+
+    def add(self, record: ArrayRecord, update: NDArray[Any]) -> ArrayRecord:
+        """Return the model moved by the update; arrays that do not travel are carried over."""
+        moved: dict[str, Array] = {}
+        for slot in self.slots:
+            if slot.size == 0:
+                moved[slot.name] = record[slot.name]
+                continue
+            part = update[slot.start : slot.start + slot.size].reshape(slot.shape)
+            moved[slot.name] = Array(np.asarray((view(record[slot.name]) + part).astype(slot.dtype)))
+        return ArrayRecord(moved)
+
+    def cast(self, record: ArrayRecord) -> ArrayRecord:
+        """Return a model with the types that it had before a strategy computed with it.
+
+        Strategies multiply by weights, which turns integers into floats and sometimes float32 into float64.
+        """
+        wanted = {slot.name: slot.dtype for slot in self.slots}
+        arrays: dict[str, Array] = {}
+        for name, array in record.items():
+            values, dtype = view(array), wanted.get(name)
+            if dtype is None or values.dtype == dtype:
+                arrays[name] = array
+            else:
+                arrays[name] = Array(np.asarray((np.rint(values) if dtype.kind in "iub" else values).astype(dtype)))
+        return ArrayRecord(arrays)
+
+
+class Update(np.ndarray[Any, Any]):
+    """The vector trained − received, followed by extra values, computed where it is read.
+
+    A client sends a fraction of the model. Holding the whole difference would cost a third model beside the received
+    and the trained one; this vector has a shape and a type and no memory. Reading it as a whole gives NaN, which the
+    quantiser refuses, so a reader that bypasses `__getitem__` can't go unnoticed.
+    """
+
+    _pieces: tuple[tuple[int, NDArray[Any], NDArray[Any]], ...]
+    _extra: NDArray[Any]
+    _starts: NDArray[np.int64]
+
+    @staticmethod
+    def between(template: Template, received: ArrayRecord, trained: ArrayRecord, extra: Sequence[float] = ()) -> Update:
+        """Return the update of a client, with further values behind it."""
+        template.require_same(trained)
+        nothing = np.broadcast_to(np.full((), np.nan, template.dtype), (template.dim + len(extra),))
+        update = nothing.view(Update)
+        update._pieces = tuple(
+            (slot.start, view(trained[slot.name]).reshape(-1), view(received[slot.name]).reshape(-1))
+            for slot in template.slots
+            if slot.size
+        )
+        update._starts = np.array([start for start, _, _ in update._pieces] + [template.dim], np.int64)
+        update._extra = np.asarray(extra, template.dtype)
+        return update
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, slice):
+            start, stop, step = key.indices(len(self))
+            if step != 1:
+                raise IndexError("an update is read in order")
+            return self._read(start, max(start, stop))
+        places = np.asarray(key, np.int64)
+        values = np.empty(places.shape, self.dtype)
+        owner = np.searchsorted(self._starts, places, side="right") - 1
+        for index, (start, trained, received) in enumerate(self._pieces):
+            here = owner == index
+            inside = places[here] - start
+            values[here] = trained[inside].astype(self.dtype) - received[inside].astype(self.dtype)
+        beyond = owner == len(self._pieces)
+        values[beyond] = self._extra[places[beyond] - self._starts[-1]]
+        return values
+
+    def _read(self, start: int, stop: int) -> NDArray[Any]:
+        values = np.empty(stop - start, self.dtype)
+        first = max(0, int(np.searchsorted(self._starts, start, side="right")) - 1)
+        for offset, trained, received in self._pieces[first:]:
+            low, high = max(start, offset), min(stop, offset + len(trained))
+            if low >= stop:
+                break
+            if low < high:
+                inside = slice(low - offset, high - offset)
+                np.subtract(trained[inside], received[inside], out=values[low - start : high - start], dtype=self.dtype)
+        end = int(self._starts[-1])
+        if stop > end:
+            low = max(start, end)
+            values[low - start :] = self._extra[low - end : stop - end]
+        return values
+
+
+def same_models(records: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether all messages carry the same model objects, or models of the same content."""
+    first = records[0]
+    return all(record is first or _same(first, record) for record in records[1:])
+
+
+def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    if list(one) != list(other):
+        return False
+    return all(one[name] is other[name] or one[name].data == other[name].data for name in one)

@@ -1,0 +1,51 @@
+"""What can go wrong between Flower and the protocol."""
+
+from __future__ import annotations
+
+from sparsesecagg.errors import ProtocolError
+
+CLIENT_LINE = "@app.train(mods=[secagg_mod])"
+SERVER_LINE = "strategy = SecAgg(FedAvg(...), ...)"
+
+
+class MissingMod(ProtocolError):
+    """The server has secure aggregation switched on, the ClientApp has not."""
+
+    def __init__(self, nodes: int, found: str) -> None:
+        self.nodes = nodes
+        super().__init__(
+            f"the ClientApp of {nodes} node(s) ran its own train function on a message of the key exchange ({found}): "
+            f"the line {CLIENT_LINE} is missing in the ClientApp, with `from sparsesecagg.flower import secagg_mod`"
+        )
+
+
+class MissingStrategy(ProtocolError):
+    """The ClientApp has secure aggregation switched on, the server has not; nothing was trained or sent."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the server asked for a model in the clear, and this ClientApp sends none: the line "
+            f"{SERVER_LINE} is missing in the ServerApp, with `from sparsesecagg.flower import SecAgg`"
+        )
+
+
+class StaleContext(ProtocolError):
+    """The node's state is not that of this round: it was restarted, or it answered a message meanwhile."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"the context of this node is stale: {problem}")
+
+
+class EmptyCohort(ProtocolError):
+    """The wrapped strategy chose nobody to train."""
+
+    def __init__(self) -> None:
+        super().__init__("the wrapped strategy chose no node for this round")
+
+
+class RoundFailed(ProtocolError):
+    """A round that gave no aggregate; the model is unchanged."""
+
+    def __init__(self, stage: str, reason: str) -> None:
+        self.stage, self.reason = stage, reason
+        super().__init__(f"the round failed at {stage}: {reason}")

@@ -1,0 +1,321 @@
+"""The server's side: a strategy that wraps an averaging strategy.
+
+The wrapped strategy samples nodes, makes their messages, and does with the mean what it always does; it never learns
+that it was given one sum instead of many models. A round that fails leaves the model as it was, and the next one begins
+afresh.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result as FlowerResult
+from flwr.serverapp.strategy import Strategy
+from numpy.typing import NDArray
+
+from sparsesecagg.engines.flower.arrays import Template, model_digest, same_models
+from sparsesecagg.engines.flower.clip import Clip
+from sparsesecagg.engines.flower.courier import Courier
+from sparsesecagg.engines.flower.errors import EmptyCohort, MissingMod
+from sparsesecagg.engines.flower.grid import PatientGrid
+from sparsesecagg.engines.flower.history import RoundRecord, RunFolder
+from sparsesecagg.engines.flower.records import Value
+from sparsesecagg.engines.flower.refused import require_averaging
+from sparsesecagg.engines.flower.secure_round import Invitation, SecureRound
+from sparsesecagg.engines.flower.settings import Settings, stage_timeouts, weight_limit
+from sparsesecagg.errors import InvalidInput, ProtocolError
+from sparsesecagg.protocol import Result, Stage
+
+_LOG = logging.getLogger("flwr")
+_DEFAULT_WEIGHT_KEY = "num-examples"
+_COARSE = 0.02
+"""Rounding noise above this fraction of the mean update's size is worth a warning."""
+
+
+class SecAgg(Strategy):
+    """Secure aggregation around any averaging strategy: `strategy = SecAgg(FedAvg(...), alpha=0.1)`.
+
+    The ClientApp needs `@app.train(mods=[secagg_mod])`.
+    """
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        *,
+        alpha: float = 1.0,
+        pattern: str = "committee",
+        modulus_bits: int = 32,
+        clip: float = 1.0,
+        adaptive_clip: bool = True,
+        max_weight: int | None = None,
+        neighbours: int | None = None,
+        threshold: int | None = None,
+        min_survivors: int = 2,
+        stripes: int = 4,
+        metrics: Mapping[str, float] | None = None,
+        timeout: float = 300.0,
+        timeouts: Mapping[str | Stage, float] | None = None,
+        poll_seconds: float = 0.2,
+        run_dir: str | Path | None = None,
+    ) -> None:
+        """Wrap `strategy`; raises `InvalidInput` for what can't work.
+
+        `alpha`: fraction of the model that each node sends; needs 3/alpha nodes or more. `pattern`: committee, full or
+        pairwise. `modulus_bits`: 8, 12, 16, 24 or 32 per value. `clip`: the largest change of one parameter in the
+        first round; later ones follow the last mean unless `adaptive_clip` is false. `max_weight`: the largest number
+        of examples of a node, 0 to weigh all alike. `threshold`, `min_survivors`, `neighbours`, `stripes`: as in
+        `RoundParameters`. `metrics`: client metrics to be averaged, each with its largest magnitude; all others stay
+        on the nodes. `timeout`, `timeouts`: seconds that a stage waits, for all and by name of the stage; UPLOAD waits
+        as long as `start` is told unless it is named. `run_dir`: where to write figures for a report.
+        """
+        self.strategy = require_averaging(strategy)
+        self._settings = Settings(
+            alpha=alpha,
+            pattern=pattern,
+            modulus_bits=modulus_bits,
+            max_weight=weight_limit(max_weight, modulus_bits, pattern),
+            neighbours=neighbours,
+            threshold=threshold,
+            min_survivors=min_survivors,
+            stripes=stripes,
+            metrics=dict(metrics or {}),
+        )
+        self._settings.check(clip)
+        self._clip = Clip(clip, adaptive_clip)
+        self._timeouts = stage_timeouts(timeout, timeouts)
+        self._courier = Courier(poll_seconds)
+        self._folder = RunFolder(Path(run_dir)) if run_dir is not None else None
+        self._weight_key = str(getattr(strategy, "weighted_by_key", _DEFAULT_WEIGHT_KEY))
+        self._announced: dict[int, bytes] = {}
+        self._round: SecureRound | None = None
+        self._template: Template | None = None
+        self._model: ArrayRecord | None = None
+        self._grid: Grid | None = None
+        self.history: list[RoundRecord] = []
+        """Every round so far, failed ones too."""
+
+    # Flower's interface
+
+    def start(
+        self,
+        grid: Grid,
+        initial_arrays: ArrayRecord,
+        num_rounds: int = 3,
+        timeout: float = 3600,
+        train_config: ConfigRecord | None = None,
+        evaluate_config: ConfigRecord | None = None,
+        evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
+    ) -> FlowerResult:
+        """Run the rounds, as every strategy does. If all of them fail, the result holds the initial arrays."""
+        if self._timeouts[Stage.UPLOAD] is None:
+            self._timeouts[Stage.UPLOAD] = timeout
+        patient = PatientGrid(grid, self._courier, self._timeouts[Stage.UPLOAD])
+        watched = self._watch(evaluate_fn) if evaluate_fn else None
+        result = super().start(patient, initial_arrays, num_rounds, timeout, train_config, evaluate_config, watched)
+        if not result.arrays:
+            result.arrays = initial_arrays
+        return result
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Let the wrapped strategy choose nodes, exchange keys with them, and return their UPLOAD messages."""
+        inner = grid.inner if isinstance(grid, PatientGrid) else grid
+        self._round, self._grid, self._model = None, inner, arrays
+        self.history.append(RoundRecord(server_round, clip=self._clip.value))
+        messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
+        try:
+            invitations, model = _invite(messages)
+            self._round = self._new_round(server_round, model, invitations)
+            return self._round.exchange_keys(inner)
+        except InvalidInput as error:
+            if not any(record.failure is None for record in self.history[:-1]):
+                raise  # Settings that can't work should stop the first round, not fail it again and again.
+            return self._fail(error)
+        except MissingMod:
+            raise
+        except ProtocolError as error:
+            return self._fail(error)
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Open the sum and hand the mean to the wrapped strategy as if one client had sent it."""
+        record = self.history[-1] if self.history else RoundRecord(server_round)
+        arrays: ArrayRecord | None = None
+        metrics: MetricRecord | None = None
+        if self._round is not None and self._grid is not None and record.number == server_round:
+            secure_round, self._round = self._round, None
+            try:
+                result = secure_round.open_sum(self._grid, replies)
+            except ProtocolError as error:
+                self._fail(error)
+            else:
+                arrays, metrics = self._aggregate(server_round, result, secure_round.invitations[0])
+        (_LOG.warning if record.failure else _LOG.info)("%s", record.sentence())
+        if self._folder:
+            self._folder.write_rounds(self.history)
+        merged = MetricRecord(dict(metrics or {}))
+        merged.update(record.metrics())
+        return arrays, merged
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Leave evaluation to the wrapped strategy. Its replies are not masked; docs/flower.md says what they show."""
+        return self.strategy.configure_evaluate(server_round, arrays, config, grid)
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """Leave evaluation to the wrapped strategy."""
+        metrics = self.strategy.aggregate_evaluate(server_round, replies)
+        self._note_evaluation(server_round, metrics)
+        return metrics
+
+    def summary(self) -> None:
+        """Log the settings, then those of the wrapped strategy."""
+        settings = self._settings
+        weights = f"private weights up to {settings.max_weight}" if settings.max_weight else "equal weights"
+        _LOG.info("\t├──> SecAgg settings:")
+        shape = settings.pattern, settings.alpha, settings.modulus_bits
+        _LOG.info("\t│\t├── %s pattern, alpha %g, words of %d bits", *shape)
+        _LOG.info("\t│\t├── %s, client metrics: %s", weights, ", ".join(settings.metrics) or "none")
+        _LOG.info("\t│\t└── around %s", type(self.strategy).__name__)
+        if settings.pattern == "pairwise":
+            _LOG.warning("SecAgg: the pairwise pattern is for study: with dropouts it shows single values")
+        if getattr(self.strategy, "fraction_evaluate", 0.0):
+            _LOG.warning(
+                "SecAgg: federated evaluation is not masked: the evaluation metrics and number of examples of every node "
+                "reach the server; set fraction_evaluate=0 if they must not"
+            )
+        self.strategy.summary()
+
+    # A round
+
+    def _new_round(self, number: int, model: ArrayRecord, invitations: Sequence[Invitation]) -> SecureRound:
+        """Return a round among the invited nodes; raises `InvalidInput` if the settings don't fit the cohort."""
+        record = self.history[-1]
+        record.cohort = len(invitations)
+        template = self._template = Template.of(model)
+        metrics = self._settings.metrics
+        dim = template.dim + len(metrics)
+        params = self._settings.parameters(len(invitations), dim, self._clip.value, number, model_digest(model))
+        self._write_config(dim, len(invitations))
+        fields: dict[str, Value] = {"weight-key": self._weight_key}
+        if metrics:  # Flower can't send empty lists.
+            fields |= {"metrics": list(metrics), "bounds": [float(bound) for bound in metrics.values()]}
+        return SecureRound(params, invitations, self._courier, self._timeouts, record, self._announced, fields)
+
+    def _aggregate(
+        self, server_round: int, result: Result, invitation: Invitation
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Give the wrapped strategy one reply: the mean model, the total weight, the mean of the allowed metrics."""
+        assert self._template is not None  # noqa: S101  # Set when the round began.
+        assert self._model is not None  # noqa: S101
+        mean = result.mean("observed")
+        update, extra = mean[: self._template.dim], mean[self._template.dim :]
+        record = self.history[-1]
+        self._warn_of_noise(result, update)
+        self._clip.learn(update, result.clipped)
+        metrics: dict[str, Any] = {self._weight_key: total_weight(result)}
+        for (name, bound), value in zip(self._settings.metrics.items(), extra.tolist(), strict=True):
+            metrics[name] = value * bound / record.clip
+        key = next(iter(invitation.content.array_records))
+        content = RecordDict({key: self._template.add(self._model, update), "metrics": MetricRecord(metrics)})
+        request = Message(RecordDict(), invitation.node, invitation.message_type)
+        arrays, aggregated = self.strategy.aggregate_train(server_round, [Message(content, reply_to=request)])
+        return (None if arrays is None else self._template.cast(arrays)), aggregated
+
+    def _fail(self, error: Exception) -> list[Message]:
+        """Note why a round failed, and send nothing."""
+        record = self.history[-1]
+        record.failure = record.failure or str(error)
+        record.failed_at = record.failed_at or Stage.ADVERTISE_KEYS.name
+        self._round = None
+        return []
+
+    # Figures
+
+    def _warn_of_noise(self, result: Result, update: NDArray[Any]) -> None:
+        """Say so when values were clipped, or when rounding drowns the update."""
+        if result.clipped:
+            _LOG.warning("SecAgg: %d values were clipped at %g: raise clip", result.clipped, result.params.clip)
+        if result.weight_per_block is None:
+            return
+        contributors = np.maximum(result.contributors_per_block, 1)
+        typical = float(np.mean(result.weight_per_block / contributors)) or 1.0
+        # Rounding by up to one level, averaged over the contributors; a weight below the limit magnifies it.
+        magnified = result.params.max_weight / typical
+        noise = magnified / result.params.quantizer.scale / np.sqrt(float(np.mean(contributors)))
+        size = float(np.sqrt(np.mean(np.square(update, dtype=np.float64))))
+        if size and magnified > 2 and noise > _COARSE * result.params.clip and noise > size:
+            _LOG.warning(
+                "SecAgg: max_weight is %.0f times the mean weight, and rounding drowns the update: set max_weight to "
+                "the largest number of examples of a node, or use longer words",
+                magnified,
+            )
+
+    def _watch(
+        self, evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None]
+    ) -> Callable[[int, ArrayRecord], MetricRecord | None]:
+        """Return the evaluation function with its figures also noted in the history."""
+
+        def watched(server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
+            metrics = evaluate_fn(server_round, arrays)
+            self._note_evaluation(server_round, metrics)
+            return metrics
+
+        return watched
+
+    def _note_evaluation(self, server_round: int, metrics: MetricRecord | None) -> None:
+        if not metrics or not self.history or self.history[-1].number != server_round:
+            return
+        for name, value in metrics.items():
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                if "acc" in name.lower():
+                    self.history[-1].accuracy = float(value)
+                elif "loss" in name.lower():
+                    self.history[-1].loss = float(value)
+        if self._folder:
+            self._folder.write_rounds(self.history)
+
+    def _write_config(self, dim: int, clients: int) -> None:
+        if self._folder:
+            settings = {name: value for name, value in vars(self._settings).items() if value is not None}
+            self._folder.write_config(
+                {"aggregator": self._settings.pattern, "engine": "flower", "clients": clients, "dim": dim}
+                | {"strategy": type(self.strategy).__name__}
+                | settings
+            )
+
+
+def total_weight(result: Result) -> int:
+    """Return the survivors' total weight, or their number in a round without weights."""
+    if result.weight_per_block is None:
+        return len(result.survivors)
+    # Every survivor serves equally many blocks, so each weight was counted that many times.
+    blocks_each = int(result.contributors_per_block.sum()) // max(1, len(result.survivors))
+    return int(result.weight_per_block.sum()) // max(1, blocks_each)
+
+
+def _invite(messages: Sequence[Message]) -> tuple[list[Invitation], ArrayRecord]:
+    """Return whom the wrapped strategy wants to train, in the order of their ids, and the one model that it sends."""
+    if not messages:
+        raise EmptyCohort
+    invitations = sorted(
+        (Invitation(m.metadata.dst_node_id, m.metadata.message_type, m.content) for m in messages),
+        key=lambda invitation: invitation.node,
+    )
+    if len({invitation.node for invitation in invitations}) != len(invitations):
+        raise InvalidInput("strategy", "must send each node one message, and sends some node two")
+    models = [list(invitation.content.array_records.values()) for invitation in invitations]
+    if any(len(records) != 1 for records in models):
+        raise InvalidInput("strategy", "must send one ArrayRecord in each message: the model")
+    if not same_models([records[0] for records in models]):
+        raise InvalidInput("strategy", "must send all nodes the same model, since their updates are added up")
+    return invitations, models[0][0]
