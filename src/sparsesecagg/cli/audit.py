@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,10 +12,11 @@ from rich.table import Table
 
 from sparsesecagg.cli.audit_picture import check_picture, draw
 from sparsesecagg.cli.shared import JsonOption, SeedOption, err, out, print_json, progress
-from sparsesecagg.patterns import PATTERNS
 from sparsesecagg.privacy.audit import AuditReport, AuditSettings, run_audit
+from sparsesecagg.privacy.truth import Score
 from sparsesecagg.protocol import RoundParameters
 
+_COMPARED = ("pairwise", "committee", "full")
 _PAIRWISE_WARNING = "The pairwise pattern shows many values to the server; it is for study only: see docs/privacy.md."
 
 
@@ -61,16 +63,16 @@ def audit(
         return AuditSettings(params, colluding, rounds, seed)
 
     chosen = settings_of(pattern)
-    others = [settings_of(name) for name in PATTERNS if compare and name != pattern]
+    audited = [chosen if name == pattern else settings_of(name) for name in (_COMPARED if compare else (pattern,))]
     if plot is not None:
         check_picture(plot)
     if pattern == "pairwise":
         err.print(_PAIRWISE_WARNING, highlight=False)
-    reports = [_run(settings, workers or os.cpu_count() or 1) for settings in (chosen, *others)]
+    reports = [_run(settings, workers or os.cpu_count() or 1) for settings in audited]
     if plot is not None:
         draw(reports, plot)
     if json:
-        print_json(as_json(reports))
+        print_json(as_json(pattern, reports))
         return
     out.print(_table(reports))
     for report in reports:
@@ -85,12 +87,10 @@ def _run(settings: AuditSettings, workers: int) -> AuditReport:
         return run_audit(settings, workers, lambda completed: bar.update(task, completed=completed))
 
 
-def as_json(reports: list[AuditReport]) -> dict[str, Any]:
-    """Return the chosen pattern's object; with several patterns it has all of them under "compare"."""
-    chosen = reports[0].as_json()
-    if len(reports) > 1:
-        chosen["compare"] = {report.settings.params.pattern: report.as_json() for report in reports}
-    return chosen
+def as_json(pattern: str, reports: Sequence[AuditReport]) -> dict[str, Any]:
+    """Return the chosen pattern's object; when patterns are compared it has all of them under "compare"."""
+    by_pattern = {report.settings.params.pattern: report.as_json() for report in reports}
+    return by_pattern[pattern] if len(reports) == 1 else {**by_pattern[pattern], "compare": by_pattern}
 
 
 def in_words(report: AuditReport) -> str:
@@ -98,21 +98,21 @@ def in_words(report: AuditReport) -> str:
     settings, tally = report.settings, report.tally
     who = "the server" if not settings.colluders else f"the server and {settings.colluders} colluding users"
     name, bare = settings.params.pattern, report.unmasked_fraction
-    if bare:
-        sentence = f"{name}: {who} can read {_percent(bare)} of what honest users uploaded, in the clear"
-        if tally.read.count < 0.9 * tally.by_size[1]:
-            sentence += f", of which {_percent(report.revealed_fraction)} with certainty (the words are short)"
-        sentence += f"; the average value hides among {report.mean_component:.1f} honest users"
-        if name == "pairwise":
-            sentence += f", not among the {settings.claimed_anonymity:.1f} that send its coordinate"
-        return sentence + "."
-    return (
-        f"{name}: {who} can read no single value; every one hides among at least {report.smallest_component} "
-        f"honest users, {report.mean_component:.1f} on average."
-    )
+    if not bare:
+        return (
+            f"{name}: {who} can read no single value; every one hides among at least {report.smallest_component} "
+            f"honest users, {report.mean_component:.1f} on average."
+        )
+    sentence = f"{name}: {who} can read {_percent(bare)} of what honest users uploaded, in the clear"
+    if tally.read.count < 0.9 * tally.by_size[1]:
+        sentence += f" ({_percent(report.revealed_fraction)} beyond doubt; the rest by its size, as words are short)"
+    sentence += f"; a value hides among {report.mean_component:.1f} honest users on average"
+    if name == "pairwise":
+        return f"{sentence}, not among the {report.contributors_mean:.1f} that send its coordinate."
+    return f"{sentence}. `sparsesecagg plan` finds settings that avoid it."
 
 
-def _table(reports: list[AuditReport]) -> Table:
+def _table(reports: Sequence[AuditReport]) -> Table:
     settings = reports[0].settings
     params = settings.params
     table = Table(
@@ -148,9 +148,9 @@ def _table(reports: list[AuditReport]) -> Table:
 
 def _percent(fraction: float) -> str:
     if fraction in (0, 1):
-        return f"{fraction:.0%}"
+        return f"{100 * fraction:.0f} %"
     return f"{100 * fraction:.1f} %" if fraction >= 0.001 else f"{100 * fraction:.1g} %"
 
 
-def _score(score: Any) -> str:
+def _score(score: Score) -> str:
     return f"{score.correct:,} of {score.count:,}" if score.count else "–"

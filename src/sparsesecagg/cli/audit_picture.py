@@ -46,6 +46,8 @@ def draw_histograms(audits: Sequence[Mapping[str, Any]], title: str, path: Path)
     )
     for axes, found in zip(row[0], audits, strict=True):
         _draw_one(axes, found)
+    tallest = max(fraction for found in audits for fraction in found["honest_component"]["histogram"].values())
+    row[0][0].set_ylim(0, min(1.0, 1.15 * tallest))
     row[0][0].set_ylabel("share of honest users' values")
     figure.suptitle(title, fontsize=11)
     figure.savefig(path, dpi=150)
@@ -61,7 +63,7 @@ def _draw_one(axes: Any, found: Mapping[str, Any]) -> None:
     promised = found["claimed_T"]
     axes.axvline(promised, color=_PROMISE, linestyle="--", linewidth=1)
     axes.annotate(
-        f"promised: {promised:.1f}",
+        f"promised T = {promised:.1f}",
         (promised, 0.97),
         xycoords=("data", "axes fraction"),
         xytext=(-4, 0),
@@ -74,12 +76,8 @@ def _draw_one(axes: Any, found: Mapping[str, Any]) -> None:
     )
     bare = histogram.get(1, 0.0)
     axes.set_title(f"{found['pattern']}: {_percent(bare)} in the clear", fontsize=10, color=_BARE if bare else "black")
-    if bare > 0.02:
-        axes.annotate(
-            _percent(bare), (1, bare), xytext=(0, 3), textcoords="offset points", ha="center", color=_BARE, fontsize=9
-        )
     largest = max([*histogram, promised])
-    axes.set(xlabel="honest users in one sum", xlim=(0, 1.08 * largest + 0.5), ylim=(0, 1))
+    axes.set(xlabel="honest users in one sum", xlim=(0, 1.08 * largest + 0.5))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=9))
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     axes.grid(True, axis="y", alpha=0.3)

@@ -16,7 +16,7 @@ PAIRWISE_WARNING = (
 
 def refusal_probability(params: RoundParameters) -> float:
     """Return the chance that clients refuse a round of committees because a block has too few survivors."""
-    count = groups(params.alpha_q32)
+    count = groups(params.pattern_settings)
     stripes = params.layout.blocks // count
     one = log_refusal(params.clients, count, params.dropout, params.min_survivors)
     return independent_or_better((one, distinct_blocks(count, stripes)))
@@ -29,7 +29,7 @@ def advice(params: RoundParameters) -> list[str]:
     if params.pattern != "committee":
         return []
     sentences = []
-    members = params.clients // groups(params.alpha_q32)
+    members = params.clients // groups(params.pattern_settings)
     if members < min(FEW_MEMBERS, params.clients):
         enough = min(1.0, FEW_MEMBERS / params.clients)
         sentences.append(
@@ -49,7 +49,7 @@ def advice(params: RoundParameters) -> list[str]:
 
 def _least_alpha(params: RoundParameters) -> str | None:
     """Return the smallest α = 1/G at which refusals are rare."""
-    for count in range(groups(params.alpha_q32) - 1, 0, -1):
+    for count in range(groups(params.pattern_settings) - 1, 0, -1):
         candidate = params.replace(alpha_q32=(1 << 32) // count)
         if refusal_probability(candidate) <= LIKELY_REFUSAL:
             return _rounded_up(1 / count)

@@ -159,7 +159,7 @@ def _read_by_size(view: View, stripped: Stripped) -> Findings:
     pair_chance = (2 * pair_bound + 1) / modulus
     pairs, sums, pair_tests = np.empty((0, 2), np.int64), _NONE, 0
     if pair_chance <= LARGEST_CHANCE:
-        pairs, sums, pair_tests = _small_pairs(np.flatnonzero(~bare), nodes.block, values, pair_bound, view.params.word)
+        pairs, sums, pair_tests = small_pairs(np.flatnonzero(~bare), nodes.block, values, pair_bound, view.params.word)
     return Findings(
         user=nodes.user[bare],
         coordinate=nodes.block[bare],
@@ -185,7 +185,7 @@ def plausible_bound(view: View, values: Ids, senders: Ids) -> int:
     return int(np.ceil(PLAUSIBLE_DEVIATIONS * np.sqrt(mean_square)))
 
 
-def _small_pairs(rest: Ids, block: Ids, values: Ids, bound: int, word: Word) -> tuple[NDArray[np.int64], Ids, int]:
+def small_pairs(rest: Ids, block: Ids, values: Ids, bound: int, word: Word) -> tuple[NDArray[np.int64], Ids, int]:
     """Return pairs of nodes of one coordinate whose sum is small, the sums, and how many pairs were tried.
 
     A node that fits two partners is left out: one of the two is an accident.

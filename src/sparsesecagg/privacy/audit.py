@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -23,7 +25,7 @@ from sparsesecagg.privacy.attack import Findings, attack
 from sparsesecagg.privacy.theory import colluder_count
 from sparsesecagg.privacy.truth import Score, Truth, UpdateOf
 from sparsesecagg.privacy.view import View
-from sparsesecagg.protocol import Policy, RoundParameters, Stage, Transcript, run_round
+from sparsesecagg.protocol import Outcome, Policy, RoundParameters, Stage, Transcript, run_round
 from sparsesecagg.protocol.client import Entropy
 from sparsesecagg.protocol.run_round import EntropyOf
 
@@ -197,32 +199,34 @@ def run_audit(settings: AuditSettings, workers: int = 1, progress: Callable[[int
     The result depends on the settings alone. `progress` is told how many rounds are complete.
     """
     tally, attempts = Tally(), 0
-    run_all = _in_order(min(workers, settings.rounds))
-    while tally.rounds < settings.rounds:
-        missing = settings.rounds - tally.rounds
-        for outcome in run_all(partial(_attempt, settings), range(attempts, attempts + missing)):
-            attempts += 1
-            if isinstance(outcome, Tally):
-                tally += outcome
-            else:
+    with _mapper(min(workers, settings.rounds)) as run_all:
+        while tally.rounds < settings.rounds:
+            missing = settings.rounds - tally.rounds
+            for outcome in run_all(partial(_attempt, settings), range(attempts, attempts + missing)):
+                attempts += 1
+                if isinstance(outcome, Tally):
+                    tally += outcome
+                    if progress:
+                        progress(tally.rounds)
+                    continue
                 tally += Tally(refused=1)
                 if tally.refused > LARGEST_REFUSALS * settings.rounds:
                     raise ProtocolError(f"{tally.refused} of {attempts} rounds were refused: {outcome}")
-            if progress:
-                progress(tally.rounds)
     return AuditReport(settings, tally)
 
 
-def _in_order(workers: int) -> Callable[[Callable[[int], Tally | str], range], Iterator[Tally | str]]:
-    """Return a map over attempts that keeps their order, here or in other processes."""
-    if workers == 1:
-        return map
+Mapper = Callable[[Callable[[int], "Tally | str"], Iterable[int]], Iterable["Tally | str"]]
 
-    def spread(act: Callable[[int], Tally | str], attempts: range) -> Iterator[Tally | str]:
-        with ProcessPoolExecutor(workers) as pool:
-            yield from pool.map(act, attempts)
 
-    return spread
+@contextmanager
+def _mapper(workers: int) -> Iterator[Mapper]:
+    """Give a map that keeps the order, in this process or in several."""
+    if workers <= 1:
+        yield map
+        return
+    # Not forked: a progress bar's thread may be running.
+    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+        yield pool.map
 
 
 def _attempt(settings: AuditSettings, attempt: int) -> Tally | str:
@@ -257,6 +261,7 @@ def _attempt(settings: AuditSettings, attempt: int) -> Tally | str:
 class AttackedRound:
     """One round, what the attacker held and found, and the truth."""
 
+    outcome: Outcome
     view: View
     findings: Findings
     truth: Truth
@@ -302,7 +307,7 @@ def attack_round(
         return draw
 
     transcript = Transcript()
-    run_round(
+    outcome = run_round(
         params,
         update_of,
         weights=weights,
@@ -312,5 +317,4 @@ def attack_round(
         transcript=transcript,
     )
     view = View(transcript, {user: draws_of[user] for user in colluders})
-    findings = attack(view)
-    return AttackedRound(view, findings, Truth(view, draws_of, update_of, dict(enumerate(weights or []))))
+    return AttackedRound(outcome, view, attack(view), Truth(view, draws_of, update_of, dict(enumerate(weights or []))))

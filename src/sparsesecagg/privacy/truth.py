@@ -41,7 +41,7 @@ class Truth:
         """`draws_of` has the random bytes of every user. `weights` is empty in a round without weights."""
         self._view = view
         self._weights = weights
-        self._update_of = update_of
+        self.update_of = update_of
         self.labels = self._components(draws_of)
         self.sizes = component_sizes(self.labels)
 
@@ -92,5 +92,5 @@ class Truth:
         """Return the user's update in quantisation steps, before rounding."""
         quantizer, largest = self._view.params.quantizer, self._view.params.max_weight
         factor = self._weights[user] / largest if largest else 1.0
-        scaled = self._update_of(user).astype(np.float64) * (quantizer.scale * factor)
+        scaled = self.update_of(user).astype(np.float64) * (quantizer.scale * factor)
         return np.clip(scaled, -quantizer.limit, quantizer.limit)

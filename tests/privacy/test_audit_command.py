@@ -1,0 +1,115 @@
+"""`sparsesecagg audit`: the JSON contract, the table, the picture, and the complaints."""
+
+import json
+import sys
+
+import pytest
+from PIL import Image
+
+from sparsesecagg.cli import main
+
+CONTRACT = {
+    "revealed_fraction",
+    "honest_component",
+    "contributors_mean",
+    "claimed_T",
+    "singled_out_fraction",
+    "values_recovered",
+}
+SMALL = ["--clients", "12", "--dim", "60", "--alpha", "0.5", "--dropout", "0.1", "--rounds", "2", "--workers", "1"]
+
+
+@pytest.fixture
+def run(capsys):
+    """Run `audit` and return exit code, standard output and standard error, the last two on one line each."""
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as end:
+            main(["audit", *SMALL, *arguments])
+        streams = capsys.readouterr()
+        return end.value.code, " ".join(streams.out.split()), " ".join(streams.err.split())
+
+    return run
+
+
+@pytest.mark.parametrize("pattern", ["pairwise", "committee", "full"])
+def test_json_holds_the_contract_and_nothing_else_is_printed(run, pattern):
+    code, out, _ = run("--pattern", pattern, "--colluding", "0.25", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert found.keys() >= CONTRACT
+    assert found["honest_component"].keys() == {"min", "mean", "histogram"}
+    assert found["values_recovered"].keys() == {"count", "correct"}
+    assert found["pattern"] == pattern
+    assert found["colluders"] == 3
+
+
+def test_the_committee_is_the_default_pattern(run):
+    assert json.loads(run("--json")[1])["pattern"] == "committee"
+
+
+def test_pairwise_says_that_it_protects_nobody(run):
+    code, out, err = run("--pattern", "pairwise", "--json")
+    assert code == 0
+    assert "docs/privacy.md" in err
+    assert "docs/privacy.md" not in out
+
+
+def test_the_text_says_what_the_figures_mean(run):
+    _, out, _ = run("--pattern", "pairwise", "--colluding", "0.25")
+    assert "the server and 3 colluding users can read" in out
+    _, out, _ = run("--pattern", "full")
+    assert "the server can read no single value" in out
+
+
+def test_compare_shows_pattern_beside_pattern(run):
+    _, out, _ = run("--compare", "--json")
+    found = json.loads(out)
+    assert list(found["compare"]) == ["pairwise", "committee", "full"]
+    assert found["revealed_fraction"] == found["compare"]["committee"]["revealed_fraction"]
+
+
+def test_short_words_leave_doubt_and_the_text_says_so(run):
+    _, out, _ = run("--pattern", "pairwise", "--modulus-bits", "16", "--alpha", "0.3", "--colluding", "0.25")
+    assert "beyond doubt" in out
+
+
+def test_the_picture_is_drawn(run, tmp_path):
+    path = tmp_path / "audit.png"
+    code, out, _ = run("--compare", "--plot", str(path))
+    assert code == 0
+    assert "Drawn to" in out
+    with Image.open(path) as picture:
+        assert picture.width > 2 * picture.height
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--colluding", "1"], "--colluding must lie in [0, 1), not 1."),
+        (["--rounds", "0"], "--rounds must be at least 1, not 0."),
+        (["--pattern", "ring"], "--pattern must be one of"),
+        (["--alpha", "0.1"], "--alpha of 0.1 gives committees of 1"),
+        (["--dropout", "0.5"], "--dropout must lie in [0, 0.5)"),
+        (["--plot", "picture.txt"], "--plot must end in .png, .pdf, .svg"),
+        (["--plot", "no-such-folder/a.png"], "--plot must be in an existing directory"),
+        (["--pattern", "pairwise", "--max-weight", "3"], "--max-weight must be 0 with pairwise"),
+    ],
+)
+def test_bad_input_exits_with_2_and_one_sentence(run, arguments, complaint):
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert complaint in err
+
+
+def test_rounds_that_are_always_refused_exit_with_1(run):
+    code, _, err = run("--alpha", "0.3", "--dropout", "0.4", "--min-survivors", "4", "--rounds", "1")
+    assert code == 1
+    assert "refused" in err
+
+
+def test_a_picture_without_matplotlib_names_the_extra(run, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    code, _, err = run("--plot", str(tmp_path / "a.png"))
+    assert code == 2
+    assert "sparsesecagg[learn]" in err

@@ -1,0 +1,57 @@
+"""Connected components of the mask graph, against a plain search."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparsesecagg.patterns import ALL, Layout
+from sparsesecagg.privacy.components import Nodes, component_sizes, label_components
+
+
+def reachable(start, edges):
+    """Return the nodes that a walk along the edges reaches."""
+    found, ahead = {start}, [start]
+    while ahead:
+        node = ahead.pop()
+        for one, other in edges:
+            for here, there in ((one, other), (other, one)):
+                if here == node and there not in found:
+                    found.add(there)
+                    ahead.append(there)
+    return found
+
+
+@st.composite
+def graphs(draw):
+    nodes = draw(st.integers(1, 25))
+    ends = st.integers(0, nodes - 1)
+    return nodes, draw(st.lists(st.tuples(ends, ends), max_size=40))
+
+
+@given(graphs())
+def test_a_label_is_the_smallest_node_that_can_be_reached(graph):
+    nodes, edges = graph
+    ends = np.array(edges, np.int64).reshape(-1, 2)
+    labels = label_components(nodes, (ends[:, 0], ends[:, 1]))
+    components = [reachable(node, edges) for node in range(nodes)]
+    assert labels.tolist() == [min(component) for component in components]
+    assert component_sizes(labels).tolist() == [len(component) for component in components]
+
+
+def test_a_long_path_is_one_component():
+    order = np.random.default_rng(1).permutation(5000)
+    assert not label_components(5000, (order[:-1], order[1:])).any()
+
+
+def test_nodes_are_numbered_user_by_user():
+    nodes = Nodes.of({2: np.array([0, 3]), 5: ALL}, Layout.cut(10, 4))
+    assert nodes.user.tolist() == [2, 2, 5, 5, 5, 5]
+    assert nodes.block.tolist() == [0, 3, 0, 1, 2, 3]
+    assert nodes.find(2, np.array([3])).tolist() == [1]
+    assert nodes.find(5, np.array([1, 3])).tolist() == [3, 5]
+    assert nodes.user[nodes.all_of(5)].tolist() == [5] * 4
+
+
+def test_padding_counts_as_no_value():
+    nodes = Nodes.of({0: ALL}, Layout.cut(10, 4))
+    assert nodes.coordinates.tolist() == [3, 3, 3, 1]
