@@ -27,7 +27,7 @@ def _app() -> typer.Typer:
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
-        rich_markup_mode=None,
+        rich_markup_mode="rich",
     )
     for command in (simulate.simulate, plan.plan):
         app.command()(command)

@@ -30,4 +30,4 @@ def print_json(value: dict[str, Any]) -> None:
 def progress() -> Progress:
     """Return a progress bar on standard error that leaves no trace when done."""
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    return Progress(*columns, console=err, transient=True)
+    return Progress(*columns, console=err, transient=True, disable=not err.is_terminal)

@@ -25,9 +25,16 @@ DEFAULT_STRIPES = 4
 SMALLEST_COMMITTEE = 3
 
 
-def groups(alpha: int) -> int:
-    """Return G, the committees per stripe: 1/α to the nearest integer, for α in units of 2^−32."""
-    return max(1, (2 * (1 << 32) + alpha) // (2 * alpha))
+def groups(settings: PatternSettings) -> int:
+    """Return G, the committees per stripe: 1/α to the nearest integer, but no more than leave each three members.
+
+    An α that asks for smaller committees than that gets the G it asks for, and the parameters refuse it.
+    """
+    nearest = max(1, (2 * (1 << 32) + settings.alpha) // (2 * settings.alpha))
+    most = settings.clients // SMALLEST_COMMITTEE
+    # α was rounded to a multiple of 2^−32: allow for that in α·N ≥ 3.
+    asks_for_enough = (settings.alpha + 1) * settings.clients >= SMALLEST_COMMITTEE << 32
+    return min(nearest, most) if asks_for_enough and most else nearest
 
 
 class Committee(Pattern):
@@ -39,7 +46,7 @@ class Committee(Pattern):
 
     def __init__(self, settings: PatternSettings, members: Users, seed: bytes, graph: CircleGraph) -> None:
         super().__init__(settings, members, seed, graph)
-        count = groups(settings.alpha)
+        count = groups(settings)
         self._committees: list[Users] = []
         self._group_of: list[NDArray[np.int64]] = []  # per stripe: the group of each user
         for order in permutations(seed, "committees", members, self.layout.blocks // count):
@@ -52,19 +59,19 @@ class Committee(Pattern):
     @staticmethod
     def make_layout(settings: PatternSettings) -> Layout:
         """Cut into stripes of G blocks; fewer stripes where the model is too small for them."""
-        count = groups(settings.alpha)
+        count = groups(settings)
         stripes = max(1, min(settings.stripes, settings.dim // count))
         return Layout.cut(settings.dim, stripes * count)
 
     @staticmethod
     def contributors(settings: PatternSettings) -> int:
         """Return the size of the largest committee."""
-        return -(-settings.clients // groups(settings.alpha))
+        return -(-settings.clients // groups(settings))
 
     @staticmethod
     def selection_probability(settings: PatternSettings) -> float:
         """Return 1/G, the effective α."""
-        return 1.0 / groups(settings.alpha)
+        return 1.0 / groups(settings)
 
     def committee(self, block: int) -> Users:
         """Return the members that send a block."""
@@ -81,7 +88,7 @@ class Committee(Pattern):
 
     def selected(self, user: int, shared: Sequence[BlockIds]) -> BlockIds:
         """Return the user's one block of each stripe."""
-        count = groups(self.settings.alpha)
+        count = groups(self.settings)
         return np.array([stripe * count + int(of[user]) for stripe, of in enumerate(self._group_of)], np.int64)
 
     def _edges(self, user: int) -> dict[int, list[int]]:

@@ -55,6 +55,7 @@ from sparsesecagg.protocol.messages import (
     decode_users,
     encode,
     encode_users,
+    user_number,
 )
 from sparsesecagg.protocol.parameters import RoundParameters
 from sparsesecagg.protocol.policy import Policy
@@ -112,7 +113,7 @@ class Client:
         private_seed = PrivateSeed(self._entropy(SECRET_SIZE))
         nonce = self._entropy(NONCE_SIZE)
         keys = public_key(sealing_private), public_key(mask_private)
-        message = AdvertiseKeys(*self._head, self.user, *keys, nonce_commitment(self.params, self.user, nonce))
+        message = AdvertiseKeys(*self._head, *keys, nonce_commitment(*keys, nonce))
         self._advance(
             sealing_private=sealing_private, mask_private=mask_private, private_seed=private_seed, nonce=nonce
         )
@@ -156,7 +157,7 @@ class Client:
             mask_agreed=mask_agreed,
         )
         self._directory = directory
-        return encode(ShareKeys(*self._head, self.user, commitment, state.nonce, b"".join(sealed)))
+        return encode(ShareKeys(*self._head, commitment, state.nonce, b"".join(sealed)))
 
     def upload(self, data: bytes, update: Update, weight: int = 1, trace: Trace | None = None) -> bytes:
         """Quantise and mask the selected blocks of the update; return them.
@@ -187,7 +188,7 @@ class Client:
         )
         self._advance(members=message.users, nonces=message.nonces, inbox=inbox, clipped=masked.clipped, mask_agreed={})
         self._members = members
-        return encode(Upload(*self._head, self.user, masked.locations, pack(masked.words, self.params.word)))
+        return encode(Upload(*self._head, masked.locations, pack(masked.words, self.params.word)))
 
     def confirm(self, data: bytes) -> bytes:
         """Settle for one set of survivors, and return a tag for each other survivor that says which.
@@ -199,7 +200,7 @@ class Client:
         survivors = self._checked_survivors(message.survivors)
         tags = [self._tag(self.user, peer, message.survivors) for peer in survivors if peer != self.user]
         self._advance(confirmed=message.survivors)
-        return encode(Confirm(*self._head, self.user, b"".join(tags)))
+        return encode(Confirm(*self._head, b"".join(tags)))
 
     def unmask(self, data: bytes) -> bytes:
         """Check the survivors, then return one share per owner: of the private seed or of the mask key, never both."""
@@ -218,7 +219,7 @@ class Client:
         owners = encode_users(np.array(given, np.int64), self.params.clients)
         self._advance()
         self._state = self._state.wiped()
-        return encode(Unmask(*self._head, self.user, owners, b"".join(shares)))
+        return encode(Unmask(*self._head, owners, b"".join(shares)))
 
     def save(self) -> bytes:
         """Return the whole state as bytes, for an engine that restarts processes between stages.
@@ -248,9 +249,9 @@ class Client:
         self._state = self._state.with_changes(stage=following[self.stage], **changes)
 
     @property
-    def _head(self) -> tuple[int, bytes]:
+    def _head(self) -> tuple[int, bytes, bytes]:
         """How every message of this user begins."""
-        return self.params.round_number, self.params.view
+        return self.params.round_number, self.params.view, user_number(self.user)
 
     def _read(self, data: bytes, expected: type[Expected], stage: Stage) -> Expected:
         message = decode_server_message(data)

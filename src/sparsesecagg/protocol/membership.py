@@ -54,7 +54,7 @@ class Directory:
 
     def require_nonce(self, user: int, nonce: bytes) -> None:
         """Raise unless the nonce is the one that the user committed to when it advertised its keys."""
-        if nonce_commitment(self.params, user, nonce) != self._commitments[self._place[user]]:
+        if nonce_commitment(self.sealing_key(user), self.mask_key(user), nonce) != self._commitments[self._place[user]]:
             raise InvalidKey(f"the nonce of user {user} is not the one it committed to")
 
     def __contains__(self, user: int) -> bool:
@@ -103,9 +103,12 @@ class Members:
         return holders[np.isin(holders, self.users)]
 
 
-def nonce_commitment(params: RoundParameters, user: int, nonce: bytes) -> bytes:
-    """Return the hash by which a user commits to its nonce."""
-    return digest("nonce", params.digest, user.to_bytes(4, "little"), nonce)
+def nonce_commitment(sealing_key: bytes, mask_key: bytes, nonce: bytes) -> bytes:
+    """Return the hash by which the owner of two public keys commits to its nonce.
+
+    It does not depend on the round's parameters, so that an engine can announce keys before a round begins.
+    """
+    return digest("nonce", sealing_key, mask_key, nonce)
 
 
 def seed_commitment(params: RoundParameters, user: int, seed: PrivateSeed) -> bytes:

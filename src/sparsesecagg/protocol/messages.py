@@ -20,13 +20,15 @@ from sparsesecagg.errors import MalformedMessage
 from sparsesecagg.patterns.graphs import Users
 from sparsesecagg.protocol.parameters import MAX_CLIENTS, VERSION, VIEW_SIZE
 
+USER_SIZE = 2
 NONCE_SIZE = 16
 CONFIRM_TAG_SIZE = 16
 SEALED_SIZE = 2 * SHARE_SIZE + TAG_SIZE
 """A share of the mask key and a share of the private seed, sealed."""
 
 Round = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
-User = Annotated[int, msgspec.Meta(ge=0, lt=MAX_CLIENTS)]
+UserNumber = Annotated[bytes, msgspec.Meta(min_length=USER_SIZE, max_length=USER_SIZE)]
+"""Two bytes, little-endian: MessagePack's own integers would make some users' messages longer than others'."""
 PublicKey = Annotated[bytes, msgspec.Meta(min_length=PUBLIC_KEY_SIZE, max_length=PUBLIC_KEY_SIZE)]
 Digest = Annotated[bytes, msgspec.Meta(min_length=DIGEST_SIZE, max_length=DIGEST_SIZE)]
 View = Annotated[bytes, msgspec.Meta(min_length=VIEW_SIZE, max_length=VIEW_SIZE)]
@@ -41,10 +43,20 @@ class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     view: View
 
 
-class AdvertiseKeys(Message, frozen=True, tag="advertise keys"):
+class UserMessage(Message, frozen=True):
+    """What all messages of users have."""
+
+    number: UserNumber
+
+    @property
+    def sender(self) -> int:
+        """The user that sent it."""
+        return int.from_bytes(self.number, "little")
+
+
+class AdvertiseKeys(UserMessage, frozen=True, tag="advertise keys"):
     """User to server: two fresh public keys, and a commitment to the nonce that it will reveal with its shares."""
 
-    sender: User
     sealing_key: PublicKey
     mask_key: PublicKey
     nonce_commitment: Digest
@@ -57,10 +69,9 @@ class KeyDirectory(Message, frozen=True, tag="key directory"):
     entries: bytes
 
 
-class ShareKeys(Message, frozen=True, tag="share keys"):
+class ShareKeys(UserMessage, frozen=True, tag="share keys"):
     """User to server: a commitment to the private seed, the nonce, a sealed pair of shares per neighbour, in order."""
 
-    sender: User
     seed_commitment: Digest
     nonce: Nonce
     shares: bytes
@@ -74,10 +85,9 @@ class ShareDelivery(Message, frozen=True, tag="share delivery"):
     shares: bytes
 
 
-class Upload(Message, frozen=True, tag="upload"):
+class Upload(UserMessage, frozen=True, tag="upload"):
     """User to server: masked words of its blocks, and the blocks' numbers unless they are public."""
 
-    sender: User
     locations: bytes
     words: memoryview
 
@@ -88,10 +98,9 @@ class ConfirmRequest(Message, frozen=True, tag="confirm request"):
     survivors: UserSet
 
 
-class Confirm(Message, frozen=True, tag="confirm"):
+class Confirm(UserMessage, frozen=True, tag="confirm"):
     """User to server: for each other survivor in order a tag that shows it which survivors this user was told."""
 
-    sender: User
     tags: bytes
 
 
@@ -103,10 +112,9 @@ class UnmaskRequest(Message, frozen=True, tag="unmask request"):
     tags: bytes = b""
 
 
-class Unmask(Message, frozen=True, tag="unmask"):
+class Unmask(UserMessage, frozen=True, tag="unmask"):
     """User to server: one share per owner; of the private seed if the owner survived, else of the mask key."""
 
-    sender: User
     owners: UserSet
     shares: bytes
 
@@ -147,6 +155,11 @@ def _decode(data: bytes, decoder: msgspec.msgpack.Decoder[Kind]) -> Kind:
         return decoder.decode(memoryview(data)[1:])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise MalformedMessage("the bytes are not a message of this protocol") from None
+
+
+def user_number(user: int) -> bytes:
+    """Return a user's number as it travels."""
+    return user.to_bytes(USER_SIZE, "little")
 
 
 def encode_users(users: Users, clients: int) -> bytes:

@@ -169,11 +169,11 @@ class RoundParameters(msgspec.Struct, frozen=True, array_like=True, dict=True, f
             self.clients // round(1 / self.selection_probability) if self.pattern == "committee" else self.clients
         )
         if smallest < SMALLEST_COMMITTEE:
-            enough = SMALLEST_COMMITTEE / self.clients
+            enough = -(-1000 * SMALLEST_COMMITTEE // self.clients) / 1000
             raise InvalidInput(
                 "alpha",
                 f"of {self.alpha:g} gives committees of {smallest} among {self.clients} clients, and "
-                f"{SMALLEST_COMMITTEE} are the least: use {enough:.3g} or more",
+                f"{SMALLEST_COMMITTEE} are the least: use {enough:g} or more",
             )
         _require(
             "min_survivors",

@@ -24,7 +24,7 @@ class Policy:
     """What a client demands."""
 
     min_clients: int = 3
-    """The least cohort, and the least number of users at every stage."""
+    """The least cohort."""
     min_threshold: float = 0.5
     """A secret may be restored only by more than this fraction of its holders."""
     min_survivors: int = 2
@@ -66,7 +66,8 @@ class Policy:
 
     def check_present(self, stage: str, present: int, params: RoundParameters) -> None:
         """Raise if too few users are left for the sum to hide anybody."""
-        needed = max(self.min_clients, params.threshold)
+        # More than half of the cohort, even where a sparse graph has a lower threshold of its own.
+        needed = max(self.min_survivors, params.threshold, params.clients // 2 + 1)
         _demand(present >= needed, f"only {present} users are present at {stage}, {needed} are needed")
 
     def check_survivors(self, members: Members, survivors: Users) -> None:

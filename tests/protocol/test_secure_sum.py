@@ -1,0 +1,51 @@
+"""The three-line first try."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sparsesecagg import Stage, secure_sum
+from sparsesecagg.errors import InvalidInput, ThresholdNotMet
+
+
+def test_the_sum_of_everybody() -> None:
+    updates = [np.full(10, user, np.float32) for user in range(5)]
+    assert secure_sum(updates).sum() == pytest.approx([10.0] * 10)
+
+
+def test_the_mean_over_those_who_stay() -> None:
+    updates = [np.full(10, user, np.float32) for user in range(5)]
+    result = secure_sum(updates, drops={4: Stage.UPLOAD})
+    assert result.mean() == pytest.approx([1.5] * 10)
+    assert result.survivors == (0, 1, 2, 3)
+
+
+def test_a_sparse_sum_counts_its_contributors() -> None:
+    result = secure_sum([np.ones(90, np.float32)] * 12, alpha=0.25, stripes=1)
+    assert result.sum() == pytest.approx(result.contributors)
+    assert (result.contributors == 3).all()
+
+
+def test_weights() -> None:
+    updates = [np.full(4, user, np.float32) for user in range(3)]
+    assert secure_sum(updates, weights=[1, 1, 2]).mean() == pytest.approx([1.25] * 4, abs=1e-6)
+
+
+def test_the_papers_normalisation_expects_its_dropouts() -> None:
+    result = secure_sum([np.ones(8, np.float32)] * 10, dropout=0.2, drops={0: Stage.UPLOAD, 1: Stage.UPLOAD})
+    assert result.mean("expected") == pytest.approx([1.0] * 8)
+    with pytest.raises(InvalidInput, match="normalisation"):
+        result.mean("geometric")  # type: ignore[arg-type]
+
+
+def test_too_few_users() -> None:
+    with pytest.raises(InvalidInput, match="at least 3"):
+        secure_sum([np.ones(3, np.float32)] * 2)
+    with pytest.raises(ThresholdNotMet):
+        secure_sum([np.ones(3, np.float32)] * 3, drops={0: Stage.UPLOAD, 1: Stage.UPLOAD})
+
+
+def test_updates_of_different_lengths() -> None:
+    with pytest.raises(InvalidInput, match="update"):
+        secure_sum([np.ones(3, np.float32), np.ones(4, np.float32), np.ones(3, np.float32)])
