@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from cli.commands import run, run_json
 
 STAGES = {"ADVERTISE_KEYS", "SHARE_KEYS", "UPLOAD", "UNMASK"}

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reference.kdf import hkdf
-from strategies import seeds
 
 import sparsesecagg
+from reference.kdf import hkdf
 from sparsesecagg.crypto.kdf import DIGEST_SIZE, derive, digest
+from strategies import seeds
 
 labels = st.text("abcdefghijklmnopqrstuvwxyz ", min_size=1, max_size=12)
 SOURCE = Path(sparsesecagg.__file__).parent

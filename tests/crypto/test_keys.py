@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given, settings
-from reference.x25519 import P, low_order_points, x25519
-from strategies import seeds
 
+from reference.x25519 import P, low_order_points, x25519
 from sparsesecagg.crypto.keys import PUBLIC_KEY_SIZE, KeyAgreement, public_key
 from sparsesecagg.crypto.secrets import AgreedSecret, PrivateKey
 from sparsesecagg.errors import InvalidKey
+from strategies import seeds
 
 BASE = (9).to_bytes(32, "little")
 ALICE = "77076d0a7318a57d3c16c17251b26645df4c2f87ebc0992ab177fba51db92c2a"

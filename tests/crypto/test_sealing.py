@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import seeds, user_numbers
 
-from sparsesecagg.crypto.sealing import TAG_SIZE, seal, sealing_key, unseal
+from sparsesecagg.crypto.sealing import TAG_SIZE, confirm_key, confirmation, seal, sealing_key, unseal
 from sparsesecagg.crypto.secrets import AgreedSecret, SealingKey
 from sparsesecagg.errors import InvalidShare
+from strategies import seeds, user_numbers
 
 AGREED = AgreedSecret(bytes(range(32)))
 CONTEXT = b"\x01" * 32
@@ -103,3 +106,30 @@ def test_the_error_names_both_users_and_shows_no_secret() -> None:
 def test_sealing_hides_the_plain_bytes() -> None:
     assert PLAIN not in SEALED
     assert SEALED[: len(PLAIN)] != PLAIN
+
+
+# Confirmations
+
+
+def test_a_confirmation_is_hmac_cut_to_size() -> None:
+    key = confirm_key(AGREED, CONTEXT, SENDER, RECEIVER)
+    expected = hmac.digest(key.reveal(), b"survivors", hashlib.sha256)
+    assert confirmation(key, b"survivors", 16) == expected[:16]
+    assert confirmation(key, b"survivors", 32) == expected
+
+
+def test_a_confirmation_says_who_told_what_to_whom_and_where() -> None:
+    """Another sender, receiver, context, secret or statement gives another tag."""
+    other_secret = AgreedSecret(bytes(32))
+    keys = [
+        confirm_key(AGREED, CONTEXT, SENDER, RECEIVER),
+        confirm_key(AGREED, CONTEXT, RECEIVER, SENDER),
+        confirm_key(AGREED, b"\x02" * 32, SENDER, RECEIVER),
+        confirm_key(other_secret, CONTEXT, SENDER, RECEIVER),
+    ]
+    tags = {confirmation(key, statement, 16) for key in keys for statement in (b"these", b"those")}
+    assert len(tags) == 8
+
+
+def test_confirming_and_sealing_use_different_keys() -> None:
+    assert confirm_key(AGREED, CONTEXT, SENDER, RECEIVER).reveal() != KEY.reveal()

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+
 from reference import shamir as twin
 from reference import statistics
-from strategies import seeds
-
 from sparsesecagg.crypto import shamir
 from sparsesecagg.crypto.secrets import Secret
 from sparsesecagg.crypto.shamir import LIMBS, PRIME, SHARE_SIZE, combine, decode_shares, encode_shares, split
+from strategies import seeds
 
 SECRET = bytes(range(1, 33))
 SEED = bytes(range(100, 132))

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+
 from reference import statistics
 from reference.stream import MACHINE_BYTES, key_stream, words
-from strategies import seeds, word_sizes
-
 from sparsesecagg.crypto.secrets import MaskSeed
 from sparsesecagg.crypto.stream import KeyStream, MaskStream, Scratch
 from sparsesecagg.field import WORD_BITS, Word
+from strategies import seeds, word_sizes
 
 SEED = bytes(range(32))
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reference.words import packed, unpacked
-from strategies import residues, word_sizes
 
+from reference.words import packed, unpacked
 from sparsesecagg.errors import MalformedMessage
 from sparsesecagg.field import WORD_BITS, Word, pack, packed_size, unpack
+from strategies import residues, word_sizes
 
 
 @given(word_sizes, st.data())

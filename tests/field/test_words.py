@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reference.words import MODULI, residue, signed
-from strategies import residues, signed_values, word_sizes
 
+from reference.words import MODULI, residue, signed
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.field import WORD_BITS, Word
+from strategies import residues, signed_values, word_sizes
 
 
 @pytest.fixture(params=WORD_BITS)

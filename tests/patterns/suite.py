@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from reference import statistics
 
+from reference import statistics
 from sparsesecagg.crypto.kdf import digest
 from sparsesecagg.crypto.secrets import PatternSeed
 from sparsesecagg.patterns import PATTERNS, BlockIds, Pattern, PatternSettings

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reference import statistics
 
 from patterns.suite import Case, PatternSuite, sent_by, shared_with
+from reference import statistics
 from sparsesecagg.patterns import SMALLEST_COMMITTEE, Committee, PatternSettings
 from sparsesecagg.patterns.committee import groups
 

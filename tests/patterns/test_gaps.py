@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+
 from reference import gaps as twin
 from reference import statistics
-from strategies import seeds
-
 from sparsesecagg.crypto.secrets import PatternSeed
 from sparsesecagg.crypto.stream import KeyStream
 from sparsesecagg.patterns import gaps
 from sparsesecagg.patterns.gaps import ONE, GapTable, bernoulli_positions, table_size
+from strategies import seeds
 
 PAPER = (2**32 // 10 << 32) // 99
 """α/(N−1) for α = 0.1 and N = 100, the paper's setting."""

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from reference import statistics
 from reference.kdf import hkdf
 from reference.stream import integers, key_stream
-from strategies import seeds
-
 from sparsesecagg.patterns.graphs import CircleGraph, Users, permutations, share_graph
+from strategies import seeds
 
 SEED = bytes(range(32))
 user_sets = st.lists(st.integers(0, 2**16 - 1), min_size=1, max_size=40, unique=True).map(sorted).map(np.array)

@@ -7,10 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from reference import gaps as twin
-from reference import statistics
 
 from patterns.suite import Case, PatternSuite, pair_seed, sent_by, shared_with
+from reference import gaps as twin
+from reference import statistics
 from sparsesecagg.patterns import Pairwise
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 import pytest
-from protocol.rounds import LENIENT, Round, identities, small
 
+from protocol.rounds import LENIENT, Round, identities, small
 from sparsesecagg.errors import (
     InvalidInput,
     InvalidKey,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from protocol.rounds import small
 
+from protocol.rounds import small
 from sparsesecagg.errors import InvalidInput, MalformedMessage, SparseSecAggError
 from sparsesecagg.protocol import RoundParameters
 

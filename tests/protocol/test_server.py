@@ -7,8 +7,8 @@ from collections.abc import Callable
 import msgspec
 import numpy as np
 import pytest
-from protocol.rounds import Round, identities, small
 
+from protocol.rounds import Round, identities, small
 from sparsesecagg.crypto import shamir
 from sparsesecagg.errors import (
     DuplicateMessage,

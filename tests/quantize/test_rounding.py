@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from reference import statistics
 from reference.words import signed
-from strategies import word_sizes
-
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.field import WORD_BITS, Word
 from sparsesecagg.quantize import Quantizer
+from strategies import word_sizes
 
 clips = st.sampled_from([1.0, 0.01, 5.0, 1e-6, 1e6]) | st.floats(1e-6, 1e6)
 real_types = st.sampled_from([np.float32, np.float64])
