@@ -42,7 +42,7 @@ def rounds(draw: st.DrawFn) -> tuple[RoundParameters, dict[int, Stage], int]:
 def test_the_sum_is_exact_whatever_the_settings_and_the_dropouts(
     drawn: tuple[RoundParameters, dict[int, Stage], int],
 ) -> None:
-    """With a complete graph any dropout up to N − t is repaired; a sparse graph may fail, but never with a wrong sum."""
+    """A complete graph repairs every dropout up to N − t; a sparse one may fail, but never with a wrong sum."""
     params, drops, seed = drawn
     rng = np.random.default_rng(seed)
     weights = rng.integers(0, params.max_weight + 1, params.clients).tolist() if params.max_weight else None

@@ -9,7 +9,7 @@ PREFIX = b"sparsesecagg/v1/"
 DIGEST_SIZE = 32
 
 
-def digest(label: str, *parts: bytes) -> bytes:
+def digest(label: str, *parts: bytes | bytearray | memoryview) -> bytes:
     """Return SHA-256 of the label and the parts, each preceded by its length so that parts can't run together."""
     state = Hash(SHA256())
     for part in (PREFIX + label.encode(), *parts):

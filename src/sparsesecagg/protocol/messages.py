@@ -1,6 +1,7 @@
 """The messages of a round: frozen, versioned, compact, checked when they are read.
 
-On the wire a message is one byte of version and a MessagePack array that starts with the message's name. Sets of users
+On the wire a message is one byte of version, a MessagePack array that starts with the message's name, and a checksum
+against accidents on the way (it is no protection against an attacker; that is the transport's and the roster's). Sets of users
 are bitmaps over the cohort; everything that belongs to several users is laid out in the order of their numbers, so no
 numbers travel. All lengths follow from the round's parameters and are checked against them before use.
 """
@@ -12,7 +13,7 @@ from typing import Annotated, TypeVar
 import msgspec
 import numpy as np
 
-from sparsesecagg.crypto.kdf import DIGEST_SIZE
+from sparsesecagg.crypto.kdf import DIGEST_SIZE, digest
 from sparsesecagg.crypto.keys import PUBLIC_KEY_SIZE
 from sparsesecagg.crypto.sealing import TAG_SIZE
 from sparsesecagg.crypto.shamir import SHARE_SIZE
@@ -20,6 +21,7 @@ from sparsesecagg.errors import MalformedMessage
 from sparsesecagg.patterns.graphs import Users
 from sparsesecagg.protocol.parameters import MAX_CLIENTS, VERSION, VIEW_SIZE
 
+CHECKSUM_SIZE = 8
 USER_SIZE = 2
 NONCE_SIZE = 16
 CONFIRM_TAG_SIZE = 16
@@ -134,7 +136,7 @@ def encode(message: Message) -> bytes:
     """Return the message's bytes."""
     buffer = bytearray(_VERSION)
     _ENCODER.encode_into(message, buffer, 1)
-    return bytes(buffer)
+    return bytes(buffer) + _checksum(buffer)
 
 
 def decode_client_message(data: bytes) -> ClientMessage:
@@ -151,8 +153,11 @@ def _decode(data: bytes, decoder: msgspec.msgpack.Decoder[Kind]) -> Kind:
     if data[:1] != _VERSION:
         found = f"version {data[0]}" if data else "nothing"
         raise MalformedMessage(f"expected a message of version {VERSION}, found {found}")
+    body, checksum = memoryview(data)[:-CHECKSUM_SIZE], data[-CHECKSUM_SIZE:]
+    if _checksum(body) != checksum:
+        raise MalformedMessage("the bytes were changed or cut off on the way")
     try:
-        return decoder.decode(memoryview(data)[1:])
+        return decoder.decode(body[1:])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise MalformedMessage("the bytes are not a message of this protocol") from None
 
@@ -160,6 +165,10 @@ def _decode(data: bytes, decoder: msgspec.msgpack.Decoder[Kind]) -> Kind:
 def user_number(user: int) -> bytes:
     """Return a user's number as it travels."""
     return user.to_bytes(USER_SIZE, "little")
+
+
+def _checksum(body: bytes | bytearray | memoryview) -> bytes:
+    return digest("message", body)[:CHECKSUM_SIZE]
 
 
 def encode_users(users: Users, clients: int) -> bytes:
