@@ -70,7 +70,7 @@ def _stream(remote: RemoteFile, partial: Path, progress: DownloadProgress | None
                 done += len(chunk)
                 if progress is not None:
                     progress(remote.name, done, total)
-    except (urllib.error.URLError, OSError) as problem:
-        reason = getattr(problem, "reason", None) or problem
+    except OSError as problem:  # URLError and HTTPError are such.
+        reason = problem if isinstance(problem, urllib.error.HTTPError) else getattr(problem, "reason", problem)
         raise InvalidInput("data_dir", f"is not set, and {remote.url} could not be downloaded ({reason})") from problem
     return digest.hexdigest()
