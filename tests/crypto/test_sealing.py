@@ -77,19 +77,20 @@ def test_another_agreed_secret_does_not_open() -> None:
         unseal(other, SEALED, ROUND, SENDER, RECEIVER)
 
 
-@pytest.mark.parametrize("size", range(len(SEALED)))
-def test_truncated_bytes_do_not_open(size: int) -> None:
+def test_truncated_bytes_do_not_open() -> None:
     """Down to nothing at all, and shorter than the tag."""
-    with pytest.raises(InvalidShare):
-        unseal(KEY, SEALED[:size], ROUND, SENDER, RECEIVER)
+    for size in range(len(SEALED)):
+        with pytest.raises(InvalidShare):
+            unseal(KEY, SEALED[:size], ROUND, SENDER, RECEIVER)
 
 
-@pytest.mark.parametrize("place", range(len(SEALED)))
-def test_a_flipped_bit_does_not_open(place: int) -> None:
-    flipped = bytearray(SEALED)
-    flipped[place] ^= 1 << (place % 8)
-    with pytest.raises(InvalidShare):
-        unseal(KEY, bytes(flipped), ROUND, SENDER, RECEIVER)
+def test_a_flipped_bit_does_not_open() -> None:
+    """Whichever of them all."""
+    for place in range(8 * len(SEALED)):
+        flipped = bytearray(SEALED)
+        flipped[place // 8] ^= 1 << (place % 8)
+        with pytest.raises(InvalidShare):
+            unseal(KEY, bytes(flipped), ROUND, SENDER, RECEIVER)
 
 
 def test_trailing_bytes_do_not_open() -> None:

@@ -5,6 +5,7 @@ Kinds and fields are read from the message classes, so that a new message or fie
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from typing import Any, get_args
 
@@ -18,6 +19,7 @@ from msgspec import inspect
 from sparsesecagg.errors import MalformedMessage
 from sparsesecagg.protocol import messages
 from sparsesecagg.protocol.messages import (
+    CHECKSUM_SIZE,
     ClientMessage,
     Message,
     ServerMessage,
@@ -78,11 +80,32 @@ def example(kind: type[Message], fill: bytes = b"\x5a") -> Message:
     return kind(*(value(field.type) for field in fields_of(kind)))
 
 
+def on_wire(body: bytes) -> bytes:
+    """Put version and checksum around a body, as an attacker can: what follows must not lean on the checksum."""
+    label, content = b"sparsesecagg/v1/message", bytes([VERSION]) + body
+    hashed = hashlib.sha256()
+    for part in (label, content):
+        hashed.update(len(part).to_bytes(8, "little") + part)
+    return content + hashed.digest()[:CHECKSUM_SIZE]
+
+
+def body_of(message: Message) -> bytes:
+    """What stands between version and checksum."""
+    return encode(message)[1:-CHECKSUM_SIZE]
+
+
+def parts_of(message: Message) -> list[Any]:
+    """Name and fields as MessagePack has them."""
+    parts = msgspec.msgpack.decode(body_of(message))
+    assert isinstance(parts, list)
+    return parts
+
+
 def raw(kind: type[Message], changes: dict[str, Any]) -> bytes:
     """The bytes of an example, some of its fields replaced by anything, unchecked."""
     tag = kind.__struct_config__.tag
     parts = [changes.get(field.name, getattr(example(kind), field.name)) for field in fields_of(kind)]
-    return bytes([VERSION]) + msgspec.msgpack.encode([tag, *parts])
+    return on_wire(msgspec.msgpack.encode([tag, *parts]))
 
 
 # Round trips
@@ -96,7 +119,9 @@ def test_every_message_survives_the_wire(message: Message) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_unchecked_encoder_of_these_tests_writes_real_messages(kind: type[Message]) -> None:
+def test_a_message_is_version_name_and_fields_and_checksum(kind: type[Message]) -> None:
+    """Also shows that the unchecked encoder of these tests writes real messages."""
+    assert encode(example(kind)) == raw(kind, {})
     assert decoder_of(kind)(raw(kind, {})) == example(kind)
 
 
@@ -117,11 +142,11 @@ def test_every_kind_has_a_name_of_its_own() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_message_is_little_more_than_its_contents(kind: type[Message]) -> None:
-    """Version, name, and a few bytes before each field."""
+    """Version, checksum, name, and a few bytes before each field."""
     message = example(kind, b"\x5a" * 1000)
     parts = [getattr(message, name) for name in message.__struct_fields__]
     contents = sum(len(part) for part in parts if not isinstance(part, int))
-    assert len(encode(message)) <= contents + 9 + 5 * len(parts) + 20
+    assert len(encode(message)) <= contents + 5 * len(parts) + 40
 
 
 @pytest.mark.parametrize("kind", CLIENT_KINDS)
@@ -150,12 +175,12 @@ def test_the_words_of_an_upload_are_not_copied() -> None:
 # Refusals
 
 
-@pytest.mark.parametrize("version", [v for v in range(256) if v != VERSION])
-def test_an_unknown_version_is_refused_by_number(version: int) -> None:
-    data = bytes([version]) + encode(example(Upload))[1:]
-    for decode in (decode_client_message, decode_server_message):
-        with pytest.raises(MalformedMessage, match=rf"version {VERSION}, found version {version}$"):
-            decode(data)
+def test_an_unknown_version_is_refused_by_number() -> None:
+    for version in set(range(256)) - {VERSION}:
+        data = bytes([version]) + encode(example(Upload))[1:]
+        for decode in (decode_client_message, decode_server_message):
+            with pytest.raises(MalformedMessage, match=rf"version {VERSION}, found version {version}$"):
+                decode(data)
 
 
 def test_no_bytes_at_all_are_refused() -> None:
@@ -166,33 +191,34 @@ def test_no_bytes_at_all_are_refused() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_truncated_bytes_are_refused(kind: type[Message]) -> None:
-    data = encode(example(kind))
-    for size in range(len(data)):
+    """Whether or not the checksum fits what is left."""
+    data, body = encode(example(kind)), body_of(example(kind))
+    cut = [data[:size] for size in range(len(data))] + [on_wire(body[:size]) for size in range(len(body))]
+    for part in cut:
         with pytest.raises(MalformedMessage):
-            decoder_of(kind)(data[:size])
+            decoder_of(kind)(part)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("more", [b"\x00", b"\xc0", b"\xff", bytes(50)])
 def test_trailing_bytes_are_refused(kind: type[Message], more: bytes) -> None:
-    with pytest.raises(MalformedMessage):
-        decoder_of(kind)(encode(example(kind)) + more)
+    for longer in (encode(example(kind)) + more, on_wire(body_of(example(kind)) + more)):
+        with pytest.raises(MalformedMessage):
+            decoder_of(kind)(longer)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_field_more_is_refused(kind: type[Message]) -> None:
-    tag, *parts = msgspec.msgpack.decode(encode(example(kind))[1:])
     with pytest.raises(MalformedMessage):
-        decoder_of(kind)(bytes([VERSION]) + msgspec.msgpack.encode([tag, *parts, 0]))
+        decoder_of(kind)(on_wire(msgspec.msgpack.encode([*parts_of(example(kind)), 0])))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_required_field_less_is_refused(kind: type[Message]) -> None:
     required = sum(field.required for field in fields_of(kind))
-    tag, *parts = msgspec.msgpack.decode(encode(example(kind))[1:])
-    for size in range(required):
+    for size in range(1 + required):
         with pytest.raises(MalformedMessage):
-            decoder_of(kind)(bytes([VERSION]) + msgspec.msgpack.encode([tag, *parts[:size]]))
+            decoder_of(kind)(on_wire(msgspec.msgpack.encode(parts_of(example(kind))[:size])))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -262,15 +288,34 @@ def test_other_messagepack_and_boasted_lengths_are_refused(body: bytes) -> None:
     """No recursion without end, no memory for lengths that are only claimed."""
     for decode in (decode_client_message, decode_server_message):
         with pytest.raises(MalformedMessage):
-            decode(bytes([VERSION]) + body)
+            decode(on_wire(body))
 
 
 @given(any_message(), st.data())
-def test_mutated_bytes_give_a_valid_message_or_a_typed_error(message: Message, data: st.DataObject) -> None:
-    """What is accepted keeps to all limits: it survives the wire once more."""
+def test_bytes_damaged_on_the_way_are_refused(message: Message, data: st.DataObject) -> None:
+    """All of them: a changed word would otherwise end in the sum."""
+    damaged = data.draw(mutated(encode(message)))
+    if damaged != encode(message):
+        with pytest.raises(MalformedMessage):
+            decoder_of(type(message))(damaged)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_single_flipped_bit_is_noticed(kind: type[Message]) -> None:
+    data = encode(example(kind))
+    for place in range(8 * len(data)):
+        damaged = bytearray(data)
+        damaged[place // 8] ^= 1 << (place % 8)
+        with pytest.raises(MalformedMessage):
+            decoder_of(kind)(bytes(damaged))
+
+
+@given(any_message(), st.data())
+def test_bytes_changed_on_purpose_give_a_valid_message_or_a_typed_error(message: Message, data: st.DataObject) -> None:
+    """With a checksum that fits. What is accepted keeps to all limits: it survives the wire once more."""
     decode = decoder_of(type(message))
     try:
-        read = decode(data.draw(mutated(encode(message))))
+        read = decode(on_wire(data.draw(mutated(body_of(message)))))
     except MalformedMessage:
         return
     assert decode(encode(read)) == read
@@ -279,8 +324,9 @@ def test_mutated_bytes_give_a_valid_message_or_a_typed_error(message: Message, d
 @given(st.binary(max_size=200))
 def test_random_bytes_give_a_typed_error(data: bytes) -> None:
     for decode in (decode_client_message, decode_server_message):
-        with pytest.raises(MalformedMessage):
-            decode(bytes([VERSION]) + data)
+        for random in (data, bytes([VERSION]) + data, on_wire(data)):
+            with pytest.raises(MalformedMessage):
+                decode(random)
 
 
 def test_an_error_shows_nothing_of_the_message() -> None:

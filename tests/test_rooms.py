@@ -1,0 +1,166 @@
+"""The rooms: imports point one way, and the core needs none of the extras."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+PACKAGE = "sparsesecagg"
+SOURCE = Path(__file__).parent.parent / "src" / PACKAGE
+
+ROOMS = ["field", "crypto", "quantize", "patterns", "protocol", "privacy", "learning", "engines", "report", "cli"]
+"""In order of dependency: a room may import itself and those before it."""
+
+CORE = ROOMS[: ROOMS.index("privacy") + 1]
+"""Rooms that work with numpy, cryptography and msgspec alone."""
+
+EXTRAS = {"torch", "flwr", "sklearn", "plotly", "matplotlib", "tensorboard", "ray", "scipy"}
+COMMON = "errors"
+FACES = {"__init__": "protocol", "flower": "engines"}
+"""Modules outside the rooms that show a room to the outside; they may import what that room may."""
+
+
+def modules() -> list[Path]:
+    return sorted(SOURCE.rglob("*.py"))
+
+
+def core_modules() -> list[Path]:
+    return [path for path in modules() if path.relative_to(SOURCE).with_suffix("").parts[0] in (*CORE, COMMON)]
+
+
+def name_of(path: Path) -> str:
+    return ".".join(path.relative_to(SOURCE).with_suffix("").parts)
+
+
+@cache
+def imports(path: Path, at_module_level: bool = False) -> tuple[str, ...]:
+    """Return the full names of all that a module imports, in functions too unless told otherwise."""
+    tree = ast.parse(path.read_text())
+    nodes = list(run_on_import(tree)) if at_module_level else list(ast.walk(tree))
+    package = [PACKAGE, *path.relative_to(SOURCE).parent.parts]
+    found: list[str] = []
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            # `from sparsesecagg import protocol` names a room, `from sparsesecagg.protocol import Client` does not.
+            found += [f"{module}.{alias.name}" if module == PACKAGE else module for alias in node.names]
+    return tuple(found)
+
+
+def run_on_import(tree: ast.AST) -> Iterator[ast.AST]:
+    """Walk what runs when a module is imported: no function bodies, nothing that is there for type checkers only."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        yield node
+        yield from run_on_import(node)
+
+
+def room_of(module: str) -> str | None:
+    """Return the room of `sparsesecagg.…`, the name of a module outside the rooms, or None for other packages."""
+    parts = module.split(".")
+    if parts[0] != PACKAGE:
+        return None
+    # `from sparsesecagg import secure_sum` goes through the front door.
+    return parts[1] if len(parts) > 1 and parts[1] in {*ROOMS, COMMON, *FACES} else "__init__"
+
+
+def test_every_module_lives_in_a_room() -> None:
+    """So that a new room has to say where it stands."""
+    homes = {path.relative_to(SOURCE).with_suffix("").parts[0] for path in modules()}
+    assert homes <= {*ROOMS, COMMON, *FACES}
+    assert set(CORE) <= homes
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_imports_point_one_way(path: Path) -> None:
+    home = path.relative_to(SOURCE).with_suffix("").parts[0]
+    allowed: set[str] = set()
+    if home != COMMON:
+        place = ROOMS.index(FACES.get(home, home))
+        allowed = {COMMON, *ROOMS[: place + 1], *(face for face, room in FACES.items() if ROOMS.index(room) < place)}
+    used = {room for module in imports(path) if (room := room_of(module)) is not None}
+    assert used <= allowed
+
+
+@pytest.mark.parametrize("path", core_modules(), ids=name_of)
+def test_no_module_of_the_core_imports_an_extra_at_all(path: Path) -> None:
+    """Not even in a function."""
+    assert not {module.split(".")[0] for module in imports(path)} & EXTRAS
+
+
+def test_the_check_sees_what_it_must(tmp_path: Path) -> None:
+    """Imports in functions, relative ones, and those for type checkers."""
+    path = SOURCE / "field" / "imaginary.py"
+    code = "import torch\nfrom ..protocol import x\nfrom . import words\ndef f():\n    from sparsesecagg import cli\n"
+    code += "if TYPE_CHECKING:\n    import flwr\n"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "read_text", lambda _: code)
+        everything, on_import = imports(path), imports(path, at_module_level=True)
+    assert set(everything) == {
+        "torch",
+        "sparsesecagg.protocol",
+        "sparsesecagg.field",
+        "sparsesecagg.cli",
+        "flwr",
+    }
+    assert set(on_import) == {"torch", "sparsesecagg.protocol", "sparsesecagg.field"}
+
+
+BLOCK = f"""
+import sys
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {EXTRAS!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Block())
+"""
+
+
+def run_without_extras(code: str) -> subprocess.CompletedProcess[str]:
+    """Run code in a Python that has none of the extras."""
+    return subprocess.run([sys.executable, "-c", BLOCK + code], capture_output=True, text=True, check=False)  # noqa: S603
+
+
+def test_without_the_extras_the_whole_core_imports_and_adds() -> None:
+    names = [f"{PACKAGE}.{name_of(path)}".removesuffix(".__init__") for path in core_modules()]
+    code = f"""
+import importlib
+for name in {names!r}:
+    importlib.import_module(name)
+import numpy as np
+from sparsesecagg import RoundParameters, run_round
+params = RoundParameters.create(clients=4, dim=10, pattern="full")
+outcome = run_round(params, [np.full(10, 0.5)] * 4)
+assert outcome.exact
+"""
+    done = run_without_extras(code)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("room", ["learning", "engines", "report", "cli"])
+def test_without_the_extras_every_room_opens(room: str) -> None:
+    """Extras are asked for when they are used."""
+    done = run_without_extras(f"import {PACKAGE}.{room}")
+    assert done.returncode == 0, done.stderr
+
+
+def test_without_flower_its_door_says_which_extra_is_missing() -> None:
+    done = run_without_extras("import sparsesecagg.flower")
+    assert done.returncode == 1
+    assert "sparsesecagg[flower]" in done.stderr.strip().splitlines()[-1]
+
+
+def test_the_block_works() -> None:
+    assert "No module named 'torch'" in run_without_extras("import torch").stderr
