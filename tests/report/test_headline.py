@@ -80,6 +80,12 @@ def test_pairwise_comes_with_its_warning(tmp_path: Path) -> None:
     assert said(committee).warning is None
 
 
+def test_the_warning_has_the_figure_of_the_run(tmp_path: Path) -> None:
+    """What theory expects the server to read with these settings."""
+    warning = said(run(tmp_path, "pairwise", expected_exposure=0.2797)).warning
+    assert plain_spaces(warning or "").endswith("Here the server is expected to read 28 % of what users upload.")
+
+
 def test_time_is_told_apart(tmp_path: Path) -> None:
     """Computing is called measured, transfer simulated."""
     tile = said(run(tmp_path, "committee")).tiles[3]

@@ -84,6 +84,15 @@ def test_settings_configuration_and_rounds_are_there(single: Path) -> None:
     assert len(page.all("tr")) > 30
 
 
+def test_what_the_server_may_read_stands_beside_the_bytes(tmp_path: Path) -> None:
+    """A run that sends little and hides little is seen to do both; nested options are named in full."""
+    page = Document(
+        write_report(write_run(tmp_path / "run", rounds=2, expected_exposure=0.28, effective={"threshold": 26}))
+    )
+    assert "Readable by the server, in theory\n28\u202f%\n" in page.text
+    assert "effective.threshold\n26\n" in page.text
+
+
 def test_failed_rounds_are_listed_with_their_reasons(single: Path) -> None:
     """For those whom a cross in a plot tells nothing."""
     assert "committee, round 4\n: 22 users left at UNMASK, 26 are needed" in Document(single).text

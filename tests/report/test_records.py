@@ -31,6 +31,23 @@ def test_a_run_folder_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert len(run.partition.counts) == 7
 
 
+def test_what_a_run_really_used_comes_before_its_options(tmp_path: Path) -> None:
+    """Options left to the aggregator are null in the configuration; the aggregator records its choice."""
+    effective = {"modulus_bits": 8, "neighbours": None}
+    run = read_run(write_run(tmp_path / "run", rounds=1, modulus_bits=None, effective=effective, neighbours=6))
+    assert run.setting("modulus_bits") == 8
+    assert run.setting("neighbours") == 6
+    assert run.setting("alpha") == 0.1
+    assert run.setting("unheard of") is None
+
+
+def test_exposure_that_is_null_means_everything(tmp_path: Path) -> None:
+    """Plain averaging hides nothing; a folder that says nothing about it claims nothing."""
+    assert read_run(write_run(tmp_path / "1", "plain", rounds=1, expected_exposure=None)).expected_exposure == 1.0
+    assert read_run(write_run(tmp_path / "2", rounds=1, expected_exposure=2e-5)).expected_exposure == 2e-5
+    assert read_run(write_run(tmp_path / "3", rounds=1)).expected_exposure is None
+
+
 def test_records_are_frozen(tmp_path: Path) -> None:
     """Nobody changes a record after it was read, the options included."""
     run = read_run(write_run(tmp_path / "run", rounds=1))

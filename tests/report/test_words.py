@@ -11,6 +11,7 @@ from sparsesecagg.report.words import (
     count,
     percent,
     seconds_text,
+    share,
     significant,
     times,
     unit_for,
@@ -87,6 +88,22 @@ def test_absent_figures_are_a_dash() -> None:
     """Not a zero."""
     assert (percent(None), times(None)) == ("–", "–")
     assert (percent(0.9417), times(2.44), times(19.7)) == ("94.2\u202f%", "2.4×", "20×")
+
+
+@pytest.mark.parametrize(
+    ("fraction", "text"),
+    [
+        (None, "–"),
+        (1.0, "all"),
+        (0.2797, "28\u202f%"),
+        (1.97e-5, "0.002\u202f%"),
+        (2.4e-26, "about none"),
+        (0, "about none"),
+    ],
+)
+def test_a_share_may_be_very_small(fraction: float | None, text: str) -> None:
+    """Without claiming that it is nothing."""
+    assert share(fraction) == text
 
 
 def test_one_round_is_no_plural() -> None:

@@ -1,0 +1,264 @@
+"""Every aggregator passes the same suite: one inherited class each."""
+
+import numpy as np
+import pytest
+
+from sparsesecagg.errors import InvalidInput
+from sparsesecagg.learning import DenseNetwork, TrainingConfig
+from sparsesecagg.learning.aggregation import uploaders
+from sparsesecagg.learning.aggregators import (
+    AGGREGATORS,
+    default_neighbours,
+    expected_exposure,
+    make_aggregator,
+)
+from sparsesecagg.protocol import STAGES, Stage
+
+CLIENTS = 12
+MODEL = DenseNetwork(20, 4, (10,))
+RANDOM = np.random.default_rng(0)
+COMMON = 0.05 * RANDOM.standard_normal(MODEL.dim)
+UPDATES = {user: (COMMON + 0.02 * RANDOM.standard_normal(MODEL.dim)).astype(np.float32) for user in range(CLIENTS)}
+DROPS = {3: Stage.UPLOAD, 7: Stage.UNMASK, 8: Stage.SHARE_KEYS}
+
+
+def aggregator(name: str, **options):
+    """Make an aggregator for twelve users, of whom each sends about half."""
+    chosen = {"clients": CLIENTS, "alpha": 0.5, "dropout": 0.1, "aggregator": name}
+    return make_aggregator(TrainingConfig.create("digits", **(chosen | options)), MODEL)
+
+
+def aggregate(name: str, drops=DROPS, weights=None, number: int = 1, **options):
+    """Run one round."""
+    sent = {user: UPDATES[user] for user in uploaders(CLIENTS, drops)}
+    return aggregator(name, **options).aggregate(sent, weights, drops, number, bytes(32))
+
+
+class AggregatorSuite:
+    """What holds for all of them."""
+
+    name: str
+    tolerance = 0.05  # of the mean, where everybody's values differ by 0.02 and half of them are sent
+
+    def test_identical_updates_come_back_as_they_were(self):
+        """The mean of equal vectors is that vector, up to rounding, wherever anybody sent a value."""
+        same = dict.fromkeys(range(CLIENTS), UPDATES[0])
+        # Weights with a wide first clip: what is tested is the mean, not the clip.
+        done = aggregator(self.name, first_clip=1.0, alpha=1.0).aggregate(same, None, {}, 1, bytes(32))
+        assert done.mean.dtype == np.float32
+        arrived = done.mean != 0
+        assert arrived.mean() > 0.95
+        assert np.allclose(done.mean[arrived], UPDATES[0][arrived], atol=2e-3)
+
+    def test_the_mean_is_that_of_the_survivors(self):
+        """Those silent by UPLOAD are not in it, those silent after it are."""
+        done = aggregate(self.name)
+        alive = [user for user in range(CLIENTS) if user not in (3, 8)]
+        assert done.survivors == done.uploads == len(alive)
+        expected = np.mean([UPDATES[user] for user in alive], axis=0)
+        assert np.abs(done.mean - expected).mean() < self.tolerance
+        assert done.dropped == {"ADVERTISE_KEYS": 0, "SHARE_KEYS": 1, "UPLOAD": 1, "UNMASK": 1}
+
+    def test_a_seed_decides(self):
+        """Same seed and round, same bits; another round draws afresh."""
+        one, same = aggregate(self.name), aggregate(self.name)
+        assert np.array_equal(one.mean, same.mean)
+
+    def test_costs_add_up(self):
+        """Totals are sums, the upload is one of the stages, contributors are a distribution."""
+        done = aggregate(self.name)
+        for by_stage in (done.sent_bytes, done.received_bytes, done.client_seconds, done.server_seconds):
+            stages = sum(value for stage, value in by_stage.items() if stage != "total")
+            assert by_stage["total"] == pytest.approx(stages)
+        assert done.sent_bytes["UPLOAD"] == done.upload_bytes > 0
+        assert sum(done.contributors.histogram.values()) == pytest.approx(1)
+        assert done.contributors.min <= done.contributors.mean <= CLIENTS - 2
+
+    def test_a_round_without_survivors_fails_and_says_why(self):
+        """No mean, a reason, and no exception: training goes on."""
+        done = aggregate(self.name, dict.fromkeys(range(CLIENTS), Stage.UPLOAD))
+        assert done.mean is None and done.reason and done.uploads == 0
+        assert done.contributors is None and done.dropped["UPLOAD"] == CLIENTS
+
+    def test_weights_count(self):
+        """A user of weight 10 among ones of weight 1 pulls the mean."""
+        weights = [10 if user == 0 else 1 for user in range(CLIENTS)]
+        apart = dict.fromkeys(range(CLIENTS), np.full(MODEL.dim, -0.1, np.float32))
+        apart[0] = np.full(MODEL.dim, 0.1, np.float32)
+        done = aggregator(self.name, weighting="samples", alpha=1.0).aggregate(apart, weights, {}, 1, bytes(32))
+        assert done.mean.mean() == pytest.approx((10 - 11) / 21 * 0.1, abs=2e-3)
+
+
+class TestPlain(AggregatorSuite):
+    name = "plain"
+
+    def test_it_is_the_exact_mean(self):
+        """Nothing is lost but the last bit."""
+        alive = [user for user in range(CLIENTS) if user not in (3, 8)]
+        done = aggregate("plain")
+        assert np.allclose(done.mean, np.mean([UPDATES[user] for user in alive], axis=0), atol=1e-8)
+        assert done.upload_bytes == 4 * MODEL.dim
+
+
+class TestRandomK(AggregatorSuite):
+    name = "plain-randk"
+
+    def test_everybody_sends_the_fraction_and_a_seed(self):
+        """Half of the values, four bytes each."""
+        done = aggregate(self.name)
+        assert done.upload_bytes == 4 * (MODEL.dim // 2) + 32
+        assert done.contributors.mean == pytest.approx(10 * (MODEL.dim // 2) / MODEL.dim)
+
+
+class TestTopK(AggregatorSuite):
+    name = "plain-topk"
+
+    def test_the_largest_values_arrive(self):
+        """What one user alone sends is its largest values, the rest is zero."""
+        drops = {user: Stage.UPLOAD for user in range(1, CLIENTS)}
+        done = aggregate(self.name, drops, alpha=0.1)
+        kept = int(0.1 * MODEL.dim)
+        assert np.count_nonzero(done.mean) == kept
+        assert np.abs(done.mean[done.mean != 0]).min() >= np.sort(np.abs(UPDATES[0]))[-kept]
+        assert done.upload_bytes == 4 * kept + -(-MODEL.dim // 8)
+
+
+class SecureSuite(AggregatorSuite):
+    """What holds for all that run the protocol."""
+
+    def test_the_sum_is_exact(self):
+        """In the field, the aggregate is the sum of the survivors' quantised values."""
+        assert aggregate(self.name).exact
+
+    def test_it_talks_four_times(self):
+        """Every stage has bytes and seconds."""
+        done = aggregate(self.name)
+        assert aggregator(self.name).exchanges == 4
+        for stage in STAGES:
+            assert done.sent_bytes[stage.name] > 0 and done.client_seconds[stage.name] > 0
+
+    def test_another_round_masks_and_rounds_afresh(self):
+        """Round numbers enter the keys."""
+        assert not np.array_equal(aggregate(self.name).mean, aggregate(self.name, number=2).mean)
+
+    def test_a_failed_round_has_cost_its_bytes_and_leaves_the_clip(self):
+        """Those who uploaded before too many were lost have sent their message."""
+        drops = dict.fromkeys(range(8), Stage.UNMASK)
+        one = aggregator(self.name)
+        before = one.state()["clips"].copy()
+        done = one.aggregate(UPDATES, None, drops, 1, bytes(32))
+        assert done.mean is None and "UNMASK" in done.reason
+        assert done.uploads == CLIENTS and done.upload_bytes > 100
+        assert np.array_equal(one.state()["clips"], before)
+
+    def test_the_state_carries_over(self):
+        """A restored aggregator goes on as the first one would have."""
+        first, second = aggregator(self.name), aggregator(self.name)
+        first.aggregate(UPDATES, None, {}, 1, bytes(32))
+        second.restore(first.state())
+        a, b = (one.aggregate(UPDATES, None, {}, 2, bytes(32)) for one in (first, second))
+        assert np.array_equal(a.mean, b.mean)
+        assert np.array_equal(first.state()["clips"], second.state()["clips"])
+
+
+class TestSecAgg(SecureSuite):
+    name = "secagg"
+    tolerance = 1e-6
+
+
+class TestSecAggPlus(SecureSuite):
+    name = "secagg-plus"
+    tolerance = 1e-6
+
+
+class TestPairwise(SecureSuite):
+    name = "pairwise"
+
+    def test_weights_count(self):
+        """It can't hide weights, so it refuses them."""
+        with pytest.raises(InvalidInput, match="uniform"):
+            aggregator(self.name, weighting="samples")
+
+
+class TestCommittee(SecureSuite):
+    name = "committee"
+
+    def test_thin_committees_are_a_failed_round(self):
+        """Clients refuse to open a block with too few survivors, and the reason says so."""
+        drops = dict.fromkeys(range(5), Stage.UPLOAD)
+        done = aggregate(self.name, drops, alpha=0.25, min_survivors=3)
+        assert done.mean is None and "survivors" in done.reason
+
+
+class TestCommitteeOf8Bits(SecureSuite):
+    name = "committee"
+    tolerance = 0.06
+
+    def test_identical_updates_come_back_as_they_were(self):
+        """Ten steps on either side of a clip of 1 are too coarse for one round; that is what the clip follows for."""
+        same = dict.fromkeys(range(CLIENTS), UPDATES[0])
+        one = aggregator(self.name, modulus_bits=8, alpha=0.5)
+        for number in range(1, 6):
+            done = one.aggregate(same, None, {}, number, bytes(32))
+        assert np.corrcoef(done.mean, UPDATES[0])[0, 1] > 0.98
+
+
+def test_the_suites_cover_every_name():
+    """A new aggregator needs a suite."""
+    tested = {
+        suite.name
+        for suite in AggregatorSuite.__subclasses__() + SecureSuite.__subclasses__()
+        if hasattr(suite, "name")
+    }
+    assert tested == set(AGGREGATORS)
+
+
+def test_unknown_names_list_the_known_ones():
+    """A typing error is answered with the choice."""
+    with pytest.raises(InvalidInput, match="plain-topk, secagg, secagg-plus, pairwise, committee"):
+        aggregator("secag")
+
+
+@pytest.mark.parametrize("name", ["plain-randk", "plain-topk", "pairwise", "committee"])
+def test_a_fraction_that_sends_nothing_is_refused(name):
+    """α·d below one value: the error names the least α."""
+    with pytest.raises(InvalidInput, match=r"alpha of 0.001 sends nothing.*use 0.00394 or more"):
+        aggregator(name, alpha=0.001)
+
+
+def test_words_are_short_for_committees_and_as_published_for_others():
+    """Unless told otherwise."""
+    bits = {name: aggregator(name).describe().get("modulus_bits") for name in AGGREGATORS}
+    assert bits["committee"] == 16 and bits["secagg"] == bits["pairwise"] == 32 and bits["plain"] is None
+    assert aggregator("secagg", modulus_bits=24).describe()["modulus_bits"] == 24
+
+
+def test_secagg_plus_takes_few_neighbours_where_few_drop_out():
+    """A sparse graph for many users; a complete one where dropouts leave no choice."""
+    few = default_neighbours(200, 0.05)
+    assert few is not None and 16 <= few < 60
+    assert default_neighbours(200, 0.3) > few
+    assert default_neighbours(20, 0.3) is None
+
+
+def test_weights_need_the_observed_normalisation():
+    """The paper's normalisation has no private weights."""
+    with pytest.raises(InvalidInput, match="observed"):
+        aggregator("committee", weighting="samples", normalisation="expected")
+
+
+def test_the_expected_normalisation_is_the_papers():
+    """Divides by p(1−θ)N instead of by those who came: too small a mean when more drop out than expected."""
+    observed, expected = (aggregate("secagg", normalisation=how).mean for how in ("observed", "expected"))
+    assert np.allclose(expected, observed * 10 / (CLIENTS * 0.9), atol=1e-6)
+
+
+def test_exposure_is_large_for_pairwise_and_tiny_for_committees():
+    """The theory's figures for the settings of a run (DESIGN, N = 100, α = 0.2, θ = 0.3, a third colluding)."""
+    options = {"clients": 100, "alpha": 0.2, "dropout": 0.3, "colluding": 1 / 3}
+    exposure = {}
+    for name in ("plain", "pairwise", "committee", "secagg"):
+        config = TrainingConfig.create("digits", aggregator=name, **options)
+        exposure[name] = expected_exposure(config, make_aggregator(config, MODEL))
+    assert exposure["plain"] is None and exposure["pairwise"] == pytest.approx(0.51, abs=0.01)
+    assert exposure["committee"] < 1e-4 and exposure["secagg"] < 1e-12
