@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sparsesecagg.report.measures import Baseline, Measures
-from sparsesecagg.report.words import against, bytes_text, count, percent, seconds_text, times
+from sparsesecagg.report.words import against, bytes_text, count, percent, seconds_text, share, times
 
 # Whose result a comparison is about, in this order; the others are what it is compared with.
 LEADS = ("committee", "secagg-plus", "pairwise", "secagg", "plain-topk", "plain-randk", "plain")
@@ -43,13 +43,12 @@ def headline(measures: Sequence[Measures], secagg: Baseline | None) -> Headline:
     lead = min(measures, key=_rank)
     # SecAgg is not compared with itself.
     other = None if lead.run.aggregator == "secagg" else secagg
-    has_pairwise = any(m.run.aggregator == "pairwise" for m in measures)
     return Headline(
         lead=lead,
         title=_title(lead, other),
         sentences=(*_cost(lead, other), *_others(lead, measures), *_failures(measures)),
         tiles=_tiles(lead, secagg),
-        warning=PAIRWISE_WARNING if has_pairwise else None,
+        warning=_warning(measures),
     )
 
 
@@ -107,6 +106,17 @@ def _others(lead: Measures, measures: Sequence[Measures]) -> list[str]:
 def _failures(measures: Sequence[Measures]) -> list[str]:
     failed = [f"{m.failed} of {m.rounds} in {m.run.name}" for m in measures if m.failed]
     return [f"Rounds that failed and left the model as it was: {', '.join(failed)}."] if failed else []
+
+
+def _warning(measures: Sequence[Measures]) -> str | None:
+    """Say what `pairwise` does not protect, with the figure where the run recorded one."""
+    pairwise = next((m.run for m in measures if m.run.aggregator == "pairwise"), None)
+    if pairwise is None:
+        return None
+    exposed = pairwise.expected_exposure
+    if not exposed:
+        return PAIRWISE_WARNING
+    return f"{PAIRWISE_WARNING} Here the server is expected to read {share(exposed)} of what users upload."
 
 
 def _tiles(lead: Measures, secagg: Baseline | None) -> tuple[Tile, ...]:

@@ -87,6 +87,24 @@ class Run(msgspec.Struct, frozen=True):
         """The aggregator's name as the command line spells it."""
         return str(self.config.get("aggregator", self.name))
 
+    def setting(self, key: str) -> Any:
+        """Return what the run really used: the aggregator's own value where it recorded one, else the option."""
+        effective = self.config.get("effective")
+        if isinstance(effective, Mapping) and effective.get(key) is not None:
+            return effective[key]
+        return self.config.get(key)
+
+    @property
+    def expected_exposure(self) -> float | None:
+        """The share of uploaded values that theory expects the server to read; None if it was not recorded.
+
+        Plain averaging records null: there the server reads everything.
+        """
+        if "expected_exposure" not in self.config:
+            return None
+        share = self.config["expected_exposure"]
+        return float(share) if isinstance(share, int | float) else 1.0
+
 
 class RunSet(msgspec.Struct, frozen=True):
     """What a report is about: one run, or several with the same seeds."""

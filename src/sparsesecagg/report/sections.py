@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sparsesecagg.report.headline import Headline, sent_ratio, upload_ratio
@@ -19,6 +19,7 @@ from sparsesecagg.report.words import (
     bytes_text,
     percent,
     seconds_text,
+    share,
     significant,
     times,
     unit_for,
@@ -43,9 +44,6 @@ SETTINGS = {
     "latency_ms": "Simulated latency, ms",
     "seed": "Seed",
 }
-
-# These send the whole model, whatever α says.
-DENSE = frozenset({"plain", "secagg", "secagg-plus"})
 
 
 def header(words: Headline, is_comparison: bool) -> Html:
@@ -73,8 +71,10 @@ def settings(runs: Sequence[Run]) -> Html:
     for key, label in SETTINGS.items():
         named: dict[str, list[str]] = {}
         for run in runs:
-            if run.config.get(key) is not None and not (key == "alpha" and run.aggregator in DENSE):
-                named.setdefault(setting_text(run.config[key]), []).append(run.name)
+            value = run.setting(key)
+            # Plain averaging sends the whole model, whatever α says.
+            if value is not None and not (key == "alpha" and run.aggregator == "plain"):
+                named.setdefault(setting_text(value), []).append(run.name)
         if len(named) == 1:
             pairs.append(element("div", element("dt", label), element("dd", *named)))
         elif named:
@@ -158,6 +158,7 @@ def _result_rows(measures: Sequence[Measures], secagg: Baseline | None) -> list[
         _in_one_unit("UPLOAD per round", [m.upload_per_round for m in measures]),
         _in_one_unit("All sent per round", [m.sent_per_round for m in measures]),
         _in_one_unit("All sent in total", [m.sent_total for m in measures]),
+        ("Readable by the server, in theory", [share(m.run.expected_exposure) for m in measures]),
         ("Smaller than SecAgg: UPLOAD", [times(upload_ratio(m, secagg)) for m in measures]),
         ("Smaller than SecAgg: all sent", [times(sent_ratio(m, secagg)) for m in measures]),
         _in_one_unit("Computing, measured", [m.computing_seconds for m in measures], SECOND_UNITS),
@@ -191,11 +192,12 @@ def failures(runs: Sequence[Run]) -> Html | None:
 
 def configuration(runs: Sequence[Run]) -> Html:
     """Show every option of every run; rows where runs differ are marked."""
-    keys = list(dict.fromkeys(key for run in runs for key in run.config))
+    options = [_flat(run.config) for run in runs]
+    keys = list(dict.fromkeys(key for config in options for key in config))
     head = [element("th", name, scope="col") for name in ("Option", *(run.name for run in runs))]
     rows = []
     for key in keys:
-        values = [setting_text(run.config[key]) if key in run.config else NOTHING for run in runs]
+        values = [setting_text(config[key]) if key in config else NOTHING for config in options]
         differs = len(set(values)) > 1
         name = element("th", key, element("span", " (differs)", class_="unseen") if differs else None, scope="row")
         rows.append(
@@ -256,10 +258,20 @@ def rounds_table(run: Run) -> Html:
 
 
 def setting_text(value: Any) -> str:
-    """Write an option as the configuration has it."""
+    """Write an option as people would; floats without digits that say nothing."""
     if isinstance(value, str):
         return value
+    if isinstance(value, float):
+        return f"{value:.4g}"
     return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Give nested options names such as effective.threshold."""
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) and value else {f"{prefix}{key}": value}
+    return flat
 
 
 def _folded(title: str, content: Html) -> Html:

@@ -64,6 +64,15 @@ def percent(fraction: float | None) -> str:
     return NOTHING if fraction is None else f"{100 * fraction:.1f}\u202f%"
 
 
+def share(fraction: float | None) -> str:
+    """Write a share that may be very small: all, 28 %, 0.002 %, or about none."""
+    if fraction is None:
+        return NOTHING
+    if fraction >= 1:
+        return "all"
+    return f"{significant(100 * fraction, 2)}\u202f%" if fraction >= 1e-8 else "about none"
+
+
 def times(ratio: float | None) -> str:
     """Write how many times smaller something is: 17×, 2.4×, 0.9×."""
     if ratio is None:
