@@ -1,0 +1,66 @@
+"""What the benchmarks' command lines share: exit codes, consoles, JSON.
+
+The same contract as the program's: 0 on success, 2 on bad input with one sentence that names the option, 1 on a
+failed round.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import click
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from sparsesecagg.errors import InvalidInput, MissingExtra, ProtocolError
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of the updates and of who drops out.")]
+
+out = Console()
+err = Console(stderr=True)
+
+
+def run(command: Callable[..., None], arguments: list[str] | None = None) -> None:
+    """Run a command and exit with its code."""
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    app.command()(command)
+    code = 0
+    try:
+        app(args=arguments, standalone_mode=False)
+    except click.ClickException as problem:
+        code = _complain(problem.format_message(), 2)
+    except InvalidInput as problem:
+        code = _complain(f"--{problem.option.replace('_', '-')} {problem.problem}", 2)
+    except MissingExtra as problem:
+        code = _complain(str(problem), 2)
+    except ProtocolError as problem:
+        code = _complain(f"the round failed: {problem}", 1)
+    except (click.Abort, KeyboardInterrupt):
+        code = _complain("interrupted", 130)
+    sys.exit(code)
+
+
+def print_json(value: dict[str, Any]) -> None:
+    """Write one JSON object to standard output."""
+    sys.stdout.write(json.dumps(value, allow_nan=False) + "\n")
+
+
+def progress() -> Progress:
+    """Return a progress bar on standard error that leaves no trace when done."""
+    columns = BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}")
+    return Progress(*columns, console=err, transient=True)
+
+
+def note(sentence: str) -> None:
+    """Tell the reader something that does not stop the command."""
+    err.print(f"[yellow]note:[/yellow] {sentence}.", highlight=False, soft_wrap=True)
+
+
+def _complain(sentence: str, code: int) -> int:
+    sys.stderr.write(f"{' '.join(sentence.split()).rstrip('.')}.\n")
+    return code

@@ -1,0 +1,154 @@
+"""One cohort through Flower's SecAgg+ and our SecAgg, SecAgg+, pairwise and committee, side by side.
+
+    python -m benchmarks.compare --clients 50 --dim 170000 --alpha 0.1 --dropout 0.1 --modulus-bits 8 [--json]
+
+Same clients, updates, dropouts (at UPLOAD, the dear kind), share holders and threshold for all. Each round runs in a
+process of its own; the repeats of the systems take turns, so that a busy moment of the machine hits all alike.
+Reported are medians over the repeats. Client seconds are the mean per client, server seconds the sum over all clients.
+`--modulus-bits` sets the words of the sparse systems; SecAgg and SecAgg+ keep the published 32 bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from benchmarks import child, command, memory, peer_flower, systems
+from benchmarks.cohort import Cohort
+from benchmarks.table import comparison_table
+from sparsesecagg.errors import InvalidInput, MissingExtra
+
+SYSTEMS = (peer_flower.NAME, *systems.OURS)
+BASES = {
+    "flower": (peer_flower.NAME, ("secagg", "secagg_plus", "pairwise", "committee")),
+    "secagg": ("secagg", ("secagg_plus", "pairwise", "committee")),
+}
+"""What the others are measured against."""
+
+
+def main(
+    clients: Annotated[int, typer.Option(help="Users in the cohort (N).")] = 50,
+    dim: Annotated[int, typer.Option(help="Coordinates of the model (d).")] = 170_000,
+    alpha: Annotated[float, typer.Option(help="Fraction that each user of a sparse system sends, in (0, 1].")] = 0.1,
+    dropout: Annotated[float, typer.Option(help="Fraction of users that drop out at UPLOAD (θ), in [0, 0.5).")] = 0.1,
+    modulus_bits: Annotated[int, typer.Option(help="Bits of a word in pairwise and committee.")] = 8,
+    repeats: Annotated[int, typer.Option(help="Rounds of each of our systems.")] = 3,
+    peer_repeats: Annotated[int, typer.Option(help="Rounds of Flower's SecAgg+, whose server is slow.")] = 1,
+    only: Annotated[str, typer.Option("--systems", help=f"Comma-separated, of {', '.join(SYSTEMS)}.")] = "",
+    json: command.JsonOption = False,
+    seed: command.SeedOption = 0,
+) -> None:
+    """Run one cohort through all systems and report seconds, bytes and memory."""
+    cohort = Cohort(clients, dim, alpha, dropout, modulus_bits, seed)
+    answer = compare(cohort, _chosen(only), repeats=repeats, peer_repeats=peer_repeats)
+    if json:
+        command.print_json(answer)
+    else:
+        command.out.print(comparison_table(answer))
+
+
+def compare(
+    cohort: Cohort, chosen: Sequence[str] = SYSTEMS, *, repeats: int = 3, peer_repeats: int = 1
+) -> dict[str, Any]:
+    """Return the comparison as it is printed; a peer that is not installed is left out with a note."""
+    for option, count in (("repeats", repeats), ("peer_repeats", peer_repeats)):
+        if count < 1:
+            raise InvalidInput(option, f"must be at least 1, not {count}")
+    present = _installed(chosen)
+    for system in present:
+        if system in systems.OURS:
+            systems.parameters(system, cohort)  # Refuses bad settings before anything has run.
+    memory.refuse_what_does_not_fit(present, cohort)
+
+    runs: dict[str, list[dict[str, Any]]] = {system: [] for system in present}
+    turns = [
+        (turn, system)
+        for turn, system in product(range(max(repeats, peer_repeats)), present)
+        if turn < (peer_repeats if system == peer_flower.NAME else repeats)
+    ]
+    with command.progress() as bar:
+        task = bar.add_task("", total=len(turns))
+        for _, system in turns:
+            bar.update(task, description=system)
+            runs[system].append(child.measure("system", system=system, cohort=cohort.settings()))
+            bar.advance(task)
+    summaries = {system: summarise(rounds) for system, rounds in runs.items()}
+    return {
+        "systems": summaries,
+        "ratios": {name: dict(_ratios(summaries, *pair)) for name, pair in BASES.items() if pair[0] in summaries},
+        "settings": {
+            **cohort.settings(),
+            "repeats": repeats,
+            "peer_repeats": peer_repeats,
+            "dropped": len(cohort.dropped),
+        },
+        "missing": [system for system in chosen if system not in present],
+    }
+
+
+def summarise(rounds: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the medians of one system's rounds, and how far they lie apart."""
+
+    def median(key: str) -> Any:
+        values = [one[key] for one in rounds]
+        if isinstance(values[0], dict):
+            return {stage: float(np.median([value[stage] for value in values])) for stage in values[0]}
+        return float(np.median(values))
+
+    def spread(key: str) -> dict[str, float]:
+        totals = [one[key]["total"] for one in rounds]
+        return {"least": min(totals), "most": max(totals)}
+
+    return {
+        **{key: median(key) for key in ("client_seconds", "server_seconds", "sent_bytes", "received_bytes")},
+        "spread": {key: spread(key) for key in ("client_seconds", "server_seconds")},
+        "peak_memory_bytes": max(one["peak_memory_bytes"] for one in rounds),
+        "exact": all(one["exact"] for one in rounds),
+        "repeats": len(rounds),
+        "settings": rounds[0]["settings"],
+    }
+
+
+def _ratios(summaries: dict[str, Any], base: str, others: Sequence[str]) -> Iterator[tuple[str, dict[str, float]]]:
+    """Yield how many times less than the base each of the others takes."""
+    whole = summaries[base]
+    for system in others:
+        if system in summaries:
+            part = summaries[system]
+            yield (
+                system,
+                {
+                    "client": whole["client_seconds"]["total"] / part["client_seconds"]["total"],
+                    "client_upload": whole["client_seconds"]["UPLOAD"] / part["client_seconds"]["UPLOAD"],
+                    "server": whole["server_seconds"]["total"] / part["server_seconds"]["total"],
+                    "sent_bytes": whole["sent_bytes"] / part["sent_bytes"],
+                    "peak_memory": whole["peak_memory_bytes"] / part["peak_memory_bytes"],
+                },
+            )
+
+
+def _chosen(only: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in only.split(",") if name.strip())
+    for name in names:
+        if name not in SYSTEMS:
+            raise InvalidInput("systems", f"must be some of {', '.join(SYSTEMS)}, not {name!r}")
+    return names or SYSTEMS
+
+
+def _installed(chosen: Sequence[str]) -> list[str]:
+    if peer_flower.NAME not in chosen:
+        return list(chosen)
+    try:
+        peer_flower.require_flower()
+    except MissingExtra as missing:
+        command.note(f"{missing}; measuring the rest")
+        return [system for system in chosen if system != peer_flower.NAME]
+    return list(chosen)
+
+
+if __name__ == "__main__":
+    command.run(main)

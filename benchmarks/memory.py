@@ -1,0 +1,68 @@
+"""Peak memory, and the estimate that refuses a comparison which would not fit."""
+
+from __future__ import annotations
+
+import resource
+import sys
+from pathlib import Path
+
+from benchmarks.cohort import Cohort
+from sparsesecagg.errors import InvalidInput
+
+_STATUS = Path("/proc/self/status")
+_MEMINFO = Path("/proc/meminfo")
+_BASE = 120 << 20
+"""An interpreter with NumPy, and what else a process needs."""
+_PAIR = 1_000
+"""Bytes that one pair of users costs a whole simulated cohort: sealed shares, keys and their Python objects."""
+
+
+def peak() -> int:
+    """Return this process's peak resident memory in bytes.
+
+    Linux counts what the parent held at the fork into `ru_maxrss`, so there the memory map's own mark is read.
+    """
+    if _STATUS.exists():
+        for line in _STATUS.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return used if sys.platform == "darwin" else used * 1024
+
+
+def available() -> int | None:
+    """Return the bytes that can be had without swapping, or None where the system does not say."""
+    if not _MEMINFO.exists():
+        return None
+    for line in _MEMINFO.read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
+def estimate(system: str, cohort: Cohort) -> int:
+    """Return an upper estimate of one system's peak memory in bytes."""
+    n, d = cohort.clients, cohort.dim
+    if system == "flower_secagg_plus":
+        # All N masked vectors (int64) are held at once, each as message bytes and as the array read from them.
+        return _BASE * 2 + 4 * d + 20 * n * d + 4 * _PAIR * n * n
+    # Noise, the checking sum and the server's sums (int64), one upload in a few copies, and the result.
+    return _BASE + 80 * d + _PAIR * n * n
+
+
+def refuse_what_does_not_fit(systems: list[str], cohort: Cohort) -> None:
+    """Raise `InvalidInput` with the estimate if a system needs more memory than there is."""
+    free = available()
+    if free is None:
+        return
+    system, needed = max(((system, estimate(system, cohort)) for system in systems), key=lambda pair: pair[1])
+    if needed > free:
+        raise InvalidInput(
+            "dim",
+            f"of {cohort.dim:,} with {cohort.clients:,} clients needs about {_gigabytes(needed)} for {system}, and "
+            f"{_gigabytes(free)} are free: lower --dim or --clients, or leave it out with --systems",
+        )
+
+
+def _gigabytes(size: int) -> str:
+    return f"{size / 1e9:,.1f} GB"
