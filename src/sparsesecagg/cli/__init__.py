@@ -19,7 +19,7 @@ EXIT_BAD_INPUT = 2
 
 
 def _app() -> typer.Typer:
-    from sparsesecagg.cli import plan, simulate
+    from sparsesecagg.cli import audit, plan, simulate, train
 
     app = typer.Typer(
         name="sparsesecagg",
@@ -29,7 +29,7 @@ def _app() -> typer.Typer:
         pretty_exceptions_enable=False,
         rich_markup_mode="rich",
     )
-    for command in (simulate.simulate, plan.plan):
+    for command in (simulate.simulate, audit.audit, plan.plan, train.train):
         app.command()(command)
 
     @app.callback()
