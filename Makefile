@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench lock clean
+.PHONY: help setup demo test lint bench soak flower-demo audit-deps lock clean
 
 help: ## List the jobs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,8 +23,9 @@ $(BIN)/python:
 
 setup: .venv/.all ## Make .venv with the package and every extra (idempotent)
 
-demo: .venv/.learn ## One narrated round, masks and all
-	$(BIN)/sparsesecagg demo
+demo: .venv/.learn ## Train on the embedded digits: committee, pairwise, SecAgg and plain side by side
+	$(BIN)/sparsesecagg train --dataset digits --clients 50 --rounds 20 --alpha 0.2 --dropout 0.3 --modulus-bits 8 \
+	  --compare committee,pairwise,secagg,plain --out runs/demo-$$(date +%Y%m%d-%H%M%S)
 
 lint: .venv/.all
 	$(BIN)/ruff check .
@@ -34,8 +35,19 @@ lint: .venv/.all
 test: lint ## ruff, mypy --strict, pytest
 	$(BIN)/pytest
 
-bench: .venv/.all ## Measure, and write benchmarks/results/
-	$(BIN)/python -m benchmarks.round
+bench: .venv/.all ## Measure, and write benchmarks/results/ (minutes)
+	$(BIN)/python -m benchmarks
+
+soak: .venv/.all ## 100,000 rounds over a broken network (half an hour on two cores)
+	$(BIN)/python tests/soak.py
+
+flower-demo: .venv/.all ## A real Flower deployment on this machine, one node killed while uploading
+	$(BIN)/python -m sparsesecagg.engines.flower.demo
+
+audit-deps: .venv/.all ## Known vulnerabilities and licences of what is installed
+	$(PIP) pip-audit pip-licenses
+	$(BIN)/pip-licenses --format markdown --order license
+	$(BIN)/pip-audit --local --progress-spinner off
 
 lock: ## Write constraints.txt from what is installed now
 	$(BIN)/python -m pip list --format freeze --exclude sparsesecagg --exclude pip --exclude setuptools | sed 's/+cpu//' > constraints.txt
