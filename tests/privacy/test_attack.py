@@ -35,6 +35,7 @@ def test_pairwise_shows_nothing_single_while_everybody_stays_and_is_honest():
     found = attacked(parameters(clients=14, dim=300, pattern="pairwise", alpha=0.3))
     assert not read_values(found)
     assert 1 not in found.truth.sizes
+    assert found.findings.wrong_values == 0  # Without any known mask no value was a candidate.
 
 
 def test_two_users_who_share_a_mask_with_nobody_else_are_found_by_their_small_sum():
@@ -125,6 +126,8 @@ def test_neighbours_who_hold_a_threshold_of_shares_open_a_user_whom_masks_still_
     *colluders, _honest = attacked(params).view.directory.graph.neighbours(5).tolist()
     found = attacked(params, colluders=colluders)
     assert (5 in found.findings.user) == exposed
+    (size,) = found.truth.sizes[found.view.nodes.user == 5]
+    assert (size == 1) == exposed
     assert found.truth.score_values(found.findings) == Score(*2 * (len(found.findings.value),))
 
 
