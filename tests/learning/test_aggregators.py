@@ -115,7 +115,7 @@ class TestTopK(AggregatorSuite):
 
     def test_the_largest_values_arrive(self):
         """What one user alone sends is its largest values, the rest is zero."""
-        drops = {user: Stage.UPLOAD for user in range(1, CLIENTS)}
+        drops = dict.fromkeys(range(1, CLIENTS), Stage.UPLOAD)
         done = aggregate(self.name, drops, alpha=0.1)
         kept = int(0.1 * MODEL.dim)
         assert np.count_nonzero(done.mean) == kept

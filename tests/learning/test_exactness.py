@@ -51,6 +51,6 @@ def test_the_mean_is_the_plain_average_of_what_was_quantised(sent, name, bits):
         assert contributors.min() == done.contributors.min
         # And what was quantised is each user's own update: within one step of it, or cut off at the clip.
         for user in users:
-            own = np.clip(UPDATES[user] / clip, -1, 1) * one.parameters.quantizer.limit
+            own = np.clip(UPDATES[user] / clip, -1, 1).astype(np.float64) * one.parameters.quantizer.limit
             assert np.nanmax(np.abs(sent[user] - own)) <= 1 + 1e-3
     assert MODEL.dim == len(done.mean)

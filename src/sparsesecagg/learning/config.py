@@ -49,7 +49,7 @@ class TrainingConfig:
     min_survivors: int = 2
     normalisation: str = "observed"
     weighting: str = "uniform"
-    first_clip: float = 0.25
+    first_clip: float = 1.0
     dropout: float = 0.3
     drop_at: str = "UPLOAD"
     colluding: float = 0.0

@@ -41,7 +41,7 @@ class SecureSettings:
     min_survivors: int = 2
     normalisation: str = "observed"
     weighted: bool = False
-    first_clip: float = 0.25
+    first_clip: float = 1.0
 
 
 class SecureAggregator(Aggregator):
