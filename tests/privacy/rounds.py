@@ -4,11 +4,7 @@ import numpy as np
 
 from sparsesecagg.privacy.audit import STEPS, AttackedRound, attack_round
 from sparsesecagg.protocol import RoundParameters, Stage
-
-
-def entropy_of(seed):
-    """Return a source of randomness per user."""
-    return lambda user: np.random.default_rng([seed, user]).bytes
+from sparsesecagg.protocol.simulation import entropy_of_round
 
 
 def steps_of(seed, dim, largest=STEPS):
@@ -31,5 +27,5 @@ def attacked(params, *, colluders=(), dropped=(), weights=None, seed=0) -> Attac
         colluders=colluders,
         drops=dict.fromkeys(dropped, Stage.UPLOAD),
         weights=weights,
-        entropy_of=entropy_of(seed),
+        entropy_of=entropy_of_round(seed, 1),
     )

@@ -10,6 +10,7 @@ import pytest
 
 from sparsesecagg.privacy.theory import committee_moments, pairwise_moments, sampling_variance
 from sparsesecagg.protocol import RoundParameters, Stage, run_round
+from sparsesecagg.protocol.simulation import entropy_of_round
 
 CLIENTS, DIM, ALPHA, DROPOUT, ROUNDS = 16, 48, 0.5, 0.1, 60
 STANDARD_ERRORS = 6
@@ -36,7 +37,7 @@ def estimates(pattern):
             params,
             lambda user: np.full(DIM, HELD[user]),
             drops=dict.fromkeys(dropped.tolist(), Stage.UPLOAD),
-            entropy_of=lambda user, number=number: np.random.default_rng([2, number, user]).bytes,
+            entropy_of=entropy_of_round(2, number),
         )
         found.append(outcome.result.mean("expected").astype(np.float64))
     return np.array(found)

@@ -2,10 +2,11 @@
 
 import pytest
 
-from privacy.rounds import attacked, entropy_of, parameters
+from privacy.rounds import attacked, parameters
 from sparsesecagg.crypto.keys import public_key
 from sparsesecagg.privacy.view import View, private_key_of
 from sparsesecagg.protocol import Transcript, run_round
+from sparsesecagg.protocol.simulation import entropy_of_round
 
 
 def test_unmask_gives_the_attacker_survivors_seeds_and_dropped_users_keys():
@@ -37,7 +38,7 @@ def test_the_view_needs_the_transcript_and_the_colluders_draws_only():
     drawn, transcript = [], Transcript()
 
     def recording(user):
-        source = entropy_of(0)(user)
+        source = entropy_of_round(0, 1)(user)
 
         def draw(size):
             value = source(size)
@@ -47,11 +48,11 @@ def test_the_view_needs_the_transcript_and_the_colluders_draws_only():
 
         return draw
 
-    zeros = attacked(params, colluders=[3])
-    run_round(params, zeros.truth.update_of, entropy_of=recording, transcript=transcript)
+    known = attacked(params, colluders=[3])
+    run_round(params, known.truth.update_of, entropy_of=recording, transcript=transcript)
     view = View(transcript, {3: drawn})
-    assert view.mask_keys == zeros.view.mask_keys
-    assert view.private_seeds == zeros.view.private_seeds
+    assert view.mask_keys == known.view.mask_keys
+    assert view.private_seeds == known.view.private_seeds
 
 
 def test_a_key_is_found_among_draws_of_any_order():

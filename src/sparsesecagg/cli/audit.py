@@ -12,12 +12,12 @@ from rich.table import Table
 
 from sparsesecagg.cli.audit_picture import check_picture, draw
 from sparsesecagg.cli.shared import JsonOption, SeedOption, err, out, print_json, progress
+from sparsesecagg.privacy.advice import advice
 from sparsesecagg.privacy.audit import AuditReport, AuditSettings, run_audit
 from sparsesecagg.privacy.truth import Score
 from sparsesecagg.protocol import RoundParameters
 
 _COMPARED = ("pairwise", "committee", "full")
-_PAIRWISE_WARNING = "The pairwise pattern shows many values to the server; it is for study only: see docs/privacy.md."
 
 
 def audit(
@@ -66,8 +66,8 @@ def audit(
     audited = [chosen if name == pattern else settings_of(name) for name in (_COMPARED if compare else (pattern,))]
     if plot is not None:
         check_picture(plot)
-    if pattern == "pairwise":
-        err.print(_PAIRWISE_WARNING, highlight=False)
+    for sentence in advice(chosen.params):
+        err.print(f"[yellow]note:[/yellow] {sentence}.", highlight=False, soft_wrap=True)
     reports = [_run(settings, workers or os.cpu_count() or 1) for settings in audited]
     if plot is not None:
         draw(reports, plot)

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sparsesecagg.crypto.secrets import PrivateSeed
 from sparsesecagg.crypto.stream import MaskStream
 from sparsesecagg.field import Word
 from sparsesecagg.privacy.components import Ids, component_sizes, label_components, mask_edges
@@ -75,13 +76,13 @@ def strip_known_masks(view: View) -> Stripped:
     nodes, word = view.nodes, view.params.word
     words = np.zeros((len(nodes), view.params.width), np.int64)
     known_mask = np.zeros(len(nodes), np.bool_)
-    agreements = Agreements(view.directory, view.mask_keys)
+    seeds, agreements = view.private_seeds, Agreements(view.directory, view.mask_keys)
     for user in view.honest:
         sums = word.embed(view.read_upload(user)[1])
         masks = _known_masks(view, user, agreements)
         for mask in masks:
             known_mask[nodes.all_of(user)][mask.rows] = True
-        masks.append(_private_mask(view, user))
+        masks.append(_private_mask(view, user, seeds[user]))
         _add(sums, masks, word, view.members.pattern.public)
         words[nodes.all_of(user)] = word.lift(word.reduce(sums))
     return Stripped(words, known_mask)
@@ -102,9 +103,9 @@ def _known_masks(view: View, user: int, agreements: Agreements) -> list[Mask]:
     ]
 
 
-def _private_mask(view: View, user: int) -> Mask:
-    seed = private_mask_seed(view.private_seeds[user], view.members.context, user)
-    return Mask(MaskStream(seed, view.params.word), slice(None), positive=False)
+def _private_mask(view: View, user: int, seed: PrivateSeed) -> Mask:
+    mask_seed = private_mask_seed(seed, view.members.context, user)
+    return Mask(MaskStream(mask_seed, view.params.word), slice(None), positive=False)
 
 
 def _add(sums: NDArray[Any], masks: list[Mask], word: Word, blocks_are_rows: bool) -> None:

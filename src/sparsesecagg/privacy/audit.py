@@ -28,6 +28,7 @@ from sparsesecagg.privacy.view import View
 from sparsesecagg.protocol import Outcome, Policy, RoundParameters, Stage, Transcript, run_round
 from sparsesecagg.protocol.client import Entropy
 from sparsesecagg.protocol.run_round import EntropyOf
+from sparsesecagg.protocol.simulation import entropy_of_round
 
 STEPS = 32
 """Quantisation steps from 0 to 1; users' updates lie in [−1, 1], on whole steps.
@@ -240,7 +241,7 @@ def _attempt(settings: AuditSettings, attempt: int) -> Tally | str:
 
     def update_of(user: int) -> NDArray[np.float64]:
         largest = min(STEPS, params.quantizer.limit)
-        steps = np.random.default_rng([settings.seed, attempt, user, 0]).integers(-largest, largest + 1, params.dim)
+        steps = np.random.default_rng([settings.seed, attempt, user]).integers(-largest, largest + 1, params.dim)
         return steps / STEPS
 
     try:
@@ -250,7 +251,7 @@ def _attempt(settings: AuditSettings, attempt: int) -> Tally | str:
             colluders=colluders,
             drops={user: Stage.UPLOAD for user in silent if user not in colluders},
             weights=weights,
-            entropy_of=lambda user: np.random.default_rng([settings.seed, attempt, user, 1]).bytes,
+            entropy_of=entropy_of_round(settings.seed, attempt),
         )
     except (RoundRefused, ThresholdNotMet) as refusal:
         return str(refusal)

@@ -60,8 +60,7 @@ class Truth:
 
     def _is_exposed(self, user: int) -> bool:
         """Whether colluders hold enough shares of the user's mask key: then it has no secret left."""
-        holders = self._view.directory.holders(user).tolist()
-        return sum(holder in self._view.colluders for holder in holders) >= self._view.params.threshold
+        return len(self._view.colluding_holders(user)) >= self._view.params.threshold
 
     def score_values(self, findings: Findings) -> Score:
         """Compare the values read: right means less than one quantisation step off, as stochastic rounding is."""

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from sparsesecagg.crypto import sealing, shamir
 from sparsesecagg.crypto.keys import KeyAgreement, public_key
 from sparsesecagg.crypto.secrets import SECRET_SIZE, AgreedSecret, PrivateKey, PrivateSeed
+from sparsesecagg.errors import InvalidShare
 from sparsesecagg.field import unpack
 from sparsesecagg.field.words import Words
 from sparsesecagg.patterns import BlockIds
@@ -29,6 +30,7 @@ from sparsesecagg.protocol.messages import (
     SEALED_SIZE,
     KeyDirectory,
     ShareDelivery,
+    ShareKeys,
     Unmask,
     UnmaskRequest,
     Upload,
@@ -36,13 +38,12 @@ from sparsesecagg.protocol.messages import (
     decode_server_message,
     decode_users,
 )
+from sparsesecagg.protocol.opening import Secrets, restore_secrets
 
 Draws = Sequence[bytes]
 """All random bytes that one user drew in a round, draw by draw."""
 
 Kind = TypeVar("Kind")
-Share = tuple[int, NDArray[np.uint64]]
-"""A holder, and its share's limbs."""
 
 
 class View:
@@ -58,7 +59,8 @@ class View:
         ]
         answers = [decode_client_message(data) for _, _, data in transcript.to_server]
         self._deliveries = {user: message for user, message in requests if isinstance(message, ShareDelivery)}
-        self._unmask = _of_kind(answers, Unmask)
+        self._shared = {message.sender: message for message in _of_kind(answers, ShareKeys)}
+        self._unmask = {message.sender: message for message in _of_kind(answers, Unmask)}
         self.directory = Directory(self.params, _of_kind([m for _, m in requests], KeyDirectory)[0])
         delivery = next(iter(self._deliveries.values()))
         users = decode_users(delivery.users, self.params.clients)
@@ -87,43 +89,38 @@ class View:
     # Secrets
 
     @cached_property
+    def _opened(self) -> Secrets:
+        """What UNMASK gives the server: the private seeds of survivors, the mask keys of the dropped."""
+        return restore_secrets(self.members, set(self.survivors), self._shared, self._unmask)
+
+    @property
     def private_seeds(self) -> dict[int, PrivateSeed]:
-        """The seeds of the survivors' private masks: what UNMASK is for."""
-        return {user: PrivateSeed(self._opened[user]) for user in self.survivors}
+        """The seeds of the survivors' private masks."""
+        return {user: secret for user, secret in self._opened.items() if isinstance(secret, PrivateSeed)}
 
     @cached_property
     def mask_keys(self) -> dict[int, PrivateKey]:
         """Every private mask key that is known: of the dropped, of the colluders, and of the exposed."""
-        dropped = [user for user in self.members.users.tolist() if user not in self.uploads]
-        keys = {user: PrivateKey(self._opened[user]) for user in dropped}
+        keys = {user: secret for user, secret in self._opened.items() if isinstance(secret, PrivateKey)}
         for user, draws in self.colluders.items():
             keys[user] = private_key_of(draws, self.directory.mask_key(user))
-        return keys | self._exposed_keys()
-
-    @cached_property
-    def _opened(self) -> dict[int, bytes]:
-        """One secret per member, restored from the shares in the UNMASK messages as the server does."""
-        collected: dict[int, list[Share]] = {user: [] for user in self.members.users.tolist()}
-        for message in self._unmask:
-            elements = shamir.decode_shares(message.shares)
-            if elements is None:
-                continue
-            owners = decode_users(message.owners, self.params.clients).tolist()
-            for owner, limbs in zip(owners, elements.reshape(-1, shamir.LIMBS), strict=True):
-                collected[owner].append((message.sender, limbs))
-        return self._combine(collected)
-
-    def _exposed_keys(self) -> dict[int, PrivateKey]:
-        """Restore the mask keys of honest survivors of which the colluders themselves hold enough shares."""
-        helpers = {
-            owner: [holder for holder in self.directory.holders(owner).tolist() if holder in self.colluders]
-            for owner in self.honest
-        }
-        collected: dict[int, list[Share]] = {}
-        for owner, holders in helpers.items():
+        for user in self.honest:
+            holders = self.colluding_holders(user)
             if len(holders) >= self.params.threshold:
-                collected[owner] = [(holder, self._delivered_share(owner, holder)) for holder in holders]
-        return {owner: PrivateKey(secret) for owner, secret in self._combine(collected).items()}
+                keys[user] = self._exposed_key(user, holders[: self.params.threshold])
+        return keys
+
+    def colluding_holders(self, owner: int) -> list[int]:
+        """Return the colluders that hold a share of the owner's secrets."""
+        return [holder for holder in self.directory.holders(owner).tolist() if holder in self.colluders]
+
+    def _exposed_key(self, owner: int, holders: Sequence[int]) -> PrivateKey:
+        """Restore the mask key of an honest survivor from shares that were delivered to colluders."""
+        shares = np.stack([self._delivered_share(owner, holder) for holder in holders])
+        (secret,) = shamir.combine(shares[None], tuple(holders))
+        if secret is None:
+            raise InvalidShare(f"the shares of user {owner}'s mask key do not fit together")
+        return PrivateKey(secret)
 
     def _delivered_share(self, owner: int, holder: int) -> NDArray[np.uint64]:
         """Open what `owner` sealed for a colluding `holder`; return the share of the mask key."""
@@ -135,19 +132,6 @@ class View:
         key = sealing.sealing_key(agreed, directory.digest, owner, holder)
         plain = sealing.unseal(key, sealed, self.params.round_number, owner, holder)
         return np.frombuffer(plain[: shamir.SHARE_SIZE], "<u4").astype(np.uint64)
-
-    def _combine(self, collected: Mapping[int, list[Share]]) -> dict[int, bytes]:
-        """Restore the owners' secrets; owners with the same holders are combined together."""
-        groups: dict[tuple[int, ...], list[int]] = {}
-        for owner, shares in collected.items():
-            groups.setdefault(tuple(holder for holder, _ in shares[: self.params.threshold]), []).append(owner)
-        secrets: dict[int, bytes] = {}
-        for holders, owners in groups.items():
-            stacked = np.stack([np.stack([limbs for _, limbs in collected[owner][: len(holders)]]) for owner in owners])
-            for owner, secret in zip(owners, shamir.combine(stacked, holders), strict=True):
-                if secret is not None:
-                    secrets[owner] = secret
-        return secrets
 
 
 class Agreements:
