@@ -64,7 +64,7 @@ def restore_state(data: bytes) -> ClientState:
     """Return the state that `save_state` wrote."""
     try:
         return msgspec.msgpack.decode(data, type=ClientState, dec_hook=_read_secret)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         raise MalformedMessage("the bytes are not a saved client") from None
 
 

@@ -264,7 +264,7 @@ class RoundParameters(msgspec.Struct, frozen=True, array_like=True, dict=True, f
         """Read and check parameters that came over the wire."""
         try:
             params = msgspec.msgpack.decode(data, type=RoundParameters)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, UnicodeDecodeError):
             raise MalformedMessage("the bytes are not round parameters") from None
         params.check()
         return params
