@@ -5,7 +5,7 @@ live modulo 2^bits, where the machine's own wrap-around does the reduction, and 
 paper's field, q = 2^32 − 5.
 
 Sums are lazy: many words are added into an *accumulator* array and reduced once. For the short words the accumulator
-is the word's own unsigned type. For 32 bits it is int64, which holds 2^24 terms of either sign without overflow.
+is the word's own unsigned type. For 32 bits it is int64, which holds 2^30 terms of either sign without overflow.
 """
 
 from __future__ import annotations
@@ -29,9 +29,8 @@ PAPER_MODULUS: Final = 2**32 - 5
 _DTYPES: Final = {8: np.uint8, 12: np.uint16, 16: np.uint16, 24: np.uint32, 32: np.uint32}
 WORD_BITS: Final = tuple(_DTYPES)
 
-# Added before folding so that the sum is positive. A multiple of q; 2^56 > 2^24 terms of 2^32.
-_OFFSET: Final = PAPER_MODULUS << 24
-_LOW_32: Final = 0xFFFF_FFFF
+_CHUNK: Final = 1 << 15
+"""Elements worked on at a time: 256 kB of int64, so that several passes over them stay in the second-level cache."""
 
 
 @dataclass(frozen=True)
@@ -74,15 +73,29 @@ class Word:
         if self.bits < 32:
             low: Words = np.bitwise_and(sums, self.dtype.type(self.modulus - 1))
             return low
-        # 2^32 ≡ 5 (mod q): fold the high half onto the low half. |sums| < 2^56, so sums + offset < 2^57.
-        folded = sums + _OFFSET
-        folded = (folded & _LOW_32) + 5 * (folded >> 32)  # < 2^32 + 5·2^25
-        folded = (folded & _LOW_32) + 5 * (folded >> 32)  # ≤ 2^32 + 4 < 2q
-        folded -= np.int64(PAPER_MODULUS) * (folded >= PAPER_MODULUS)
-        return folded.astype(self.dtype)
+        flat = sums.reshape(-1)
+        words = np.empty(flat.shape, self.dtype)
+        for start in range(0, len(flat), _CHUNK):
+            part = flat[start : start + _CHUNK]
+            # NumPy divides by a constant with vector instructions, but takes remainders one by one. The floor makes
+            # the remainder of a negative sum canonical too. |part| < 2^62, so quotient · q > −2^62 − q fits.
+            quotient = part // self.modulus
+            quotient *= self.modulus
+            np.subtract(part, quotient, out=words[start : start + _CHUNK], casting="unsafe")
+        return words.reshape(sums.shape)
 
     def lift(self, words: Words) -> NDArray[np.int64]:
         """Map words to signed integers in [−largest − 1, largest] (φ⁻¹ in the paper)."""
-        signed = words.astype(np.int64)
-        signed -= self.modulus * (signed > self.largest)
-        return signed
+        if self.bits < 32:
+            # Shifted to the top of the machine word, the sign bit is where the machine expects it.
+            spare = 8 * self.dtype.itemsize - self.bits
+            signed: NDArray[Any] = (words << self.dtype.type(spare)).view(f"i{self.dtype.itemsize}")
+            signed >>= spare
+            return signed.astype(np.int64)
+        flat = words.reshape(-1)
+        lifted = np.empty(flat.shape, np.int64)
+        for start in range(0, len(flat), _CHUNK):
+            part = lifted[start : start + _CHUNK]
+            part[:] = flat[start : start + _CHUNK]
+            part -= self.modulus * (part > self.largest)
+        return lifted.reshape(words.shape)
