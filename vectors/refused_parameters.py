@@ -65,6 +65,7 @@ def bad_parameters() -> list[Case]:
         "a field too few": msgspec.msgpack.encode(plain[:-1]),
         "a field too many": msgspec.msgpack.encode([*plain, 0]),
         "clients as a float": msgspec.msgpack.encode([*plain[:2], 6.0, *plain[3:]]),
+        "a pattern that is not UTF-8": encoded.replace(b"committee", b"\xffommittee"),
         "a digest as text": msgspec.msgpack.encode([*plain[:14], "0" * 32, *plain[15:]]),
     }
     return cases + [operation("decode_parameters", MALFORMED, about, bytes=data) for about, data in malformed.items()]
