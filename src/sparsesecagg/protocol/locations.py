@@ -10,6 +10,8 @@ without a loop: the unary stream is a bitmap with a one at the end of each quoti
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,24 +25,25 @@ _LARGEST_K = 32
 def encode_locations(positions: NDArray[np.int64], dim: int) -> bytes:
     """Code strictly increasing positions below `dim`."""
     bitmap_size = 1 + (dim + 7) // 8
-    gaps = np.diff(positions, prepend=-1) - 1
-    k = _best_k(len(positions), int(gaps.sum()))
-    quotients = gaps >> k
-    ends = np.cumsum(quotients + 1) - 1
-    unary_bits = int(ends[-1]) + 1 if len(ends) else 0
-    unary_size, low_size = (unary_bits + 7) // 8, (len(gaps) * k + 7) // 8
+    count = len(positions)
+    k = _best_k(count, int(positions[-1]) + 1 - count if count else 0)
+    gaps = positions.copy()
+    gaps[1:] -= positions[:-1]
+    gaps[1:] -= 1
+    ends = np.cumsum(gaps >> k)  # A quotient ends behind the zeros and the ones of all before it.
+    ends += np.arange(count)
+    unary_bits = int(ends[-1]) + 1 if count else 0
+    unary_size, low_size = (unary_bits + 7) // 8, (count * k + 7) // 8
     if _HEADER + unary_size + low_size >= bitmap_size:
         return _BITMAP + _bits_at(positions, dim)
-    low = gaps & ((1 << k) - 1)
-    low_bits = ((low[:, None] >> np.arange(k)) & 1).astype(np.uint8)
     return b"".join(
         [
             _GAPS,
             k.to_bytes(1, "little"),
-            len(gaps).to_bytes(4, "little"),
+            count.to_bytes(4, "little"),
             unary_size.to_bytes(4, "little"),
             _bits_at(ends, unary_bits),
-            np.packbits(low_bits.reshape(-1), bitorder="little").tobytes(),
+            _low_bits(gaps, k),
         ]
     )
 
@@ -52,7 +55,7 @@ def decode_locations(data: bytes, dim: int) -> NDArray[np.int64]:
             raise MalformedMessage(f"a bitmap of {dim} coordinates takes {1 + (dim + 7) // 8} bytes, not {len(data)}")
         positions = _read_bits(data[1:])
     elif data[:1] == _GAPS and len(data) >= _HEADER:
-        positions = _decode_gaps(data)
+        positions = _decode_gaps(data, dim)
     else:
         raise MalformedMessage("the locations are in no known code")
     if len(positions) and int(positions[-1]) >= dim:
@@ -60,7 +63,7 @@ def decode_locations(data: bytes, dim: int) -> NDArray[np.int64]:
     return positions
 
 
-def _decode_gaps(data: bytes) -> NDArray[np.int64]:
+def _decode_gaps(data: bytes, dim: int) -> NDArray[np.int64]:
     k, count = data[1], int.from_bytes(data[2:6], "little")
     unary_size = int.from_bytes(data[6:10], "little")
     low_size = (count * k + 7) // 8
@@ -69,12 +72,34 @@ def _decode_gaps(data: bytes) -> NDArray[np.int64]:
     ends = _read_bits(data[_HEADER : _HEADER + unary_size])
     if len(ends) != count or unary_size != ((int(ends[-1]) + 8) // 8 if count else 0):
         raise MalformedMessage("the number of coded gaps does not fit")
-    quotients = np.diff(ends, prepend=-1) - 1
-    bits = np.unpackbits(np.frombuffer(data, np.uint8, offset=_HEADER + unary_size), bitorder="little")
+    # Without the ones, an end is the sum of the quotients so far. The last is the largest: below dim ≤ 2^40 all are.
+    if count and (int(ends[-1]) + 1 - count) << k >= dim:
+        raise MalformedMessage(f"a location is not below {dim}")
+    places = np.arange(count)
+    positions = ends - places
+    positions <<= k
+    positions += np.cumsum(_read_low_bits(data[_HEADER + unary_size :], count, k), dtype=np.int64)
+    positions += places
+    return positions
+
+
+def _low_bits(gaps: NDArray[np.int64], k: int) -> bytes:
+    """Write the k low bits of each gap, one gap behind the other."""
+    width = 1 if k <= 8 else 4  # k < 32
+    low = gaps.astype(f"<u{width}").view(np.uint8).reshape(-1, width)
+    bits = np.unpackbits(low, axis=1, bitorder="little", count=k)
+    return np.packbits(bits.reshape(-1), bitorder="little").tobytes()
+
+
+def _read_low_bits(data: bytes, count: int, k: int) -> NDArray[Any]:
+    bits = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")
     if bits[count * k :].any():
         raise MalformedMessage("the padding of the coded gaps is not zero")
-    low = bits[: count * k].reshape(count, k).astype(np.int64) @ (np.int64(1) << np.arange(k, dtype=np.int64))
-    return np.cumsum((quotients << k) + low + 1) - 1
+    columns = bits[: count * k].reshape(count, k)
+    low: NDArray[Any] = np.zeros(count, np.uint8 if k <= 8 else np.uint32)  # k ≤ 32
+    for place in range(k):
+        low |= columns[:, place].astype(low.dtype, copy=False) << low.dtype.type(place)
+    return low
 
 
 def _best_k(count: int, zeros: int) -> int:
@@ -95,4 +120,5 @@ def _bits_at(positions: NDArray[np.int64], size: int) -> bytes:
 
 
 def _read_bits(data: bytes) -> NDArray[np.int64]:
-    return np.flatnonzero(np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little"))
+    bits = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")
+    return np.flatnonzero(bits.view(np.bool_))  # NumPy searches booleans several times faster than numbers.
