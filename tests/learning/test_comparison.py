@@ -55,12 +55,21 @@ def test_a_comparison_resumes(tmp_path):
     with pytest.raises(InvalidInput, match="begun with alpha"):
         resume_comparison(tmp_path / "all", {"alpha": 0.3})
     with pytest.raises(InvalidInput, match="compares committee,plain"):
-        resume_comparison(tmp_path / "all", {}, names=["plain"])
+        resume_comparison(tmp_path / "all", {}, entries=["plain"])
     order, _ = run_all(resume_comparison(tmp_path / "all", {"rounds": 2}), 1)
     assert sorted(order) == [(0, 2), (1, 2)]
 
 
-@pytest.mark.parametrize("names", [[], ["plain", "plain"], ["plain", "secag"], ["plain", ""]])
+def test_words_of_several_lengths_are_compared(tmp_path):
+    """`committee:8` is a run of its own, beside that of the default length."""
+    config, task = small_task(rounds=1)
+    _, runs = run_all(create_comparison(config, ["committee:8", "committee"], task, tmp_path / "all"), 1)
+    assert [run.folder.path.name for run in runs] == ["committee-8", "committee"]
+    sizes = [run.summary().upload_bytes_per_client_round for run in runs]
+    assert sizes[0] < 0.65 * sizes[1]
+
+
+@pytest.mark.parametrize("names", [[], ["plain", "plain"], ["plain", "secag"], ["plain", ""], ["committee:x"]])
 def test_bad_names_write_nothing(tmp_path, names):
     """Unknown ones, or one twice."""
     config, task = small_task()

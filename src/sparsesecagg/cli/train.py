@@ -21,6 +21,7 @@ from sparsesecagg.learning.models import MODELS
 from sparsesecagg.learning.secure import SecureAggregator
 from sparsesecagg.learning.side_by_side import SideBySide
 from sparsesecagg.learning.tensorboard import write_events
+from sparsesecagg.learning.workers import check_workers
 from sparsesecagg.privacy.advice import advice
 from sparsesecagg.report import summary_table, write_report
 
@@ -42,7 +43,7 @@ def train(
     rounds: Annotated[int | None, _option("Rounds to train; with --resume it may grow.", _DIGITS.rounds)] = None,
     aggregator: Annotated[str | None, _option(f"One of {', '.join(AGGREGATORS)}.", _DIGITS.aggregator)] = None,
     compare: Annotated[
-        str | None, _option("Aggregators to compare on the same seeds, separated by commas.", None)
+        str | None, _option("Aggregators to run on the same seeds, with bits if need be: committee:8,secagg,plain.")
     ] = None,
     alpha: Annotated[
         float | None, _option("Fraction of the model that each user sends (α), in (0, 1].", _DIGITS.alpha)
@@ -142,42 +143,41 @@ def train(
         }.items()
         if value is not None
     }
-    names = None if compare is None else [name.strip() for name in compare.split(",")]
-    if names is not None and aggregator is not None:
+    entries = None if compare is None else [entry.strip() for entry in compare.split(",")]
+    if entries is not None and aggregator is not None:
         raise InvalidInput("compare", "and --aggregator exclude each other: put all names into --compare")
     if resume is not None and out_dir is not None:
         raise InvalidInput("out", "and --resume exclude each other: a run goes on in its own folder")
-    runs, run_dir = _resume(resume, given, names, data_dir) if resume else _begin(out_dir, given, names, data_dir)
+    check_workers(workers)
+    runs, run_dir = _resume(resume, given, entries, data_dir) if resume else _begin(out_dir, given, entries, data_dir)
     _advise(runs)
-    with SideBySide(runs, workers) as work, round_display([run.config for run in runs]) as show:
-        for number, run in enumerate(runs):
-            show.start_at(number, run.round_number)
+    with SideBySide(runs, workers) as work, round_display(runs) as show:
         for number, metrics in work.rounds():
             show.round_done(number, metrics)
     if tensorboard:
         for run in work.runs:
             write_events(run.folder.path / "tensorboard", run.folder.metrics())
-    _finish(work.runs, run_dir, names is not None or is_comparison(run_dir), json)
+    _finish(work.runs, run_dir, json)
 
 
 def _begin(
-    out_dir: Path | None, given: dict[str, Any], names: Sequence[str] | None, data_dir: Path | None
+    out_dir: Path | None, given: dict[str, Any], entries: Sequence[str] | None, data_dir: Path | None
 ) -> tuple[list[FederatedRun], Path]:
     config = TrainingConfig.create(**given)
     with download_display() as progress:
         task = Task.prepare(config, data_dir=data_dir, progress=progress)
-    run_dir = out_dir or new_run_folder(config, compared=names is not None)
-    if names is not None:
-        return create_comparison(config, names, task, run_dir), run_dir
+    run_dir = out_dir or new_run_folder(config, compared=entries is not None)
+    if entries is not None:
+        return create_comparison(config, entries, task, run_dir), run_dir
     return [FederatedRun.create(config, task, run_dir)], run_dir
 
 
 def _resume(
-    run_dir: Path, given: dict[str, Any], names: Sequence[str] | None, data_dir: Path | None
+    run_dir: Path, given: dict[str, Any], entries: Sequence[str] | None, data_dir: Path | None
 ) -> tuple[list[FederatedRun], Path]:
     if is_comparison(run_dir):
-        return resume_comparison(run_dir, given, data_dir=data_dir, names=names), run_dir
-    if names is not None:
+        return resume_comparison(run_dir, given, data_dir=data_dir, entries=entries), run_dir
+    if entries is not None:
         raise InvalidInput("resume", f"{run_dir} holds no comparison: leave --compare out")
     return [FederatedRun.resume(run_dir, given, data_dir=data_dir)], run_dir
 
@@ -190,25 +190,23 @@ def _advise(runs: Sequence[FederatedRun]) -> None:
                 err.print(f"[yellow]note:[/yellow] {sentence}.", highlight=False, soft_wrap=True)
 
 
-def _finish(runs: Sequence[FederatedRun], run_dir: Path, compared: bool, json: bool) -> None:
-    report: str | None = None
+def _finish(runs: Sequence[FederatedRun], run_dir: Path, json: bool) -> None:
+    """Write the reports, then print what came out."""
+    folders = [run.folder.path for run in runs]
+    reports: dict[Path, str | None] = dict.fromkeys([run_dir, *folders])
     try:
-        report = str(write_report(run_dir))
-        if compared:
-            for run in runs:
-                write_report(run.folder.path)
+        for folder in reports:
+            reports[folder] = str(write_report(folder))
     except MissingExtra as problem:
         err.print(f"[yellow]note:[/yellow] no report was written: {problem}.", highlight=False, soft_wrap=True)
-    results = {run.config.aggregator: run.summary().to_json() for run in runs}
-    for run in runs:
-        own = run.folder.path / "report.html"
-        results[run.config.aggregator]["report"] = str(own) if report else None
     if json:
-        first = results[runs[0].config.aggregator]
-        top = {**first, "run_dir": str(run_dir), "report": report}
-        print_json({**top, "runs": results} if compared else top)
+        results = {
+            run.folder.path.name: {**run.summary().to_json(), "report": reports[run.folder.path]} for run in runs
+        }
+        top = {**next(iter(results.values())), "run_dir": str(run_dir), "report": reports[run_dir]}
+        print_json({**top, "runs": results} if is_comparison(run_dir) else top)
         return
     out.print(summary_table([run_dir]))
     out.print(f"Run folder: {run_dir}", highlight=False, soft_wrap=True)
-    if report:
-        out.print(f"Report: {report}", highlight=False, soft_wrap=True)
+    if reports[run_dir]:
+        out.print(f"Report: {reports[run_dir]}", highlight=False, soft_wrap=True)

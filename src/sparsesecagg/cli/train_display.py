@@ -15,8 +15,8 @@ from rich.progress import (
 )
 
 from sparsesecagg.cli.shared import err
-from sparsesecagg.learning.config import TrainingConfig
 from sparsesecagg.learning.data.download import DownloadProgress
+from sparsesecagg.learning.federated import FederatedRun
 from sparsesecagg.learning.metrics import RoundMetrics
 
 _MEGABYTE = 1e6
@@ -26,16 +26,17 @@ _LINES = 10  # per run, where there is no terminal
 class RoundDisplay:
     """One bar per run: round, accuracy, megabytes sent so far by each user, survivors, time left."""
 
-    def __init__(self, progress: Progress, configs: Sequence[TrainingConfig]) -> None:
-        self._progress, self._configs = progress, configs
+    def __init__(self, progress: Progress, runs: Sequence[FederatedRun]) -> None:
+        self._progress = progress
+        self._configs = [run.config for run in runs]
+        compared = len(runs) > 1
+        self._names = [run.folder.path.name if compared else run.config.aggregator for run in runs]
         self._tasks = [
-            progress.add_task(config.aggregator, total=config.rounds, accuracy="–", sent="–", survivors="–")
-            for config in configs
+            progress.add_task(
+                name, total=run.config.rounds, completed=run.round_number, accuracy="–", sent="–", survivors="–"
+            )
+            for name, run in zip(self._names, runs, strict=True)
         ]
-
-    def start_at(self, number: int, round_number: int) -> None:
-        """Tell where a resumed run goes on."""
-        self._progress.update(self._tasks[number], completed=round_number)
 
     def round_done(self, number: int, metrics: RoundMetrics) -> None:
         """Show what a round came to."""
@@ -47,15 +48,15 @@ class RoundDisplay:
             self._tasks[number], completed=metrics.round, accuracy=accuracy, sent=sent, survivors=survivors
         )
         if done.reason is not None:
-            err.print(f"{config.aggregator}: round {metrics.round} failed: {done.reason}", highlight=False)
+            err.print(f"{self._names[number]}: round {metrics.round} failed: {done.reason}", highlight=False)
         due = metrics.round in (1, config.rounds) or metrics.round % max(1, config.rounds // _LINES) == 0
         if due and not err.is_terminal:
             line = f"round {metrics.round}/{config.rounds}, accuracy {accuracy}, {sent} per user, {survivors} survivors"
-            err.print(f"{config.aggregator}: {line}", highlight=False, soft_wrap=True)
+            err.print(f"{self._names[number]}: {line}", highlight=False, soft_wrap=True)
 
 
 @contextmanager
-def round_display(configs: Sequence[TrainingConfig]) -> Iterator[RoundDisplay]:
+def round_display(runs: Sequence[FederatedRun]) -> Iterator[RoundDisplay]:
     """Show the rounds of all runs while the context lasts."""
     columns = (
         TextColumn("{task.description}"),
@@ -67,7 +68,7 @@ def round_display(configs: Sequence[TrainingConfig]) -> Iterator[RoundDisplay]:
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
-        yield RoundDisplay(progress, configs)
+        yield RoundDisplay(progress, runs)
 
 
 @contextmanager

@@ -34,7 +34,8 @@ FAILING_ROUNDS = 0.01
 def make_aggregator(config: TrainingConfig, model: Model) -> Aggregator:
     """Return the aggregator that `config` names, checked against the size of the model."""
     name, clients = config.aggregator, config.clients
-    check_name(name)
+    if name not in AGGREGATORS:
+        raise InvalidInput("aggregator", f"must be one of {', '.join(AGGREGATORS)}; got {name!r}")
     if name == "plain":
         return PlainAggregator(name, clients, model.dim)
     if name == "plain-randk":
@@ -74,12 +75,6 @@ def expected_exposure(config: TrainingConfig, aggregator: Aggregator) -> float |
         return pairwise_revealed_fraction(config.alpha, config.clients, config.dropout, config.colluding)
     groups = round(1 / params.selection_probability)
     return committee_singled_out_fraction(config.clients, groups, config.dropout, config.colluding)
-
-
-def check_name(name: str, option: str = "aggregator") -> None:
-    """Raise `InvalidInput` unless `name` is an aggregator."""
-    if name not in AGGREGATORS:
-        raise InvalidInput(option, f"must be one of {', '.join(AGGREGATORS)}; got {name!r}")
 
 
 def default_neighbours(clients: int, dropout: float) -> int | None:

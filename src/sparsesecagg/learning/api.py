@@ -12,6 +12,7 @@ from sparsesecagg.learning.data import Dataset
 from sparsesecagg.learning.federated import FederatedRun, RunSummary, Task
 from sparsesecagg.learning.metrics import RoundMetrics
 from sparsesecagg.learning.models import Model
+from sparsesecagg.learning.workers import check_workers
 
 
 def train_federated(
@@ -30,6 +31,7 @@ def train_federated(
     Both are names or your own (`Dataset.from_arrays`, `TorchModel`). `out` is the run folder, a new one in `runs/` by
     default; `resume` continues one. `options` are those of `TrainingConfig`: clients, rounds, aggregator, alpha, …
     """
+    check_workers(workers)
     own_data = dataset if isinstance(dataset, Dataset) else None
     own_model = model if isinstance(model, Model) else None
     if resume is not None:

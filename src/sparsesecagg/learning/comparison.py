@@ -1,4 +1,8 @@
-"""Several aggregators on the same task with the same seeds: one folder with a run folder for each."""
+"""Several aggregators on the same task with the same seeds: one folder with a run folder for each.
+
+An entry of a comparison is the name of an aggregator, with the bits of its words if they should differ from the other
+entries': `committee:8`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.learning.aggregators import check_name, make_aggregator
+from sparsesecagg.learning.aggregators import AGGREGATORS, make_aggregator
 from sparsesecagg.learning.config import TrainingConfig
 from sparsesecagg.learning.federated import FederatedRun, Task
 from sparsesecagg.learning.run_folder import check_free, write_atomically
@@ -16,19 +20,22 @@ from sparsesecagg.learning.run_folder import check_free, write_atomically
 LIST = "comparison.json"
 
 
-def create_comparison(config: TrainingConfig, names: Sequence[str], task: Task, out: Path) -> list[FederatedRun]:
-    """Check all runs, then make the folder `out` with one run folder per aggregator."""
-    if len(set(names)) != len(names) or not names:
-        raise InvalidInput("compare", f"must name each aggregator once; got {','.join(names)!r}")
-    for name in names:
-        check_name(name, option="compare")
-    configs = [config.replace(aggregator=name) for name in names]
-    for one in configs:
+def create_comparison(config: TrainingConfig, entries: Sequence[str], task: Task, out: Path) -> list[FederatedRun]:
+    """Check all runs, then make the folder `out` with one run folder per entry."""
+    configs = {folder_name(entry): _entry_config(config, entry) for entry in entries}
+    if len(configs) != len(entries) or not entries:
+        raise InvalidInput("compare", f"must name each aggregator once; got {','.join(entries)!r}")
+    for one in configs.values():
         make_aggregator(one, task.model)
     check_free(out)
-    runs = [FederatedRun.create(one, task, out / one.aggregator) for one in configs]
-    write_atomically(out / LIST, (json.dumps({"runs": list(names)}) + "\n").encode())
+    runs = [FederatedRun.create(one, task, out / name) for name, one in configs.items()]
+    write_atomically(out / LIST, (json.dumps({"runs": list(configs)}) + "\n").encode())
     return runs
+
+
+def folder_name(entry: str) -> str:
+    """Return what an entry's run is called: `committee:8` is `committee-8`."""
+    return entry.replace(":", "-")
 
 
 def is_comparison(run_dir: Path) -> bool:
@@ -37,11 +44,20 @@ def is_comparison(run_dir: Path) -> bool:
 
 
 def resume_comparison(
-    run_dir: Path, options: Mapping[str, Any], *, data_dir: Path | None = None, names: Sequence[str] | None = None
+    run_dir: Path, options: Mapping[str, Any], *, data_dir: Path | None = None, entries: Sequence[str] | None = None
 ) -> list[FederatedRun]:
     """Go on with all runs of a comparison; those that are finished stay as they are."""
     stored = json.loads((run_dir / LIST).read_text())["runs"]
-    if names is not None and list(names) != stored:
-        raise InvalidInput("resume", f"{run_dir} compares {','.join(stored)}, not {','.join(names)}")
+    if entries is not None and [folder_name(entry) for entry in entries] != stored:
+        raise InvalidInput("resume", f"{run_dir} compares {','.join(stored)}, not {','.join(entries)}")
     first = FederatedRun.resume(run_dir / stored[0], options, data_dir=data_dir)
     return [first, *(FederatedRun.resume(run_dir / name, options, task=first.task) for name in stored[1:])]
+
+
+def _entry_config(config: TrainingConfig, entry: str) -> TrainingConfig:
+    name, colon, bits = entry.partition(":")
+    if name not in AGGREGATORS or (colon and not bits.isdecimal()):
+        raise InvalidInput(
+            "compare", f"must name some of {', '.join(AGGREGATORS)}, with bits if need be (committee:8); got {entry!r}"
+        )
+    return config.replace(aggregator=name, modulus_bits=int(bits) if colon else config.modulus_bits)

@@ -19,7 +19,7 @@ from typing import Any
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.learning.federated import FederatedRun
 from sparsesecagg.learning.metrics import RoundMetrics
-from sparsesecagg.learning.workers import WorkerError, available_cores, end_with
+from sparsesecagg.learning.workers import WorkerError, available_cores, check_workers, end_with
 
 _WAIT_SECONDS = 0.2
 
@@ -30,8 +30,7 @@ class SideBySide:
     def __init__(self, runs: Sequence[FederatedRun], workers: int | None = None) -> None:
         self.runs = list(runs)
         """When all rounds are done: the runs as they then are."""
-        if workers is not None and workers < 1:
-            raise InvalidInput("workers", f"must be at least 1; got {workers}")
+        check_workers(workers)
         cores = workers or available_cores()
         unfinished = [number for number, run in enumerate(self.runs) if not run.finished]
         slots = min(cores, len(unfinished)) if sys.platform == "linux" else 1

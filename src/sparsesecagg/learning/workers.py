@@ -60,8 +60,7 @@ class TrainingPool:
     """Worker processes that hold the model and the data. A context manager."""
 
     def __init__(self, job: Job, workers: int | None = None) -> None:
-        if workers is not None and workers < 1:
-            raise InvalidInput("workers", f"must be at least 1; got {workers}")
+        check_workers(workers)
         self.workers = min(workers or available_cores(), len(job.partition.indices))
         self._test_samples = len(job.dataset.test_y)
         # With fork, workers share the data with us and models need not be picklable. Elsewhere scripts need the
@@ -113,6 +112,12 @@ class TrainingPool:
             raise WorkerError(
                 "a worker process ended unexpectedly; is there enough memory? --workers 1 needs less"
             ) from problem
+
+
+def check_workers(workers: int | None) -> None:
+    """Raise `InvalidInput` unless there is at least one; None stands for all cores."""
+    if workers is not None and workers < 1:
+        raise InvalidInput("workers", f"must be at least 1; got {workers}")
 
 
 def available_cores() -> int:

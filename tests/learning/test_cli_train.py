@@ -1,0 +1,132 @@
+"""`sparsesecagg train` on the command line: keys, exit codes, and nothing written on bad input."""
+
+import json
+
+import pytest
+
+from sparsesecagg.cli import main
+
+SMALL = [
+    "train", "--clients", "10", "--rounds", "2", "--hidden", "8", "--alpha", "0.5", "--dropout", "0.1", "--samples",
+    "300", "--workers", "1",
+]  # fmt: skip
+KEYS = {
+    "accuracy", "rounds", "reached_target_at", "upload_bytes_per_client_round", "total_upload_bytes", "run_dir",
+    "report",
+}  # fmt: skip
+
+
+def run(capsys, *arguments):
+    """Run the program; return exit code, standard output and standard error."""
+    with pytest.raises(SystemExit) as ended:
+        main([str(argument) for argument in arguments])
+    captured = capsys.readouterr()
+    return ended.value.code, captured.out, captured.err
+
+
+def test_a_run_prints_one_json_object(capsys, tmp_path):
+    """The keys of the contract and nothing else; the folder and the report exist."""
+    code, out, _ = run(capsys, *SMALL, "--out", tmp_path / "run", "--json", "--tensorboard")
+    result = json.loads(out)
+    assert code == 0 and set(result) == KEYS and out.count("\n") == 1
+    assert result["rounds"] == 2 and result["reached_target_at"] is None and 0 < result["accuracy"] < 1
+    assert (tmp_path / "run" / "report.html").is_file() and result["report"].endswith("report.html")
+    assert list((tmp_path / "run" / "tensorboard").iterdir())
+
+
+def test_a_run_ends_with_a_table_and_the_path_of_the_report(capsys, tmp_path):
+    """What a person sees."""
+    code, out, err = run(capsys, *SMALL, "--out", tmp_path / "run", "--aggregator", "pairwise")
+    assert code == 0 and "pairwise" in out and "report.html" in out
+    assert "reveals" in err and "round 2/2" in err
+
+
+def test_a_comparison_has_the_same_keys_per_run(capsys, tmp_path):
+    """And on top those of the first; the report is the comparison's."""
+    code, out, _ = run(capsys, *SMALL, "--out", tmp_path / "all", "--compare", "committee:8,plain", "--json")
+    result = json.loads(out)
+    assert code == 0 and set(result) == KEYS | {"runs"} and set(result["runs"]) == {"committee-8", "plain"}
+    assert all(set(one) == KEYS for one in result["runs"].values())
+    assert result["accuracy"] == result["runs"]["committee-8"]["accuracy"]
+    assert result["run_dir"] == str(tmp_path / "all") and (tmp_path / "all" / "report.html").is_file()
+
+
+def test_a_run_is_resumed_with_its_own_options(capsys, tmp_path):
+    """Named again or left out; more rounds are welcome."""
+    run(capsys, *SMALL, "--out", tmp_path / "run", "--json")
+    code, out, _ = run(capsys, "train", "--resume", tmp_path / "run", "--rounds", "3", "--json", "--workers", "1")
+    assert code == 0 and json.loads(out)["rounds"] == 3
+    code, out, _ = run(capsys, *SMALL[:3], "--resume", tmp_path / "run", "--json")
+    assert code == 0 and json.loads(out)["rounds"] == 3
+
+
+def contents(folder):
+    """Return every file below a folder."""
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--dataset", "minst"], "--dataset must be one of digits, mnist"),
+        (["--aggregator", "secag"], "--aggregator must be one of plain"),
+        (["--compare", "plain,secag"], "--compare must name some of plain"),
+        (["--compare", "plain", "--aggregator", "plain"], "--compare and --aggregator"),
+        (["--model", "cnn"], "--model must be one of softmax"),
+        (["--model", "small-cnn"], "--model small-cnn takes samples of shape"),
+        (["--partition", "even"], "--partition must be one of iid"),
+        (["--partition", "shards", "--shards", "5000"], "--shards must be 10"),
+        (["--clients", "5000"], "--clients must be 1 to 300"),
+        (["--clients", "2"], "--clients must be at least 3"),
+        (["--alpha", "0.0001"], "--alpha of 0.0001 sends nothing"),
+        (["--alpha", "0.1"], "--alpha of 0.1 gives committees of"),
+        (["--dropout", "1"], "--dropout must lie in"),
+        (["--rounds", "0"], "--rounds must be at least 1"),
+        (["--modulus-bits", "9"], "--modulus-bits"),
+        (["--drop-at", "LUNCH"], "--drop-at must be one of ADVERTISE_KEYS"),
+        (["--target-accuracy", "95"], "--target-accuracy must lie in"),
+        (["--workers", "0"], "--workers must be at least 1"),
+        (["--samples", "0"], "--samples must be 1 to"),
+        (["--seed", "-1"], "--seed"),
+        (["--dataset", "mnist", "--data-dir", "nowhere"], "--data-dir nowhere is no folder: put train-images"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_writes_nothing(capsys, tmp_path, options, said):
+    """Exit code 2, the option by name, what is allowed."""
+    code, out, err = run(capsys, *SMALL, "--out", tmp_path / "run", *options)
+    assert code == 2 and out == ""
+    assert said in err and len(err.strip().splitlines()) == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_another_configuration_can_not_resume(capsys, tmp_path):
+    """Exit code 2, and the folder is as it was."""
+    run(capsys, *SMALL, "--out", tmp_path / "run", "--json")
+    before = contents(tmp_path)
+    for options, said in (
+        (["--alpha", "0.4"], "begun with alpha 0.5, not 0.4"),
+        (["--aggregator", "plain"], "begun with aggregator committee"),
+        (["--compare", "plain,secagg"], "holds no comparison"),
+        (["--out", str(tmp_path / "other")], "--out and --resume"),
+    ):
+        code, out, err = run(capsys, "train", "--resume", tmp_path / "run", *options)
+        assert code == 2 and out == "" and said in err and contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("what", ["missing", "empty"])
+def test_a_folder_that_is_no_run_can_not_be_resumed(capsys, tmp_path, what):
+    """Exit code 2, one sentence."""
+    folder = tmp_path / "run"
+    if what == "empty":
+        folder.mkdir()
+    code, _, err = run(capsys, "train", "--resume", folder)
+    assert code == 2 and "--resume" in err and "is no run folder" in err
+
+
+def test_a_folder_in_use_is_left_alone(capsys, tmp_path):
+    """Exit code 2, and what to do instead."""
+    (tmp_path / "notes.txt").write_text("mine")
+    code, _, err = run(capsys, *SMALL, "--out", tmp_path)
+    assert (
+        code == 2 and "--out" in err and "is not empty" in err and [p.name for p in tmp_path.iterdir()] == ["notes.txt"]
+    )
