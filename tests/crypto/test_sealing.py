@@ -36,10 +36,7 @@ def test_the_receiver_opens_what_the_sender_sealed(
 def test_each_use_has_a_key_of_its_own() -> None:
     """Each direction too, so that the constant nonce never meets one key twice."""
     keys = [
-        sealing_key(AGREED, CONTEXT, SENDER, RECEIVER),
-        sealing_key(AGREED, CONTEXT, RECEIVER, SENDER),
-        sealing_key(AGREED, CONTEXT, SENDER, RECEIVER + 1),
-        sealing_key(AGREED, CONTEXT, SENDER + 1, RECEIVER),
+        *(sealing_key(AGREED, CONTEXT, sender, receiver) for sender in range(8) for receiver in range(8)),
         sealing_key(AGREED, b"\x02" * 32, SENDER, RECEIVER),
         sealing_key(AgreedSecret(bytes(32)), CONTEXT, SENDER, RECEIVER),
     ]

@@ -27,6 +27,7 @@ class TestCommittee(PatternSuite):
     cases: ClassVar = [
         Case(clients=3, dim=1, alpha=1.0),
         Case(clients=12, dim=1000, alpha=1 / 3),
+        Case(clients=14, dim=100, alpha=0.25),
         Case(clients=13, dim=1001, alpha=0.25, missing=(4,)),
         Case(clients=50, dim=3000, alpha=0.1, stripes=7, missing=(0, 1, 49)),
         Case(clients=40, dim=500, alpha=0.25, degree=4),

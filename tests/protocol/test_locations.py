@@ -145,6 +145,16 @@ def test_counts_and_lengths_that_do_not_fit_are_refused(place: int, value: int) 
         decode_locations(bytes(data), 500)
 
 
+@pytest.mark.parametrize("count", [0, 1, 2, 4, 8, 2**32 - 1])
+def test_a_count_that_only_the_unary_bits_contradict_is_refused(count: int) -> None:
+    """Without low bits the count changes no length."""
+    data = bytearray(twin.rice([0, 1, 3], 0))
+    assert decode_locations(bytes(data), 500).tolist() == [0, 1, 3]
+    data[2:6] = count.to_bytes(4, "little")
+    with pytest.raises(MalformedMessage):
+        decode_locations(bytes(data), 500)
+
+
 def test_a_parameter_beyond_any_gap_is_refused() -> None:
     for k in (33, 64, 255):
         with pytest.raises(MalformedMessage):
