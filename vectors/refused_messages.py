@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from sparsesecagg.protocol.membership import nonce_commitment
 from sparsesecagg.protocol.messages import CHECKSUM_SIZE, AdvertiseKeys, KeyDirectory, encode_users, user_number
 from vectors.forging import Case, Rounds, flip, with_checksum
 from vectors.form import named_bytes
@@ -204,6 +205,9 @@ def replaced_key(rounds: Rounds) -> list[Case]:
     about = {
         "its sealing key": keep[:96] + fresh + keep[128:],
         "its mask key": keep[:128] + fresh + keep[160:],
+        "the commitment to its nonce": keep[:160]
+        + nonce_commitment(keep[96:128], keep[128:160], named_bytes("the server's nonce", 16))
+        + keep[192:],
     }
     cases = [
         rounds.to_client("round_full", "SHARE_KEYS", 1, "InvalidKey", which, entries=entries)

@@ -18,7 +18,7 @@ from sparsesecagg.errors import (
     WrongView,
 )
 from sparsesecagg.protocol import Client, Policy, RoundParameters, Stage
-from sparsesecagg.protocol.membership import ENTRY_SIZE
+from sparsesecagg.protocol.membership import ENTRY_SIZE, nonce_commitment
 from sparsesecagg.protocol.messages import decode_server_message, encode, encode_users
 
 
@@ -64,6 +64,12 @@ class TestKeyDirectory:
         entries = bytearray(decode_server_message(game.inbox[0]).entries)
         start = 2 * ENTRY_SIZE + place
         entries[start : start + 32] = key
+        refuses(game, 0, tampered(game.inbox[0], entries=bytes(entries)), InvalidKey)
+
+    def test_a_swapped_commitment_to_ones_own_nonce_is_noticed(self, game: Round) -> None:
+        """A server that commits to nonces of its own could choose the committees."""
+        entries = bytearray(decode_server_message(game.inbox[0]).entries)
+        entries[64:96] = nonce_commitment(bytes(entries[:32]), bytes(entries[32:64]), b"the server's own")
         refuses(game, 0, tampered(game.inbox[0], entries=bytes(entries)), InvalidKey)
 
     def test_a_directory_without_oneself_is_refused(self, game: Round) -> None:

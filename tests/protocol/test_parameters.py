@@ -39,6 +39,8 @@ from sparsesecagg.protocol import RoundParameters
         ("min_survivors", {"min_survivors": 6}),
         ("clip", {"clip": 0}),
         ("clip", {"clip": float("inf")}),
+        ("clip", {"clip": float("nan")}),
+        ("clip", {"clip": 5e-324}),
         ("max_weight", {"max_weight": -1}),
         ("max_weight", {"max_weight": 10, "pattern": "pairwise"}),
         ("stripes", {"stripes": 0}),

@@ -118,6 +118,16 @@ def test_a_public_key_that_occurs_twice_is_refused() -> None:
     refused(game.server, tampered(second, sealing_key=decode_client_message(second).mask_key), InvalidKey)
 
 
+@pytest.mark.parametrize("field", ["sealing_key", "mask_key"])
+def test_a_low_order_key_costs_only_its_owner_the_round(field: str) -> None:
+    """Passed on, it would make every neighbour refuse the directory."""
+    game = Round(small())
+    refused(game.server, tampered(game.answer(0), **{field: bytes(32)}), InvalidKey)
+    game.step(silent=[0])
+    game.run_to(Stage.DONE)
+    assert game.server.result is not None
+
+
 def test_a_nonce_other_than_the_committed_one_is_refused() -> None:
     game = Round(small()).run_to(Stage.SHARE_KEYS)
     refused(game.server, tampered(game.answer(0), nonce=bytes(16)), InvalidKey)

@@ -19,7 +19,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from sparsesecagg.crypto.kdf import digest
-from sparsesecagg.crypto.keys import KeyAgreement, public_key
+from sparsesecagg.crypto.keys import KeyAgreement, public_key, require_usable
 from sparsesecagg.crypto.secrets import AgreedSecret, PrivateKey, Secret
 from sparsesecagg.errors import InvalidInput, InvalidKey
 
@@ -57,6 +57,7 @@ class Roster:
         ):
             raise InvalidKey("a key occurs twice in the roster")
         for user, entry in enumerate(self.entries):
+            require_usable(entry.run_key)
             try:
                 Ed25519PublicKey.from_public_bytes(entry.identity).verify(
                     entry.signature, _signed(self.run, entry.run_key)

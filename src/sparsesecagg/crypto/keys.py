@@ -12,11 +12,17 @@ from sparsesecagg.crypto.secrets import AgreedSecret, PrivateKey
 from sparsesecagg.errors import InvalidKey
 
 PUBLIC_KEY_SIZE = 32
+_ANY_KEY = PrivateKey(bytes(range(32)))  # Protects nothing: a low-order point is one for every private key.
 
 
 def public_key(private: PrivateKey) -> bytes:
     """Return the public half of a private key."""
     return X25519PrivateKey.from_private_bytes(private.reveal()).public_key().public_bytes_raw()
+
+
+def require_usable(public: bytes) -> None:
+    """Raise `InvalidKey` for a low-order point, whoever it is that would agree with it."""
+    KeyAgreement(_ANY_KEY).with_peer(public)
 
 
 class KeyAgreement:

@@ -286,6 +286,8 @@ class Client:
         own = public_key(self._state.sealing_private), public_key(self._state.mask_private)
         if (directory.sealing_key(self.user), directory.mask_key(self.user)) != own:
             raise InvalidKey("the key directory has other keys for this user than it advertised")
+        # Or the server could commit to nonces of its own, and choose the committees.
+        directory.require_nonce(self.user, self._state.nonce)
 
     def _read_delivery(self, message: ShareDelivery) -> tuple[Members, dict[int, bytes]]:
         users = decode_users(message.users, self.params.clients)

@@ -1,8 +1,8 @@
 """The messages of a round: frozen, versioned, compact, checked when they are read.
 
 On the wire a message is one byte of version, a MessagePack array that starts with the message's name, and a checksum
-against accidents on the way (it is no protection against an attacker; that is the transport's and the roster's). Sets of users
-are bitmaps over the cohort; everything that belongs to several users is laid out in the order of their numbers, so no
+against accidents on the way (no protection against an attacker; that is the transport's and the roster's). Sets of
+users are bitmaps over the cohort; what belongs to several users is laid out in the order of their numbers, so no
 numbers travel. All lengths follow from the round's parameters and are checked against them before use.
 """
 

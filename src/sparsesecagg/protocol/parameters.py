@@ -7,7 +7,6 @@ parameters, or a different global model, make masks that do not cancel.
 from __future__ import annotations
 
 from functools import cached_property
-from math import isfinite
 from typing import Any
 
 import msgspec
@@ -30,6 +29,7 @@ MAX_CLIENTS = 1 << 16
 MAX_DIM = 1 << 40
 MAX_WEIGHT = 1 << 40
 MAX_STRIPES = 1 << 12
+SMALLEST_CLIP, LARGEST_CLIP = 1e-30, 1e30  # Beyond these, float32 runs out.
 SESSION_SIZE = 16
 VIEW_SIZE = 8
 
@@ -137,7 +137,7 @@ class RoundParameters(msgspec.Struct, frozen=True, array_like=True, dict=True, f
             1 <= self.stripes <= MAX_STRIPES,
             f"must be from 1 to {MAX_STRIPES}, not {self.stripes}",
         )
-        _require("clip", isfinite(self.clip) and self.clip > 0, f"must be positive and finite, not {self.clip}")
+        _require("clip", SMALLEST_CLIP <= self.clip <= LARGEST_CLIP, f"must be from 1e-30 to 1e30, not {self.clip}")
         _require("max_weight", 0 <= self.max_weight <= MAX_WEIGHT, f"must be from 0 to 2^40, not {self.max_weight}")
         _require("round_number", 0 <= self.round_number < 1 << 63, "must be from 0 to 2^63 − 1")
         _require("model_digest", len(self.model_digest) == DIGEST_SIZE, f"must have {DIGEST_SIZE} bytes")

@@ -12,6 +12,7 @@ from typing import TypeVar
 import numpy as np
 
 from sparsesecagg.crypto import shamir
+from sparsesecagg.crypto.keys import require_usable
 from sparsesecagg.errors import (
     DuplicateMessage,
     InvalidKey,
@@ -164,6 +165,8 @@ class Server:
         taken = {key for other in self._keys.values() for key in (other.sealing_key, other.mask_key)}
         if len(fresh) < 2 or fresh & taken:
             raise InvalidKey(f"user {message.sender} advertises a public key that occurs twice")
+        for key in fresh:
+            require_usable(key)  # Otherwise all its neighbours would refuse the directory.
         self._keys[message.sender] = message
 
     def _take_shares(self, message: ShareKeys) -> None:
