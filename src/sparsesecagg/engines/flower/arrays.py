@@ -112,14 +112,18 @@ class Template:
                 raise InvalidInput("arrays", f"of the reply must keep their types: {slot.name!r} is {values.dtype}")
 
     def add(self, record: ArrayRecord, update: NDArray[Any]) -> ArrayRecord:
-        """Return the model moved by the update; arrays that do not travel are carried over."""
+        """Return the model moved by the update; arrays that do not travel are carried over.
+
+        Half precision is widened, since strategies compute with the mean before `cast` makes it narrow again.
+        """
         moved: dict[str, Array] = {}
         for slot in self.slots:
             if slot.size == 0:
                 moved[slot.name] = record[slot.name]
                 continue
             part = update[slot.start : slot.start + slot.size].reshape(slot.shape)
-            moved[slot.name] = Array(np.asarray((view(record[slot.name]) + part).astype(slot.dtype)))
+            wide = np.result_type(slot.dtype, np.float32)
+            moved[slot.name] = Array(np.asarray(np.add(view(record[slot.name]), part, dtype=wide)))
         return ArrayRecord(moved)
 
     def cast(self, record: ArrayRecord) -> ArrayRecord:

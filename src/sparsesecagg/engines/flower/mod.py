@@ -8,6 +8,7 @@ is passed on as it is.
 
 from __future__ import annotations
 
+import copy
 import logging
 import time
 from collections.abc import Callable
@@ -123,11 +124,12 @@ def _upload(
     if model_digest(received) != client.params.model_digest:
         raise PolicyViolation("the model is not the one that this round's parameters name")
     template = Template.of(received)
-    # The train function gets a record of its own, which it may clear; the difference is still to be made.
-    message.content = RecordDict({name: _copy(record) for name, record in content.items()})
+    # The train function gets a message of its own, whose arrays it may clear; the difference is still to be made.
+    own = copy.copy(message)
+    own.content = RecordDict({name: _copy(record) for name, record in content.items()})
 
     start = time.perf_counter()
-    reply = _train(message, context, call_next)
+    reply = _train(own, context, call_next)
     trained_for = time.perf_counter() - start
 
     metrics = next(iter(reply.content.metric_records.values()), MetricRecord())

@@ -1,0 +1,336 @@
+"""What must not happen and does: typed errors or counted dropouts, never a hang, never a wrong mean."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import FedAvg, Result
+
+from engines.in_process import InProcessGrid, model, round_of, stage_of, training_app, travel, values
+from sparsesecagg.engines.flower.records import Packet
+from sparsesecagg.errors import InvalidInput
+from sparsesecagg.flower import EmptyCohort, SecAgg
+from sparsesecagg.protocol import Stage
+
+START = np.zeros(60, np.float32)
+
+
+def step(partition: int, arrays: dict[str, np.ndarray], server_round: int) -> dict[str, np.ndarray]:
+    return {"w": arrays["w"] + np.float32(0.01 * (partition + 1))}
+
+
+def run(grid: Grid, rounds: int = 1, inner: FedAvg | None = None, **settings: Any) -> tuple[SecAgg, Result]:
+    options = {"timeout": 0.3, "poll_seconds": 0.01, "max_weight": 10, **settings}
+    strategy = SecAgg(inner or FedAvg(fraction_evaluate=0.0), **options)
+    return strategy, strategy.start(grid=grid, initial_arrays=model(w=START), num_rounds=rounds, timeout=0.3)
+
+
+def require_mean(result: Result, partitions: Any) -> None:
+    expected = np.mean([0.01 * (partition + 1) for partition in partitions])
+    np.testing.assert_allclose(values(result.arrays)["w"], expected, atol=1e-5)
+
+
+def rewritten(reply: Message, **fields: Any) -> Message:
+    """Return a reply with other entries in its control record."""
+    changed = travel(reply)
+    changed.content["secagg"] = ConfigRecord({**changed.content["secagg"], **fields})
+    changed.metadata.__dict__["_reply_to_message_id"] = reply.metadata.reply_to_message_id
+    return changed
+
+
+class TestReplies:
+    @pytest.mark.parametrize("stage", ["ADVERTISE_KEYS", "SHARE_KEYS", "UPLOAD"])
+    @pytest.mark.parametrize(
+        "lie",
+        [
+            {"round": 7},
+            {"round": "one"},
+            {"stage": "UNMASK"},
+            {"stage": "LUNCH"},
+            {"version": 2},
+            {"payload": b"nonsense"},
+            {"payload": 5},
+        ],
+        ids=str,
+    )
+    def test_a_reply_that_does_not_fit_makes_its_node_a_dropout(self, stage: str, lie: dict[str, Any]) -> None:
+        def after(node: int, reply: Message) -> list[Message]:
+            return [rewritten(reply, **lie)] if node == 101 and stage_of(reply) == stage else [reply]
+
+        strategy, result = run(InProcessGrid(training_app(step), 5, after=after))
+        assert strategy.history[0].rejected == 1
+        assert strategy.history[0].dropped[stage] == 1
+        require_mean(result, [0, 2, 3, 4])
+
+    def test_a_second_reply_of_one_node_is_counted_and_ignored(self) -> None:
+        def after(node: int, reply: Message) -> list[Message]:
+            return [reply, reply] if node == 101 else [reply]
+
+        _, result = run(InProcessGrid(training_app(step), 5, after=after))
+        require_mean(result, range(5))
+
+    def test_two_uploads_of_one_node_that_another_loop_collected_are_counted_and_ignored(self) -> None:
+        """Not every caller uses `start`; then the replies are whatever the caller hands over."""
+        grid = InProcessGrid(training_app(step), 5)
+        strategy = SecAgg(FedAvg(fraction_evaluate=0.0), max_weight=10)
+        uploads = list(strategy.configure_train(1, model(w=START), ConfigRecord(), grid))
+        replies = list(grid.send_and_receive(uploads))
+        stranger = travel(replies[0])
+        stranger.metadata.__dict__["_reply_to_message_id"] = "never sent"
+        arrays, metrics = strategy.aggregate_train(1, [*replies, replies[2], stranger])
+        assert arrays is not None
+        assert metrics is not None
+        assert metrics["secagg-rejected"] == 2
+        np.testing.assert_allclose(values(arrays)["w"], 0.03, atol=1e-5)
+
+    def test_a_reply_for_a_message_that_was_never_sent_is_ignored(self) -> None:
+        class Chatty(InProcessGrid):
+            def pull_messages(self, message_ids: Any) -> Any:
+                replies = list(super().pull_messages(message_ids))
+                for reply in replies[:1]:
+                    stranger = travel(reply)
+                    stranger.metadata.__dict__["_reply_to_message_id"] = "never sent"
+                    replies.append(stranger)
+                return replies
+
+        _, result = run(Chatty(training_app(step), 5))
+        require_mean(result, range(5))
+
+    def test_a_node_that_answers_with_the_message_of_another_is_turned_down(self) -> None:
+        uploads: list[Message] = []
+
+        def after(node: int, reply: Message) -> list[Message]:
+            if stage_of(reply) != "UPLOAD":
+                return [reply]
+            uploads.append(reply)
+            if node != 101:
+                return [reply]
+            return [rewritten(reply, payload=uploads[0].content["secagg"]["payload"])]
+
+        strategy, result = run(InProcessGrid(training_app(step), 5, after=after))
+        assert strategy.history[0].rejected == 1
+        require_mean(result, [0, 2, 3, 4])
+
+    def test_an_upload_of_another_round_is_turned_down(self) -> None:
+        """Replayed as it is, with the round's number of today on the outside."""
+        old: list[bytes] = []
+
+        def after(node: int, reply: Message) -> list[Message]:
+            if stage_of(reply) == "UPLOAD" and node == 101:
+                if round_of(reply) == 1:
+                    old.append(reply.content["secagg"]["payload"])
+                else:
+                    return [rewritten(reply, payload=old[0])]
+            return [reply]
+
+        strategy, _ = run(InProcessGrid(training_app(step), 5, after=after), rounds=2)
+        assert [record.dropped["UPLOAD"] for record in strategy.history] == [0, 1]
+        assert strategy.history[1].failure is None
+
+
+class TestClients:
+    """The client's side of the same: a message that does not fit is refused and changes nothing."""
+
+    def grid(self) -> tuple[InProcessGrid, list[Message]]:
+        """Return a grid after one round, and that round's messages to node 100."""
+        grid = InProcessGrid(training_app(step), 4)
+        run(grid)
+        return grid, [message for node, message in grid.sent if node == 100]
+
+    def send(self, grid: InProcessGrid, message: Message) -> Message:
+        return grid.app(message, grid.contexts[100])
+
+    def test_a_stage_of_a_round_that_is_over_is_refused(self) -> None:
+        grid, messages = self.grid()
+        for message in messages:
+            if stage_of(message) not in ("ADVERTISE_KEYS", "SHARE_KEYS"):
+                reply = self.send(grid, message)
+                assert reply.has_error()
+                assert "StaleContext" in str(reply.error.reason)
+
+    def test_a_replayed_share_keys_message_is_refused_since_its_keys_are_spent(self) -> None:
+        grid, messages = self.grid()
+        share_keys = next(message for message in messages if stage_of(message) == "SHARE_KEYS")
+        first, second = self.send(grid, share_keys), self.send(grid, share_keys)
+        # The node holds the keys of its next round, which are not those in this directory; then it holds none.
+        assert "InvalidKey" in str(first.error.reason)
+        assert "StaleContext" in str(second.error.reason)
+
+    def test_a_message_of_another_round_than_the_one_under_way_is_refused(self) -> None:
+        grid = InProcessGrid(training_app(step), 4)
+        caught: list[Message] = []
+
+        def before(node: int, message: Message) -> None:
+            if node == 100 and stage_of(message) == "UPLOAD":
+                changed = travel(message)
+                changed.content["secagg"] = ConfigRecord({**changed.content["secagg"], "round": 9})
+                caught.append(self.send(grid, changed))
+
+        grid.before = before
+        _, result = run(grid)
+        assert "WrongRound" in str(caught[0].error.reason)
+        require_mean(result, range(4))  # The refusal has not disturbed the round.
+
+    def test_a_context_that_lost_its_state_makes_the_node_a_dropout_until_it_has_new_keys(self) -> None:
+        grid = InProcessGrid(training_app(step), 5)
+
+        def before(node: int, message: Message) -> None:
+            if node == 102 and round_of(message) == 2 and stage_of(message) == "SHARE_KEYS":
+                grid.contexts[102].state = RecordDict()
+
+        grid.before = before
+        strategy, _ = run(grid, rounds=3)
+        assert [record.survivors for record in strategy.history] == [5, 4, 5]
+        assert strategy.history[1].dropped["SHARE_KEYS"] == 1
+
+    def test_the_state_of_another_run_is_not_used(self) -> None:
+        grid, _ = self.grid()
+        for context in grid.contexts.values():
+            context.run_id += 1
+        fresh = SecAgg(FedAvg(fraction_evaluate=0.0), timeout=0.3)
+        fresh.start(grid=grid, initial_arrays=model(w=START), num_rounds=1)
+        assert fresh.history[0].survivors == 4
+
+    def test_a_model_other_than_the_round_was_agreed_on_is_not_trained(self) -> None:
+        trained: list[int] = []
+
+        def watch(partition: int, arrays: Any, server_round: int) -> Any:
+            trained.append(partition)
+            return step(partition, arrays, server_round)
+
+        def swap(node: int, message: Message) -> None:
+            if node == 101 and stage_of(message) == "UPLOAD":
+                message.content["arrays"] = model(w=START + 1)
+
+        strategy, result = run(InProcessGrid(training_app(watch), 5, before=swap))
+        assert 1 not in trained
+        assert strategy.history[0].dropped["UPLOAD"] == 1
+        require_mean(result, [0, 2, 3, 4])
+
+    @pytest.mark.parametrize(
+        "reply",
+        [
+            {"other": START},
+            {"w": START[:7]},
+            {"w": START.astype(np.int64)},
+            {"w": np.full(60, np.nan, np.float32)},
+            {"w": np.full(60, np.inf, np.float32)},
+        ],
+        ids=["other names", "another shape", "integers", "NaN", "infinity"],
+    )
+    def test_a_trained_model_that_does_not_fit_makes_the_node_a_dropout(self, reply: dict[str, Any]) -> None:
+        def train(partition: int, arrays: Any, server_round: int) -> Any:
+            return reply if partition == 1 else step(partition, arrays, server_round)
+
+        strategy, result = run(InProcessGrid(training_app(train), 5))
+        assert strategy.history[0].dropped["UPLOAD"] == 1
+        require_mean(result, [0, 2, 3, 4])
+
+    @pytest.mark.parametrize("examples", [101, -1, 2.5, float("inf")])
+    def test_a_weight_outside_its_range_is_refused_and_not_told(self, examples: float, caplog: Any) -> None:
+        app = training_app(step, weight=lambda partition: examples if partition == 1 else 10)  # type: ignore[return-value]
+        strategy, result = run(InProcessGrid(app, 5), max_weight=100)
+        require_mean(result, [0, 2, 3, 4])
+        assert "num-examples must be" in caplog.text
+        assert f"not {examples}" not in caplog.text
+        assert strategy.history[0].dropped["UPLOAD"] == 1
+
+    def test_no_secret_of_a_node_is_in_anything_that_it_sends_or_logs(self, caplog: Any) -> None:
+        """Nor in the texts of its refusals: every reply of a run is searched for the bytes of the state."""
+        grid = InProcessGrid(training_app(step), 4)
+        secrets: set[bytes] = set()
+
+        def before(node: int, message: Message) -> None:
+            record = grid.contexts[node].state.get("secagg")
+            if record is not None and record["seed"]:
+                seed = record["seed"]
+                secrets.update(seed[start : start + 32] for start in (0, 32, 64))
+            if round_of(message) == 2 and node == 101:
+                raise RuntimeError("spoilt")
+
+        grid.before = before
+        run(grid, rounds=3)
+        assert len(secrets) >= 4 * 3 * 2
+        sent = b"".join(bytes(str(dict(reply.content["secagg"])), "utf-8") for _, reply in grid.replied if reply.has_content())
+        for secret in secrets:
+            for spelling in (repr(secret)[2:-1], secret.hex(), base64.b64encode(secret).decode()):
+                assert spelling not in caplog.text
+                assert spelling.encode() not in sent
+
+
+class TestCohorts:
+    def test_an_empty_cohort_is_a_failed_round_and_no_crash(self) -> None:
+        inner = FedAvg(fraction_train=0.0, fraction_evaluate=0.0)
+        strategy, result = run(InProcessGrid(training_app(step), 4), inner=inner)
+        assert strategy.history[0].failure == str(EmptyCohort())
+        np.testing.assert_array_equal(values(result.arrays)["w"], START)
+
+    @pytest.mark.parametrize("nodes", [1, 2])
+    def test_a_cohort_below_three_stops_the_first_round_with_a_typed_error(self, nodes: int) -> None:
+        inner = FedAvg(fraction_evaluate=0.0, min_train_nodes=nodes, min_available_nodes=nodes)
+        with pytest.raises(InvalidInput, match=f"clients must be from 3 to .* not {nodes}"):
+            run(InProcessGrid(training_app(step), nodes), inner=inner)
+
+    def test_a_cohort_that_shrinks_below_three_later_fails_that_round_and_keeps_the_model(self) -> None:
+        grid = InProcessGrid(training_app(step), 4)
+
+        def shrink(node: int, message: Message) -> None:
+            if stage_of(message) == "UNMASK" and round_of(message) == 1 and node == 103:
+                grid.online = {100, 101}
+
+        grid.before = shrink
+        strategy, result = run(grid, rounds=2)
+        assert "clients must be from 3" in str(strategy.history[1].failure)
+        assert strategy.history[0].survivors >= 2
+        assert not np.array_equal(values(result.arrays)["w"], START)
+
+    def test_committees_that_would_be_too_small_stop_the_first_round_with_the_remedy(self) -> None:
+        with pytest.raises(InvalidInput, match="use 0.6 or more"):
+            run(InProcessGrid(training_app(step), 5), alpha=0.1)
+
+    def test_a_strategy_that_sends_different_models_is_refused(self) -> None:
+        class Uneven(FedAvg):
+            def configure_train(self, server_round: int, arrays: Any, config: Any, grid: Any) -> Any:
+                messages = list(super().configure_train(server_round, arrays, config, grid))
+                messages[1].content = RecordDict({"arrays": model(w=START + 1), "config": config})
+                return messages
+
+        with pytest.raises(InvalidInput, match="all nodes the same model"):
+            run(InProcessGrid(training_app(step), 4), inner=Uneven(fraction_evaluate=0.0))
+
+    def test_a_strategy_that_asks_one_node_twice_is_refused(self) -> None:
+        class Twice(FedAvg):
+            def configure_train(self, server_round: int, arrays: Any, config: Any, grid: Any) -> Any:
+                messages = list(super().configure_train(server_round, arrays, config, grid))
+                return [*messages, messages[0]]
+
+        with pytest.raises(InvalidInput, match="one message"):
+            run(InProcessGrid(training_app(step), 4), inner=Twice(fraction_evaluate=0.0))
+
+    @pytest.mark.parametrize("arrays", [{}, {"n": np.arange(3)}, {"z": np.zeros(3, np.complex64)}], ids=str)
+    def test_a_model_with_nothing_to_average_is_refused(self, arrays: dict[str, Any]) -> None:
+        strategy = SecAgg(FedAvg(fraction_evaluate=0.0))
+        grid = InProcessGrid(training_app(step), 4)
+        with pytest.raises(InvalidInput, match="arrays must hold"):
+            strategy.start(grid=grid, initial_arrays=model(**arrays), num_rounds=1)
+
+
+def test_aggregating_a_round_that_was_never_configured_changes_nothing() -> None:
+    arrays, metrics = SecAgg(FedAvg()).aggregate_train(3, [])
+    assert arrays is None
+    assert metrics is not None
+
+
+def test_a_packet_survives_the_trip_whatever_its_size() -> None:
+    from sparsesecagg.engines.flower.records import read_packet
+
+    for size in (0, 1, 1 << 16, (1 << 16) + 1):
+        packet = Packet(Stage.UPLOAD, 3, bytes(size), {"user": 4})
+        message = travel(Message(RecordDict(packet.records()), 100, "train"))
+        assert read_packet(message.content) == packet
+        assert isinstance(message.content.get("secagg-bulk"), ArrayRecord) == (size > 1 << 16)
