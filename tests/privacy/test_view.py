@@ -33,6 +33,11 @@ def test_a_threshold_of_colluders_opens_every_key_and_one_fewer_none():
     assert all(public_key(key) == view.directory.mask_key(user) for user, key in view.mask_keys.items())
 
 
+def test_colluders_who_drop_out_before_they_are_given_shares_do_not_help_to_open_keys():
+    params = parameters(clients=9, dim=10, pattern="full", threshold=5)
+    assert set(attacked(params, colluders=range(5), dropped=[0]).view.mask_keys) == set(range(5))
+
+
 def test_the_view_needs_the_transcript_and_the_colluders_draws_only():
     params = parameters(clients=6, dim=12, pattern="committee", alpha=0.5)
     drawn, transcript = [], Transcript()

@@ -111,8 +111,9 @@ class View:
         return keys
 
     def colluding_holders(self, owner: int) -> list[int]:
-        """Return the colluders that hold a share of the owner's secrets."""
-        return [holder for holder in self.directory.holders(owner).tolist() if holder in self.colluders]
+        """Return the colluders that were given a share of the owner's secrets."""
+        holders = self.directory.holders(owner).tolist()
+        return [holder for holder in holders if holder in self.colluders and holder in self._deliveries]
 
     def _exposed_key(self, owner: int, holders: Sequence[int]) -> PrivateKey:
         """Restore the mask key of an honest survivor from shares that were delivered to colluders."""
