@@ -130,3 +130,10 @@ def test_a_folder_in_use_is_left_alone(capsys, tmp_path):
     assert (
         code == 2 and "--out" in err and "is not empty" in err and [p.name for p in tmp_path.iterdir()] == ["notes.txt"]
     )
+
+
+def test_a_run_without_a_single_good_round_is_a_failure(capsys, tmp_path):
+    """Exit code 1 with stage and reason; the record is there all the same."""
+    code, out, err = run(capsys, *SMALL, "--out", tmp_path / "run", "--threshold", "10", "--dropout", "0.4", "--json")
+    assert code == 1 and json.loads(out)["rounds"] == 2
+    assert "none of 2 rounds" in err and "UPLOAD" in err

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,82 +26,100 @@ from sparsesecagg.privacy.advice import advice
 from sparsesecagg.report import summary_table, write_report
 
 
-def _option(text: str, default: object = None, name: str | None = None) -> Any:
-    """An option that stays None unless it is given, so that --resume can tell what was asked for."""
-    return typer.Option(*([name] if name else []), help=text, show_default=False if default is None else str(default))
+def _panel(title: str) -> Callable[..., Any]:
+    """Return a maker of options, shown together; they stay None unless given, so that --resume knows what was asked."""
 
+    def option(text: str, default: object = None, name: str | None = None) -> Any:
+        shown = False if default is None else str(default)
+        return typer.Option(*([name] if name else []), help=text, show_default=shown, rich_help_panel=title)
+
+    return option
+
+
+_task = _panel("Task")
+_aggregation = _panel("Aggregation")
+_simulated = _panel("Faults and network, simulated")
+_local = _panel("Local training")
+_files = _panel("Files and processes")
 
 _DIGITS = TrainingConfig.create("digits")
 
 
 def train(
-    dataset: Annotated[str | None, _option(f"One of {', '.join(DATASETS)}.", "digits")] = None,
+    dataset: Annotated[str | None, _task(f"One of {', '.join(DATASETS)}.", "digits")] = None,
     partition: Annotated[
-        str | None, _option(f"How samples are dealt out to users: {', '.join(PARTITIONS)}.", _DIGITS.partition)
+        str | None, _task(f"How samples are dealt out to users: {', '.join(PARTITIONS)}.", _DIGITS.partition)
     ] = None,
-    clients: Annotated[int | None, _option("Users (N), at least 3.", _DIGITS.clients)] = None,
-    rounds: Annotated[int | None, _option("Rounds to train; with --resume it may grow.", _DIGITS.rounds)] = None,
-    aggregator: Annotated[str | None, _option(f"One of {', '.join(AGGREGATORS)}.", _DIGITS.aggregator)] = None,
+    clients: Annotated[int | None, _task("Users (N), at least 3.", _DIGITS.clients)] = None,
+    rounds: Annotated[int | None, _task("Rounds to train; with --resume it may grow.", _DIGITS.rounds)] = None,
+    aggregator: Annotated[str | None, _aggregation(f"One of {', '.join(AGGREGATORS)}.", _DIGITS.aggregator)] = None,
     compare: Annotated[
-        str | None, _option("Aggregators to run on the same seeds, with bits if need be: committee:8,secagg,plain.")
+        str | None,
+        _aggregation("Aggregators to run on the same seeds, with bits if need be: committee:8,secagg,plain."),
     ] = None,
     alpha: Annotated[
-        float | None, _option("Fraction of the model that each user sends (α), in (0, 1].", _DIGITS.alpha)
+        float | None, _aggregation("Fraction of the model that each user sends (α), in (0, 1].", _DIGITS.alpha)
     ] = None,
     dropout: Annotated[
-        float | None, _option("Chance that a user falls silent in a round (θ); simulated.", _DIGITS.dropout)
+        float | None, _simulated("Chance that a user falls silent in a round (θ); simulated.", _DIGITS.dropout)
     ] = None,
     drop_at: Annotated[
-        str | None, _option("Stages before whose message users drop out, separated by commas, or ANY.", _DIGITS.drop_at)
+        str | None,
+        _simulated("Stages before whose message users drop out, separated by commas, or ANY.", _DIGITS.drop_at),
     ] = None,
     colluding: Annotated[
-        float | None, _option("Fraction of users that help the server (γ), for the expected exposure.", 0)
+        float | None, _simulated("Fraction of users that help the server (γ), for the expected exposure.", 0)
     ] = None,
-    target_accuracy: Annotated[float | None, _option("Stop when the test accuracy reaches this, such as 0.95.")] = None,
+    target_accuracy: Annotated[float | None, _task("Stop when the test accuracy reaches this, such as 0.95.")] = None,
     modulus_bits: Annotated[
-        int | None, _option("Bits of a word: 8, 12, 16, 24 or 32.", "16 for committee, else 32")
+        int | None, _aggregation("Bits of a word: 8, 12, 16, 24 or 32.", "16 for committee, else 32")
     ] = None,
-    neighbours: Annotated[int | None, _option("Degree of mask and share graph.", "complete; secagg-plus: by θ")] = None,
-    threshold: Annotated[int | None, _option("Shares that restore a secret.", "a majority")] = None,
+    neighbours: Annotated[
+        int | None, _aggregation("Degree of mask and share graph.", "complete; secagg-plus: by θ")
+    ] = None,
+    threshold: Annotated[int | None, _aggregation("Shares that restore a secret.", "a majority")] = None,
     min_survivors: Annotated[
-        int | None, _option("Clients refuse to open a block with fewer survivors.", _DIGITS.min_survivors)
+        int | None, _aggregation("Clients refuse to open a block with fewer survivors.", _DIGITS.min_survivors)
     ] = None,
     normalisation: Annotated[
-        str | None, _option("Divide by observed contributors or by the expected number.", _DIGITS.normalisation)
+        str | None, _aggregation("Divide by observed contributors or by the expected number.", _DIGITS.normalisation)
     ] = None,
     weighting: Annotated[
-        str | None, _option(f"How users count in the mean: {', '.join(WEIGHTINGS)} (private).", _DIGITS.weighting)
+        str | None, _aggregation(f"How users count in the mean: {', '.join(WEIGHTINGS)} (private).", _DIGITS.weighting)
     ] = None,
     first_clip: Annotated[
-        float | None, _option("Clip of the first round; later ones follow the aggregate.", _DIGITS.first_clip)
+        float | None, _aggregation("Clip of the first round; later ones follow the aggregate.", _DIGITS.first_clip)
     ] = None,
-    model: Annotated[str | None, _option(f"One of {', '.join(MODELS)}.", "by data set")] = None,
-    hidden: Annotated[int | None, _option("Hidden units of the model mlp.", _DIGITS.hidden)] = None,
-    epochs: Annotated[int | None, _option("Local epochs per round.", 5)] = None,
-    batch: Annotated[int | None, _option("Samples per local step.", "28; digits: 10")] = None,
-    lr: Annotated[float | None, _option("Local learning rate.", "0.01; digits: 0.1")] = None,
-    momentum: Annotated[float | None, _option("Local momentum.", 0.5)] = None,
-    samples: Annotated[int | None, _option("Use only this many training samples.", "all")] = None,
-    shards: Annotated[int | None, _option("Shards of the partition shards.", _DIGITS.shards)] = None,
-    concentration: Annotated[
-        float | None, _option("Evenness of the partition dirichlet.", _DIGITS.concentration)
-    ] = None,
+    model: Annotated[str | None, _task(f"One of {', '.join(MODELS)}.", "by data set")] = None,
+    hidden: Annotated[int | None, _task("Hidden units of the model mlp.", _DIGITS.hidden)] = None,
+    epochs: Annotated[int | None, _local("Local epochs per round.", 5)] = None,
+    batch: Annotated[int | None, _local("Samples per local step.", "28; digits: 10")] = None,
+    lr: Annotated[float | None, _local("Local learning rate.", "0.01; digits: 0.1")] = None,
+    momentum: Annotated[float | None, _local("Local momentum.", 0.5)] = None,
+    samples: Annotated[int | None, _task("Use only this many training samples.", "all")] = None,
+    shards: Annotated[int | None, _task("Shards of the partition shards.", _DIGITS.shards)] = None,
+    concentration: Annotated[float | None, _task("Evenness of the partition dirichlet.", _DIGITS.concentration)] = None,
     classes_per_client: Annotated[
-        int | None, _option("Classes of each user in the partition pathological.", _DIGITS.classes_per_client)
+        int | None, _task("Classes of each user in the partition pathological.", _DIGITS.classes_per_client)
     ] = None,
     bandwidth_mbit: Annotated[
-        float | None, _option("Each user's line in Mbit/s; simulated.", _DIGITS.bandwidth_mbit)
+        float | None, _simulated("Each user's line in Mbit/s; simulated.", _DIGITS.bandwidth_mbit)
     ] = None,
-    latency_ms: Annotated[float | None, _option("Latency of that line; simulated.", _DIGITS.latency_ms)] = None,
+    latency_ms: Annotated[float | None, _simulated("Latency of that line; simulated.", _DIGITS.latency_ms)] = None,
     data_dir: Annotated[
-        Path | None, _option("Folder of the data files.", "$SPARSESECAGG_DATA, else they are downloaded")
+        Path | None, _files("Folder of the data files.", "$SPARSESECAGG_DATA, else they are downloaded")
     ] = None,
-    out_dir: Annotated[Path | None, _option("New folder for the run.", "one in runs/", "--out")] = None,
-    resume: Annotated[Path | None, _option("Go on with the run or comparison in this folder.")] = None,
-    workers: Annotated[int | None, _option("Processes to use.", "all cores")] = None,
-    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard events as well.")] = False,
+    out_dir: Annotated[Path | None, _files("New folder for the run.", "one in runs/", "--out")] = None,
+    resume: Annotated[Path | None, _files("Go on with the run or comparison in this folder.")] = None,
+    workers: Annotated[int | None, _files("Processes to use.", "all cores")] = None,
+    tensorboard: Annotated[
+        bool,
+        typer.Option("--tensorboard", help="Write TensorBoard events as well.", rich_help_panel="Files and processes"),
+    ] = False,
     json: JsonOption = False,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of everything random.", show_default="0")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seed of everything random in the simulation.", show_default="0")
+    ] = None,
 ) -> None:
     """Train a model across simulated users, aggregating with the real protocol, and report bytes, time and accuracy.
 
@@ -158,6 +176,8 @@ def train(
         for run in work.runs:
             write_events(run.folder.path / "tensorboard", run.folder.metrics())
     _finish(work.runs, run_dir, json)
+    for run in work.runs:
+        run.require_progress()
 
 
 def _begin(

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsesecagg.errors import InvalidInput
+from sparsesecagg.errors import InvalidInput, ProtocolError
 from sparsesecagg.learning.aggregation import Aggregation, Aggregator, uploaders
 from sparsesecagg.learning.aggregators import expected_exposure, make_aggregator
 from sparsesecagg.learning.config import TrainingConfig
@@ -94,6 +94,14 @@ class RunSummary:
             "total_upload_bytes": self.total_upload_bytes,
             "run_dir": str(self.run_dir),
         }
+
+
+class TrainingFailed(ProtocolError):
+    """No round of a run gave an aggregate."""
+
+    def __init__(self, rounds: int, reason: str) -> None:
+        self.rounds, self.reason = rounds, reason
+        super().__init__(f"none of {rounds} rounds gave an aggregate; the last one: {reason}")
 
 
 class FederatedRun:
@@ -202,6 +210,11 @@ class FederatedRun:
             run_dir=self.folder.path,
             parameters=self._parameters,
         )
+
+    def require_progress(self) -> None:
+        """Raise `TrainingFailed` if not a single round worked: the model is still the first one."""
+        if self._history and all(line["status"] == "failed" for line in self._history):
+            raise TrainingFailed(self._round, self._history[-1]["reason"])
 
     def _one_round(self, number: int, pool: TrainingPool) -> RoundMetrics:
         config = self.config

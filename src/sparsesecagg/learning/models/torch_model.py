@@ -5,8 +5,9 @@ mean and variance of batch normalisation, which are averaged like parameters. Wh
 buffers (for one, `num_batches_tracked`); every user keeps them as they are in the module that the server began with. An
 average of counters would mean nothing, and the word of a masked sum has no room for them.
 
-Averages of sparse, rounded updates carry noise, so a running variance can come out below zero, where batch
-normalisation gives NaN. Variances are therefore held at `SMALLEST_VARIANCE` at least when they are loaded.
+Averages of sparse, rounded updates carry noise, so a running variance can come out near zero, where batch normalisation
+blows a unit up, or below it, where it gives NaN. When variances are loaded, each is therefore held at `SMALLEST_SHARE`
+of its layer's mean variance at least.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     import torch
 
 SMALLEST_VARIANCE = 1e-5
+SMALLEST_SHARE = 0.05
 _EVALUATION_BATCH = 500
 
 
@@ -136,7 +138,7 @@ class TorchModel(Model):
             for (name, tensor), layer in zip(self._travelling, self.layers, strict=True):
                 values = self._torch.from_numpy(parameters[layer.start : layer.stop].copy()).reshape(tensor.shape)
                 if name.endswith("running_var"):
-                    values.clamp_(min=SMALLEST_VARIANCE)
+                    values.clamp_(min=max(SMALLEST_VARIANCE, SMALLEST_SHARE * float(values.clamp(min=0).mean())))
                 tensor.copy_(values)
             for buffer, at_first in self._staying:
                 buffer.copy_(at_first)
