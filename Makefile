@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench soak flower-demo audit-deps lock clean
+.PHONY: help setup demo test lint bench soak fuzz flower-demo audit-deps lock clean
 
 help: ## List the jobs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,11 @@ bench: .venv/.all ## Measure, and write benchmarks/results/ (minutes)
 
 soak: .venv/.all ## 100,000 rounds over a broken network (half an hour on two cores)
 	$(BIN)/python tests/soak.py
+
+FUZZ_SECONDS ?= 600
+fuzz: .venv/.all ## Coverage-guided fuzzing of every decoder (FUZZ_SECONDS=600)
+	$(PIP) atheris
+	$(BIN)/python tests/fuzz_decoders.py -max_total_time=$(FUZZ_SECONDS)
 
 flower-demo: .venv/.all ## A real Flower deployment on this machine, one node killed while uploading
 	$(BIN)/python -m sparsesecagg.engines.flower.demo

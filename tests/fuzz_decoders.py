@@ -1,0 +1,59 @@
+"""`make fuzz`: coverage-guided fuzzing of every decoder with atheris, for as long as one likes.
+
+    .venv/bin/python tests/fuzz_decoders.py -max_total_time=600
+
+A crash is an exception that is not one of ours; atheris prints the input that made it.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import atheris
+
+with atheris.instrument_imports(include=["sparsesecagg"]):
+    from sparsesecagg.errors import SparseSecAggError
+    from sparsesecagg.field import Word, unpack
+    from sparsesecagg.protocol import Client, RoundParameters
+    from sparsesecagg.protocol.locations import decode_locations
+    from sparsesecagg.protocol.messages import _checksum, decode_client_message, decode_server_message, decode_users
+
+DIM = 500
+
+
+def decode_anything(data: bytes) -> None:
+    """Send the bytes to one decoder, chosen by the first of them."""
+    if not data:
+        return
+    choice, rest = data[0] % 8, data[1:]
+    message = b"\x01" + rest
+    try:
+        match choice:
+            case 0:
+                decode_client_message(message + _checksum(message))
+            case 1:
+                decode_server_message(message + _checksum(message))
+            case 2:
+                decode_client_message(rest)
+            case 3:
+                RoundParameters.decode(rest)
+            case 4:
+                decode_locations(rest, DIM)
+            case 5:
+                decode_users(rest, 77)
+            case 6:
+                unpack(rest, len(rest) * 2 // 3, Word.of(12))
+            case _:
+                Client.restore(rest)
+    except SparseSecAggError:
+        pass
+
+
+def main() -> None:
+    """Fuzz until libFuzzer's options say stop."""
+    atheris.Setup(sys.argv, decode_anything)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()
