@@ -20,6 +20,7 @@ EXIT_BAD_INPUT = 2
 
 def _app() -> typer.Typer:
     from sparsesecagg.cli import audit, plan, simulate, train
+    from sparsesecagg.cli.roster import roster_app
 
     app = typer.Typer(
         name="sparsesecagg",
@@ -31,6 +32,7 @@ def _app() -> typer.Typer:
     )
     for command in (simulate.simulate, audit.audit, plan.plan, train.train):
         app.command()(command)
+    app.add_typer(roster_app, name="roster")
 
     @app.callback()
     def root() -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -35,6 +35,20 @@ class RosterEntry:
     identity: bytes
     run_key: bytes
     signature: bytes
+
+    def as_json(self) -> dict[str, str]:
+        """Return the entry with its bytes in hex."""
+        return {name: value.hex() for name, value in asdict(self).items()}
+
+    @staticmethod
+    def from_json(content: dict[str, str]) -> RosterEntry:
+        """Return the entry that `as_json` wrote."""
+        return RosterEntry(*(bytes.fromhex(content[name]) for name in ("identity", "run_key", "signature")))
+
+
+def identity_of(key: IdentityKey) -> bytes:
+    """Return the public half of an identity."""
+    return Ed25519PrivateKey.from_private_bytes(key.reveal()).public_key().public_bytes_raw()
 
 
 def enrol(identity: IdentityKey, run: str, run_key: PrivateKey) -> RosterEntry:
@@ -82,24 +96,18 @@ class Roster:
 
     def save(self, path: Path) -> None:
         """Write the roster as JSON; it holds public keys only."""
-        users = [
-            {"identity": e.identity.hex(), "run_key": e.run_key.hex(), "signature": e.signature.hex()}
-            for e in self.entries
-        ]
-        path.write_text(json.dumps({"run": self.run, "users": users}, indent=1) + "\n", encoding="utf-8")
+        content = {"run": self.run, "users": [entry.as_json() for entry in self.entries]}
+        path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
     @staticmethod
     def load(path: Path) -> Roster:
         """Read and check a roster file."""
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
-            entries = tuple(
-                RosterEntry(*(bytes.fromhex(user[name]) for name in ("identity", "run_key", "signature")))
-                for user in content["users"]
-            )
-            return Roster(str(content["run"]), entries)
+            run, entries = str(content["run"]), tuple(RosterEntry.from_json(user) for user in content["users"])
         except (OSError, ValueError, KeyError, TypeError):
             raise InvalidInput("roster", f"must be a roster file, which {path.name} is not") from None
+        return Roster(run, entries)
 
 
 class Identity:

@@ -1,0 +1,101 @@
+"""`sparsesecagg roster`: from three users' identities to a roster that an authenticated round accepts."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from cli.commands import run, run_json
+from protocol.rounds import LENIENT, small, updates
+from sparsesecagg.crypto.identity import Identity, Roster
+from sparsesecagg.crypto.secrets import PrivateKey
+from sparsesecagg.protocol import run_round
+
+
+@pytest.fixture
+def folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    """A folder with three users enrolled in one run."""
+    trusted = []
+    for user in "abc":
+        made = run_json(capsys, "roster", "identity", "--key", str(tmp_path / f"{user}.key"))
+        trusted.append(made["identity"])
+        enrol(capsys, tmp_path, user, "demo")
+    (tmp_path / "trusted").write_text("\n".join(trusted))
+    return tmp_path
+
+
+def enrol(capsys: pytest.CaptureFixture[str], folder: Path, user: str, name: str) -> None:
+    """Enrol one user in a run."""
+    files = [str(folder / f"{user}.{kind}") for kind in ("key", f"{name}.run", f"{name}.json")]
+    run_json(capsys, "roster", "enrol", "--key", files[0], "--run", name, "--run-key", files[1], "--entry", files[2])
+
+
+def build(capsys: pytest.CaptureFixture[str], folder: Path, name: str = "demo") -> Path:
+    """Build the roster of the three users."""
+    roster = folder / "roster.json"
+    entries = [str(folder / f"{user}.{name}.json") for user in "abc"]
+    run_json(capsys, "roster", "build", "--run", name, "--roster", str(roster), *entries)
+    return roster
+
+
+def test_a_round_runs_with_the_roster_that_was_built(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    roster = Roster.load(build(capsys, folder))
+    people = [
+        Identity(number, PrivateKey((folder / f"{user}.demo.run").read_bytes()), roster)
+        for number, user in enumerate("abc")
+    ]
+    params = small(clients=3, roster_digest=roster.digest)
+    assert run_round(params, updates(params), identities=people, policy=LENIENT).exact
+
+
+def test_the_roster_is_checked_against_trusted_identities(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    roster = build(capsys, folder)
+    found = run_json(capsys, "roster", "check", "--roster", str(roster), "--trusted", str(folder / "trusted"))
+    assert (found["users"], found["run"]) == (3, "demo")
+    (folder / "trusted").write_text("\n".join(reversed((folder / "trusted").read_text().split())))
+    code, _, err = run(capsys, "roster", "check", "--roster", str(roster), "--trusted", str(folder / "trusted"))
+    assert code == 1
+    assert "another identity" in err
+
+
+def test_an_entry_of_another_run_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    entries = [str(folder / f"{user}.demo.json") for user in "abc"]
+    code, _, err = run(capsys, "roster", "build", "--run", "other", "--roster", str(folder / "r"), *entries)
+    assert code == 1
+    assert "not signed by its identity for the run 'other'" in err
+    assert not (folder / "r").exists()
+
+
+def test_private_keys_are_private_and_never_overwritten(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a.key", "a.demo.run"):
+        assert stat.S_IMODE((folder / name).stat().st_mode) == 0o600
+    before = (folder / "a.key").read_bytes()
+    code, _, err = run(capsys, "roster", "identity", "--key", str(folder / "a.key"))
+    assert (code, (folder / "a.key").read_bytes()) == (2, before)
+    assert "never overwritten" in err
+
+
+def test_no_output_shows_a_private_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    key = tmp_path / "a.key"
+    _, out, err = run(capsys, "roster", "identity", "--key", str(key))
+    assert key.read_bytes().hex() not in out + err
+
+
+@pytest.mark.parametrize("content", [b"", b"x" * 31, b"x" * 33])
+def test_a_file_that_is_no_key_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes) -> None:
+    (tmp_path / "k").write_bytes(content)
+    options = [
+        "--key",
+        str(tmp_path / "k"),
+        "--run",
+        "r",
+        "--run-key",
+        str(tmp_path / "rk"),
+        "--entry",
+        str(tmp_path / "e"),
+    ]
+    code, _, err = run(capsys, "roster", "enrol", *options)
+    assert code == 2
+    assert "--key" in err
