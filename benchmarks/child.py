@@ -45,13 +45,19 @@ def _system(system: str, cohort: dict[str, Any]) -> dict[str, Any]:
     return asdict(systems.measure(system, Cohort(**cohort)))
 
 
+def _planned(cohort: dict[str, Any], plan: dict[str, Any]) -> dict[str, Any]:
+    from benchmarks import systems
+
+    return asdict(systems.measure_planned(Cohort(**cohort), plan))
+
+
 def _upload(**arguments: Any) -> dict[str, Any]:
     from benchmarks import lone_client
 
     return lone_client.measure_upload(**arguments)
 
 
-JOBS: dict[str, Callable[..., dict[str, Any]]] = {"system": _system, "upload": _upload}
+JOBS: dict[str, Callable[..., dict[str, Any]]] = {"system": _system, "planned": _planned, "upload": _upload}
 
 
 def _main(job: str, arguments: str) -> None:

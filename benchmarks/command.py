@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import click
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from sparsesecagg.errors import InvalidInput, MissingExtra, ProtocolError
@@ -58,7 +59,7 @@ def progress() -> Progress:
 
 def note(sentence: str) -> None:
     """Tell the reader something that does not stop the command."""
-    err.print(f"[yellow]note:[/yellow] {sentence}.", highlight=False, soft_wrap=True)
+    err.print(f"[yellow]note:[/yellow] {escape(sentence)}.", highlight=False, soft_wrap=True)
 
 
 def _complain(sentence: str, code: int) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.cohort import CLIP, Cohort
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.field import WORD_BITS
+from sparsesecagg.field import WORD_BITS, Word
 from sparsesecagg.patterns import PATTERNS
 from sparsesecagg.protocol import RoundParameters, Stage, run_round
 
@@ -41,6 +41,7 @@ def parameters(system: str, cohort: Cohort) -> RoundParameters:
         "pairwise": ("pairwise", None, cohort.modulus_bits),
         "committee": ("committee", None, cohort.modulus_bits),
     }[system]
+    Word.of(bits)  # Refuses a size that there is no word of.
     for wide_enough in (width for width in WORD_BITS if width >= bits):
         try:
             return RoundParameters.create(
@@ -57,15 +58,28 @@ def parameters(system: str, cohort: Cohort) -> RoundParameters:
             # `pairwise` may have N contributors at a coordinate, too many for some words that suit a committee.
             if problem.option != "modulus_bits" or pattern != "pairwise" or wide_enough == max(WORD_BITS):
                 raise
-    raise InvalidInput("modulus_bits", f"must be one of {', '.join(map(str, WORD_BITS))}, not {bits}")
+    raise AssertionError("the longest word holds every cohort")
 
 
 _SPARSE = frozenset(PATTERNS) - {"full"}
 
 
 def measure(system: str, cohort: Cohort) -> Measurement:
+    """Run one round of one of our systems."""
+    return measure_round(parameters(system, cohort), cohort)
+
+
+def measure_planned(cohort: Cohort, plan: dict[str, Any]) -> Measurement:
+    """Run one round of the committee pattern with a planner's settings."""
+    chosen = {key: plan[key] for key in ("alpha", "modulus_bits", "neighbours", "threshold", "min_survivors")}
+    params = RoundParameters.create(
+        clients=cohort.clients, dim=cohort.dim, dropout=cohort.dropout, clip=CLIP, pattern="committee", **chosen
+    )
+    return measure_round(params, cohort)
+
+
+def measure_round(params: RoundParameters, cohort: Cohort) -> Measurement:
     """Run one round; `exact` says that the sum equals the plain sum of the survivors' quantised values."""
-    params = parameters(system, cohort)
     _ = cohort.noise, cohort.dropped  # Made now, so that nobody's stage pays for them.
     outcome = run_round(params, cohort.update, drops=dict.fromkeys(cohort.dropped, Stage.UPLOAD))
     result = outcome.result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rich import box
 from rich.console import Group
 from rich.table import Table
 
@@ -28,8 +29,10 @@ def _costs(answer: dict[str, Any]) -> Table:
         title=f"{settings['clients']} clients, {settings['dim']:,} coordinates, α = {settings['alpha']:g}, "
         f"{settings['dropped']} drop out at UPLOAD",
         caption="milliseconds are medians: the mean client's, the whole server's",
+        box=box.SIMPLE_HEAD,
+        collapse_padding=True,
     )
-    _columns(table, "bits", "client ms", "UPLOAD", "server ms", "sent kB", "recv. kB", "peak MB")
+    _columns(table, "bits", "client\nms", "UPLOAD\nms", "server\nms", "sent\nkB", "received\nkB", "peak\nMB")
     for system, measured in answer["systems"].items():
         table.add_row(
             NAMES[system] + ("" if measured["exact"] else " WRONG SUM"),
@@ -45,7 +48,7 @@ def _costs(answer: dict[str, Any]) -> Table:
 
 
 def _ratios(answer: dict[str, Any]) -> Table:
-    table = Table(title="How many times less")
+    table = Table(title="How many times less", box=box.SIMPLE_HEAD, collapse_padding=True)
     _columns(table, "than", "client", "UPLOAD", "server", "bytes sent")
     for base, ratios in answer["ratios"].items():
         for system, ratio in ratios.items():

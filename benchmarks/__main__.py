@@ -1,0 +1,101 @@
+"""`python -m benchmarks`: a short version of everything, in a few minutes, into benchmarks/results/.
+
+With --full also the large cohort and the long ends of the sweeps. Then docs/performance.md is written anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from benchmarks import child, claims, command, compare, limits, page, profiling, results, scaling
+from benchmarks.cohort import Cohort
+from benchmarks.sweeps import SWEEPS
+from sparsesecagg.errors import InvalidInput
+from sparsesecagg.privacy.plan import Goal
+from sparsesecagg.privacy.planner import plan_round
+
+FLOWER_COHORT = Cohort(clients=50, dim=170_000, alpha=0.1, dropout=0.1, modulus_bits=8)
+SECAGG_COHORT = Cohort(clients=100, dim=1_663_370, alpha=0.1, dropout=0.3, modulus_bits=16)
+LARGE = Goal(clients=1_000, dim=1_000_000, dropout=0.1, colluding=0.1, min_anonymity=5)
+HUGE_DIM = 100_000_000
+
+
+def main(
+    full: Annotated[bool, typer.Option("--full", help="All points and the large cohort; takes much longer.")] = False,
+    only: Annotated[str, typer.Option(help="Comma-separated names of result files; all if left out.")] = "",
+) -> None:
+    """Measure, write benchmarks/results/*.json and docs/performance.md, and show the claims."""
+    parts = _parts(full)
+    chosen = [name.strip() for name in only.split(",") if name.strip()] or list(parts)
+    for name in chosen:
+        if name not in parts:
+            raise InvalidInput("only", f"must be some of {', '.join(parts)}, not {name!r}")
+    for name in chosen:
+        command.err.print(f"{name} …", highlight=False)
+        results.write(name, parts[name]())
+    page.write()
+    command.out.print(_table())
+
+
+def _parts(full: bool) -> dict[str, Callable[[], dict[str, Any]]]:
+    parts: dict[str, Callable[[], dict[str, Any]]] = {
+        claims.LIMITS: limits.measure,
+        claims.COMPARE_FLOWER: lambda: compare.compare(FLOWER_COHORT, repeats=5),
+        claims.COMPARE_SECAGG: lambda: compare.compare(
+            SECAGG_COHORT,
+            ("secagg", "secagg_plus", "pairwise", "committee") if full else _SHORT,
+            repeats=3 if full else 1,
+        ),
+        claims.SCALING: lambda: scaling.measure(tuple(SWEEPS), full),
+        claims.MEMORY: _memory,
+        profiling.RESULT: lambda: profiling.measure(profiling.DEFAULT, list(_SHORT)),
+    }
+    if full:
+        parts[claims.LARGE] = _large
+    return parts
+
+
+_SHORT = ("secagg", "pairwise", "committee")
+
+
+def _memory() -> dict[str, Any]:
+    """Measure one client's UPLOAD of a huge model."""
+    common = {"dim": HUGE_DIM, "alpha": 0.01, "repeats": 1}
+    rounds: dict[str, dict[str, Any]] = {
+        "committee": {**common, "pattern": "committee", "clients": 1000, "modulus_bits": 16, "neighbours": 150},
+        "pairwise": {**common, "pattern": "pairwise", "clients": 100, "modulus_bits": 16},
+    }
+    return {"systems": {name: {**child.measure("upload", **one), "settings": one} for name, one in rounds.items()}}
+
+
+def _large() -> dict[str, Any]:
+    """Run one whole round of a large cohort with the planner's settings."""
+    plan = plan_round(LARGE)
+    settings = {
+        "alpha": plan.alpha,
+        "modulus_bits": plan.modulus_bits,
+        "neighbours": plan.neighbours,
+        "threshold": plan.threshold,
+        "min_survivors": plan.min_survivors,
+        "committee_size": plan.committee_size,
+    }
+    cohort = Cohort(LARGE.clients, LARGE.dim, plan.alpha or 1.0, LARGE.dropout, plan.modulus_bits or 32)
+    measured = child.measure("planned", cohort=cohort.settings(), plan=settings)
+    return {**measured, "plan": settings}
+
+
+def _table() -> Table:
+    table = Table(title="What was asked, what was measured")
+    for heading in ("", "asked", "measured", ""):
+        table.add_column(heading, justify="right" if heading else "left")
+    for claim in claims.claims():
+        table.add_row(claim.text, claim.asked, claim.measured, "yes" if claim.holds else "[bold red]no[/]")
+    return table
+
+
+if __name__ == "__main__":
+    command.run(main)

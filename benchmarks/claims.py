@@ -1,0 +1,114 @@
+"""What this project claims about its speed, each claim computed from the result files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks import results
+
+COMPARE_FLOWER = "compare-flower"
+COMPARE_SECAGG = "compare-secagg"
+SCALING = "scaling"
+MEMORY = "memory"
+LIMITS = "limits"
+LARGE = "large"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A number that was asked for and the number that was measured."""
+
+    text: str
+    asked: str
+    measured: str
+    holds: bool
+
+
+def at_least(text: str, asked: float, measured: float, unit: str = "×") -> Claim:
+    """Return a claim that a number is not below what was asked."""
+    return Claim(text, f"≥ {asked:g}{unit}", f"{measured:.3g}{unit}", measured >= asked)
+
+
+def at_most(text: str, asked: float, measured: float, unit: str = "") -> Claim:
+    """Return a claim that a number is not above what was asked."""
+    return Claim(text, f"≤ {asked:g}{unit}", f"{measured:.3g}{unit}", measured <= asked)
+
+
+def claims(directory: Path | None = None) -> list[Claim]:
+    """Return all claims whose result files are there."""
+    return [claim for name, check in _CHECKS for claim in check(_read(name, directory))]
+
+
+def _read(name: str, directory: Path | None) -> dict[str, Any] | None:
+    try:
+        return results.read(name, directory)
+    except FileNotFoundError:
+        return None
+
+
+def _flower(result: dict[str, Any] | None) -> Iterator[Claim]:
+    if result is None or "flower" not in result["ratios"]:
+        return
+    committee, secagg = result["ratios"]["flower"]["committee"], result["ratios"]["flower"]["secagg"]
+    yield at_least("committee against Flower's SecAgg+: client", 25, committee["client"])
+    yield at_least("committee against Flower's SecAgg+: server", 200, committee["server"])
+    yield at_least("committee against Flower's SecAgg+: bytes sent", 45, committee["sent_bytes"])
+    yield at_least("our SecAgg against Flower's SecAgg+: client", 5, secagg["client"])
+    yield at_least("our SecAgg against Flower's SecAgg+: server", 50, secagg["server"])
+
+
+def _secagg(result: dict[str, Any] | None) -> Iterator[Claim]:
+    if result is None:
+        return
+    for system in ("committee", "pairwise"):
+        ratio = result["ratios"]["secagg"][system]
+        yield at_least(f"{system} against our SecAgg: client UPLOAD", 25, ratio["client_upload"])
+        yield at_least(f"{system} against our SecAgg: server", 40, ratio["server"])
+
+
+def _scaling(result: dict[str, Any] | None) -> Iterator[Claim]:
+    if result is None:
+        return
+    for system in ("committee", "pairwise"):
+        fitted = result["sweeps"]["upload_dim"]["series"][system]["exponent"]
+        yield at_most(f"{system}: exponent of client UPLOAD in d", 1.1, fitted)
+    for name, what in (("upload_fixed_committee", "same model"), ("upload_fixed_share", "same share sent")):
+        points = dict(result["sweeps"][name]["series"]["committee"]["points"])
+        growth = points[1000.0] / points[100.0]
+        yield at_most(f"committee of fixed size, {what}: client UPLOAD from N = 100 to 1,000", 1.5, growth, "×")
+
+
+def _memory(result: dict[str, Any] | None) -> Iterator[Claim]:
+    if result is None:
+        return
+    for system, measured in result["systems"].items():
+        above = measured["above_update_bytes"] / 1e6
+        yield at_most(f"{system}, d = 10⁸, α = 0.01: UPLOAD's peak above the update", 250, above, " MB")
+
+
+def _limits(result: dict[str, Any] | None) -> Iterator[Claim]:
+    if result is None:
+        return
+    for bits, measured in result["mask_expansion"].items():
+        fraction = 100 * measured["fraction_of_aes"]
+        yield at_least(f"mask expansion, {bits}-bit words, of raw AES-256-CTR", 40, fraction, " %")
+
+
+def _large(result: dict[str, Any] | None) -> Iterator[Claim]:
+    if result is None:
+        return
+    peak = result["peak_memory_bytes"] / 1e9
+    yield at_most("N = 1,000, d = 1,000,000, a whole round: peak memory", 4, peak, " GB")
+
+
+_CHECKS = (
+    (COMPARE_FLOWER, _flower),
+    (COMPARE_SECAGG, _secagg),
+    (SCALING, _scaling),
+    (LARGE, _large),
+    (MEMORY, _memory),
+    (LIMITS, _limits),
+)

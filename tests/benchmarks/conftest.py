@@ -1,0 +1,20 @@
+"""The benchmarks live beside src, not in the package: put the repository on the path.
+
+This directory must stay without an `__init__.py`, or it would be found as `benchmarks` in their place.
+"""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT))
+
+
+@pytest.fixture
+def cohort():
+    """Ten clients, of whom two drop out: the smallest that all systems run for at α = 0.5."""
+    from benchmarks.cohort import Cohort
+
+    return Cohort(clients=10, dim=600, alpha=0.5, dropout=0.2, modulus_bits=16, seed=3)

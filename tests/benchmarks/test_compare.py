@@ -1,0 +1,193 @@
+"""One cohort through all systems: the shape of the answer, and what is refused."""
+
+import io
+import json
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks import child, command, compare, memory, peer_flower, systems
+from benchmarks.cohort import Cohort
+from conftest import ROOT
+from sparsesecagg.errors import InvalidInput, MissingExtra
+
+STAGES = {"ADVERTISE_KEYS", "SHARE_KEYS", "UPLOAD", "UNMASK", "total"}
+
+
+@pytest.fixture(scope="module")
+def answer():
+    pytest.importorskip("flwr")
+    return compare.compare(Cohort(10, 600, 0.5, 0.2, 16, seed=3), repeats=2)
+
+
+def test_reports_every_system_with_seconds_by_stage_bytes_and_memory(answer):
+    assert list(answer["systems"]) == ["flower_secagg_plus", "secagg", "secagg_plus", "pairwise", "committee"]
+    for measured in answer["systems"].values():
+        for side in ("client_seconds", "server_seconds"):
+            assert set(measured[side]) == STAGES
+            assert all(seconds >= 0 for seconds in measured[side].values())
+        assert measured["sent_bytes"] > 0
+        assert measured["received_bytes"] > 0
+        assert measured["peak_memory_bytes"] > 10 << 20
+        assert measured["exact"]
+
+
+def test_repeats_our_systems_and_runs_the_slow_peer_once(answer):
+    assert {name: measured["repeats"] for name, measured in answer["systems"].items()} == {
+        "flower_secagg_plus": 1,
+        **dict.fromkeys(systems.OURS, 2),
+    }
+    for measured in answer["systems"].values():
+        for side in ("client_seconds", "server_seconds"):
+            spread = measured["spread"][side]
+            assert spread["least"] <= measured[side]["total"] * 1.5
+            assert spread["least"] <= spread["most"]
+
+
+def test_ratios_say_how_many_times_less_than_the_base(answer):
+    flower, committee = (answer["systems"][name] for name in ("flower_secagg_plus", "committee"))
+    ratio = answer["ratios"]["flower"]["committee"]
+    assert ratio["sent_bytes"] == pytest.approx(flower["sent_bytes"] / committee["sent_bytes"])
+    assert ratio["server"] == pytest.approx(flower["server_seconds"]["total"] / committee["server_seconds"]["total"])
+    assert set(answer["ratios"]["secagg"]) == {"secagg_plus", "pairwise", "committee"}
+
+
+def test_sparse_systems_send_less_and_keep_the_asked_word(answer):
+    sent = {name: measured["sent_bytes"] for name, measured in answer["systems"].items()}
+    assert sent["committee"] < sent["secagg"] < sent["flower_secagg_plus"]
+    assert answer["systems"]["committee"]["settings"]["modulus_bits"] == 16
+    assert answer["systems"]["secagg"]["settings"]["modulus_bits"] == 32
+
+
+def test_the_table_shows_every_system_and_every_ratio(answer):
+    from rich.console import Console
+
+    from benchmarks.table import NAMES, comparison_table
+
+    console = Console(width=80, file=io.StringIO())
+    console.print(comparison_table(answer))
+    text = console.file.getvalue()
+    assert all(name in text for name in NAMES.values())
+    assert f"{answer['ratios']['flower']['committee']['server']:,.1f}×" in text
+
+
+def test_medians_are_taken_stage_by_stage():
+    rounds = [
+        {
+            "client_seconds": {"UPLOAD": seconds, "total": 2 * seconds},
+            "server_seconds": {"total": 10 * seconds},
+            "sent_bytes": 5.0,
+            "received_bytes": 6.0,
+            "peak_memory_bytes": int(seconds),
+            "exact": True,
+            "settings": {},
+        }
+        for seconds in (3.0, 1.0, 100.0)
+    ]
+    summary = compare.summarise(rounds)
+    assert summary["client_seconds"] == {"UPLOAD": 3.0, "total": 6.0}
+    assert summary["spread"]["server_seconds"] == {"least": 10.0, "most": 1000.0}
+    assert summary["peak_memory_bytes"] == 100
+
+
+def test_a_word_too_short_for_everybody_is_widened_for_pairwise_only():
+    cohort = Cohort(clients=200, dim=1000, alpha=0.1, dropout=0.1, modulus_bits=8)
+    assert systems.parameters("committee", cohort).modulus_bits == 8
+    assert systems.parameters("pairwise", cohort).modulus_bits == 12
+
+
+def test_secagg_plus_takes_a_degree_that_survives_the_dropouts_and_no_more():
+    calm = Cohort(clients=200, dim=10, alpha=1.0, dropout=0.05, modulus_bits=32)
+    rough = Cohort(clients=200, dim=10, alpha=1.0, dropout=0.3, modulus_bits=32)
+    assert calm.plus_degree() < rough.plus_degree() < 199
+    assert Cohort(clients=10, dim=10, alpha=1.0, dropout=0.4, modulus_bits=32).plus_degree() is None
+
+
+def test_a_missing_peer_is_named_with_its_remedy_and_the_rest_runs(monkeypatch, capsys):
+    def missing():
+        raise MissingExtra("flower", "measuring Flower's SecAgg+")
+
+    monkeypatch.setattr(peer_flower, "require_flower", missing)
+    answer = compare.compare(Cohort(10, 600, 0.5, 0.2, 16), ("flower_secagg_plus", "committee"), repeats=1)
+    assert list(answer["systems"]) == ["committee"]
+    assert answer["missing"] == ["flower_secagg_plus"]
+    assert answer["ratios"] == {}
+    assert "pip install 'sparsesecagg[flower]'" in capsys.readouterr().err
+
+
+def test_a_peer_that_is_not_installed_is_noticed(monkeypatch):
+    monkeypatch.setattr(peer_flower, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match="flower"):
+        peer_flower.require_flower()
+
+
+def test_what_does_not_fit_into_memory_is_refused_with_the_estimate(monkeypatch):
+    monkeypatch.setattr(memory, "available", lambda: 8 << 30)
+    monkeypatch.setattr(child, "measure", lambda *_, **__: pytest.fail("something ran"))
+    with pytest.raises(InvalidInput) as refusal:
+        compare.compare(Cohort(100, 10_000_000, 0.1, 0.1, 16), ("flower_secagg_plus", "committee"))
+    assert refusal.value.option == "dim"
+    assert "20.3 GB for flower_secagg_plus" in refusal.value.problem
+    assert "8.6 GB are free" in refusal.value.problem
+
+
+def test_a_system_that_fits_runs_where_the_peer_would_not(monkeypatch):
+    monkeypatch.setattr(memory, "available", lambda: 8 << 30)
+    memory.refuse_what_does_not_fit(["committee"], Cohort(100, 10_000_000, 0.1, 0.1, 16))
+
+
+@pytest.mark.parametrize("system", ["flower_secagg_plus", *systems.OURS])
+def test_the_memory_estimate_is_above_what_was_used(answer, system):
+    cohort = Cohort(10, 600, 0.5, 0.2, 16, seed=3)
+    assert memory.estimate(system, cohort) > answer["systems"][system]["peak_memory_bytes"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--clients", "2"], "--clients must be at least 3, not 2."),
+        (["--dropout", "0.7"], "--dropout must lie in [0, 0.5), not 0.7."),
+        (["--alpha", "0"], "--alpha must lie in (0, 1], not 0.0."),
+        (["--systems", "flwr"], "--systems must be some of"),
+        (["--repeats", "0"], "--repeats must be at least 1, not 0."),
+        (["--modulus-bits", "9"], "--modulus-bits must be one of 8, 12, 16, 24, 32, not 9."),
+        (["--clients", "20", "--alpha", "0.05"], "--alpha of 0.05 gives committees of 1"),
+        (["--dim", "1000000000000"], "for flower_secagg_plus"),
+        (["--dimension", "5"], "No such option"),
+    ],
+)
+def test_bad_input_ends_with_code_2_and_one_sentence_before_anything_runs(arguments, sentence, capsys, monkeypatch):
+    monkeypatch.setattr(child, "measure", lambda *_, **__: pytest.fail("something ran"))
+    with pytest.raises(SystemExit) as end:
+        command.run(compare.main, arguments)
+    assert end.value.code == 2
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert sentence in output.err
+    assert output.err.count("\n") == 1
+
+
+def test_a_round_that_fails_ends_with_code_1_and_the_reason(monkeypatch, capsys):
+    def refused(*_, **__):
+        raise child.ChildFailed("9 users left at UPLOAD, 10 are needed")
+
+    monkeypatch.setattr(child, "measure", refused)
+    with pytest.raises(SystemExit) as end:
+        command.run(compare.main, ["--clients", "10", "--alpha", "0.5", "--systems", "committee"])
+    assert end.value.code == 1
+    assert "the round failed: 9 users left at UPLOAD, 10 are needed." in capsys.readouterr().err
+
+
+def test_a_failed_round_keeps_its_reason_across_the_process(cohort):
+    with pytest.raises(child.ChildFailed, match="are needed"):
+        settings = {"alpha": 0.5, "modulus_bits": 16, "neighbours": None, "threshold": 10, "min_survivors": 2}
+        child.measure("planned", cohort=cohort.settings(), plan=settings)
+
+
+def test_the_module_prints_one_json_object():
+    options = "--clients 10 --dim 600 --alpha 0.5 --systems secagg,committee --repeats 1 --json"
+    done = subprocess.run(  # noqa: S603  # Our own program.
+        [sys.executable, "-m", "benchmarks.compare", *options.split()], cwd=ROOT, capture_output=True, check=True
+    )
+    assert set(json.loads(done.stdout)["systems"]) == {"secagg", "committee"}
