@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 
 from reference.x25519 import P, low_order_points, x25519
-from sparsesecagg.crypto.keys import PUBLIC_KEY_SIZE, KeyAgreement, public_key
+from sparsesecagg.crypto.keys import PUBLIC_KEY_SIZE, KeyAgreement, public_key, require_usable
 from sparsesecagg.crypto.secrets import AgreedSecret, PrivateKey
 from sparsesecagg.errors import InvalidKey
 from strategies import seeds
@@ -53,11 +53,14 @@ def test_a_low_order_point_is_refused(point: bytes) -> None:
     for private in (ALICE, BOB):
         with pytest.raises(InvalidKey, match="low-order"):
             KeyAgreement(PrivateKey(bytes.fromhex(private))).with_peer(point)
+    with pytest.raises(InvalidKey, match="low-order"):
+        require_usable(point)
 
 
 @pytest.mark.parametrize("u", [2, 3, 9, P - 2, P + 2])
 def test_points_beside_the_low_order_ones_are_fine(u: int) -> None:
     point = u.to_bytes(32, "little")
+    require_usable(point)
     agreed = KeyAgreement(PrivateKey(bytes.fromhex(ALICE))).with_peer(point)
     assert agreed.reveal() == x25519(bytes.fromhex(ALICE), point)
 
