@@ -27,14 +27,14 @@ def main(grid: Grid, context: Context) -> None:
         grid=grid,
         initial_arrays=ArrayRecord(new_model()),
         num_rounds=int(context.run_config["num-server-rounds"]),
-        timeout=120,
+        timeout=float(context.run_config["upload-seconds"]),
         evaluate_fn=global_evaluate,
     )
     last = max(result.evaluate_metrics_serverapp)
     print(f"Accuracy after round {last}: {result.evaluate_metrics_serverapp[last]['accuracy']:.3f}")
 
 
-def global_evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord:
+def global_evaluate(_round: int, arrays: ArrayRecord) -> MetricRecord:
     """Test the model on images that no node has."""
     loss, accuracy = test_fn([array.numpy() for array in arrays.values()], load_test_data())
     return MetricRecord({"accuracy": accuracy, "loss": loss})

@@ -78,8 +78,8 @@ def train(
             slope /= len(batch)
             back = (slope @ weights[2].T) * (hidden > 0)
             gradients = [images[batch].T @ back, back.sum(0), hidden.T @ slope, slope.sum(0)]
-            for array, gradient in zip(weights, gradients, strict=True):
-                array -= np.float32(learning_rate) * gradient
+            for place, gradient in enumerate(gradients):
+                weights[place] -= np.float32(learning_rate) * gradient
     return loss
 
 

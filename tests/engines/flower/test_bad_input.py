@@ -256,7 +256,9 @@ class TestClients:
         grid.before = before
         run(grid, rounds=3)
         assert len(secrets) >= 4 * 3 * 2
-        sent = b"".join(bytes(str(dict(reply.content["secagg"])), "utf-8") for _, reply in grid.replied if reply.has_content())
+        sent = b"".join(
+            bytes(str(dict(reply.content["secagg"])), "utf-8") for _, reply in grid.replied if reply.has_content()
+        )
         for secret in secrets:
             for spelling in (repr(secret)[2:-1], secret.hex(), base64.b64encode(secret).decode()):
                 assert spelling not in caplog.text
@@ -290,7 +292,7 @@ class TestCohorts:
         assert not np.array_equal(values(result.arrays)["w"], START)
 
     def test_committees_that_would_be_too_small_stop_the_first_round_with_the_remedy(self) -> None:
-        with pytest.raises(InvalidInput, match="use 0.6 or more"):
+        with pytest.raises(InvalidInput, match=r"use 0\.6 or more"):
             run(InProcessGrid(training_app(step), 5), alpha=0.1)
 
     def test_a_strategy_that_sends_different_models_is_refused(self) -> None:

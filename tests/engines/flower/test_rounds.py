@@ -59,9 +59,15 @@ class TestExchanges:
     def test_no_key_is_used_in_two_rounds(self) -> None:
         grid = InProcessGrid(training_app(step), 4)
         run(grid, rounds=3)
-        directories = {message.content["secagg"]["payload"] for _, message in grid.sent if stage_of(message) == "SHARE_KEYS"}
+        directories = {
+            message.content["secagg"]["payload"] for _, message in grid.sent if stage_of(message) == "SHARE_KEYS"
+        }
         assert len(directories) == 3
-        keys = [directory[start : start + 32] for directory in directories for start in range(len(directory) - 32 * 12, len(directory), 32)]
+        keys = [
+            directory[start : start + 32]
+            for directory in directories
+            for start in range(len(directory) - 32 * 12, len(directory), 32)
+        ]
         assert len(set(keys)) == len(keys)
 
     def test_a_newcomer_is_asked_for_keys_and_the_others_are_not(self) -> None:
@@ -74,7 +80,9 @@ class TestExchanges:
 
         grid.before = arrive
         strategy, _ = run(grid, rounds=2)
-        asked = [node for node, message in grid.sent if stage_of(message) == "ADVERTISE_KEYS" and round_of(message) == 2]
+        asked = [
+            node for node, message in grid.sent if stage_of(message) == "ADVERTISE_KEYS" and round_of(message) == 2
+        ]
         assert asked == [104]
         assert [record.exchanges for record in strategy.history] == [4, 4]
         assert [record.survivors for record in strategy.history] == [4, 5]
@@ -174,7 +182,9 @@ class TestFailures:
         np.testing.assert_array_equal(values(result.arrays)["w"], START)
 
     def test_if_every_round_fails_the_result_is_the_initial_model(self) -> None:
-        grid = InProcessGrid(training_app(step), 4, before=raising(*[(p, "UPLOAD", r) for p in range(4) for r in (1, 2)]))
+        grid = InProcessGrid(
+            training_app(step), 4, before=raising(*[(p, "UPLOAD", r) for p in range(4) for r in (1, 2)])
+        )
         strategy, result = run(grid, rounds=2)
         assert all(record.failure for record in strategy.history)
         np.testing.assert_array_equal(values(result.arrays)["w"], START)

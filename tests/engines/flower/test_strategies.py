@@ -69,7 +69,9 @@ def weight(partition: int) -> int:
     return 5 + 3 * partition
 
 
-def run(strategy: Strategy, *, mods: list[Any], rounds: int = 3, start: dict[str, Any] = START) -> dict[str, np.ndarray]:
+def run(
+    strategy: Strategy, *, mods: list[Any], rounds: int = 3, start: dict[str, Any] = START
+) -> dict[str, np.ndarray]:
     grid = InProcessGrid(training_app(shift, weight, mods=mods), NODES)
     return values(strategy.start(grid=grid, initial_arrays=model(**start), num_rounds=rounds).arrays)
 
@@ -79,8 +81,8 @@ def test_wrapped_and_unwrapped_strategies_agree_up_to_quantisation(name: str) ->
     plain = run(AVERAGING[name](), mods=[])
     secure = run(SecAgg(AVERAGING[name](), max_weight=32), mods=[secagg_mod])
     assert secure.keys() == plain.keys()
-    for array in START:
-        if START[array].dtype.kind == "f":
+    for array, before in START.items():
+        if before.dtype.kind == "f":
             # A level is 1e-8 here, and optimisers that divide by a small number magnify it by eta / tau = 100. Half
             # precision rounds to 2^-11 by itself, in either run.
             tolerance = 4e-3 if array == "half" else 1e-5
@@ -113,7 +115,9 @@ def test_short_words_and_sparse_committees_stay_near_the_mean() -> None:
 def test_every_pattern_gives_the_mean_of_equal_updates(pattern: str) -> None:
     grid = InProcessGrid(training_app(lambda p, a, r: {"w": a["w"] + np.float32(0.125)}), 6)
     strategy = SecAgg(FedAvg(fraction_evaluate=0.0), pattern=pattern, alpha=0.9, max_weight=0, neighbours=4)
-    after = values(strategy.start(grid=grid, initial_arrays=model(w=np.zeros(500, np.float32)), num_rounds=1).arrays)["w"]
+    after = values(strategy.start(grid=grid, initial_arrays=model(w=np.zeros(500, np.float32)), num_rounds=1).arrays)[
+        "w"
+    ]
     sent = after != 0  # Where nobody sent a coordinate, it stays.
     assert sent.mean() > 0.5 if pattern == "pairwise" else sent.all()
     np.testing.assert_allclose(after[sent], 0.125, atol=1e-6)
@@ -146,7 +150,9 @@ def test_the_wrapped_strategy_sees_the_total_weight_once() -> None:
 
 class TestMetrics:
     def app(self) -> Any:
-        return training_app(lambda p, a, r: a, weight=lambda p: p + 1, metrics=lambda p: {"loss": 0.5 * p, "age": 7.0 + p})
+        return training_app(
+            lambda p, a, r: a, weight=lambda p: p + 1, metrics=lambda p: {"loss": 0.5 * p, "age": 7.0 + p}
+        )
 
     def test_client_metrics_stay_on_the_nodes_by_default(self) -> None:
         grid = InProcessGrid(self.app(), 4)
@@ -211,5 +217,5 @@ def test_a_subclass_of_a_refused_strategy_is_refused_too() -> None:
 def test_a_legacy_strategy_is_refused_with_the_right_module_named() -> None:
     from flwr.server.strategy import FedAvg as LegacyFedAvg
 
-    with pytest.raises(InvalidInput, match="flwr.serverapp.strategy"):
+    with pytest.raises(InvalidInput, match=r"flwr\.serverapp\.strategy"):
         SecAgg(LegacyFedAvg())

@@ -125,7 +125,12 @@ class LocalFederation:
     def flwr(self, arguments: Sequence[str], timeout: float) -> str:
         """Run a command of `flwr` and return its output."""
         finished = subprocess.run(  # noqa: S603  # Our own arguments.
-            [_program("flwr"), *arguments], env=self._environment, capture_output=True, text=True, timeout=timeout, check=False
+            [_program("flwr"), *arguments],
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
         )
         if finished.returncode != 0:
             raise RuntimeError(f"flwr {arguments[0]} failed: {finished.stdout}{finished.stderr}")

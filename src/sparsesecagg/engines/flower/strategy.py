@@ -17,7 +17,6 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDic
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result as FlowerResult
 from flwr.serverapp.strategy import Strategy
-from numpy.typing import NDArray
 
 from sparsesecagg.engines.flower.arrays import Template, model_digest, same_models
 from sparsesecagg.engines.flower.clip import Clip
@@ -35,7 +34,7 @@ from sparsesecagg.protocol import Result, Stage
 _LOG = logging.getLogger("flwr")
 _DEFAULT_WEIGHT_KEY = "num-examples"
 _COARSE = 0.02
-"""Rounding noise above this fraction of the mean update's size is worth a warning."""
+"""Rounding noise above this fraction of the clip is worth a warning; updates are about that size."""
 
 
 class SecAgg(Strategy):
@@ -190,7 +189,7 @@ class SecAgg(Strategy):
             _LOG.warning("SecAgg: the pairwise pattern is for study: with dropouts it shows single values")
         if getattr(self.strategy, "fraction_evaluate", 0.0):
             _LOG.warning(
-                "SecAgg: federated evaluation is not masked: the evaluation metrics and number of examples of every node "
+                "SecAgg: federated evaluation is not masked: evaluation metrics and numbers of examples of single nodes "
                 "reach the server; set fraction_evaluate=0 if they must not"
             )
         self.strategy.summary()
@@ -220,7 +219,7 @@ class SecAgg(Strategy):
         mean = result.mean("observed")
         update, extra = mean[: self._template.dim], mean[self._template.dim :]
         record = self.history[-1]
-        self._warn_of_noise(result, update)
+        self._warn_of_noise(result)
         self._clip.learn(update, result.clipped)
         metrics: dict[str, Any] = {self._weight_key: total_weight(result)}
         for (name, bound), value in zip(self._settings.metrics.items(), extra.tolist(), strict=True):
@@ -241,8 +240,8 @@ class SecAgg(Strategy):
 
     # Figures
 
-    def _warn_of_noise(self, result: Result, update: NDArray[Any]) -> None:
-        """Say so when values were clipped, or when rounding drowns the update."""
+    def _warn_of_noise(self, result: Result) -> None:
+        """Say so when values were clipped, or when weights far below their limit make the rounding coarse."""
         if result.clipped:
             _LOG.warning("SecAgg: %d values were clipped at %g: raise clip", result.clipped, result.params.clip)
         if result.weight_per_block is None:
@@ -251,11 +250,10 @@ class SecAgg(Strategy):
         typical = float(np.mean(result.weight_per_block / contributors)) or 1.0
         # Rounding by up to one level, averaged over the contributors; a weight below the limit magnifies it.
         magnified = result.params.max_weight / typical
-        noise = magnified / result.params.quantizer.scale / np.sqrt(float(np.mean(contributors)))
-        size = float(np.sqrt(np.mean(np.square(update, dtype=np.float64))))
-        if size and magnified > 2 and noise > _COARSE * result.params.clip and noise > size:
+        noise = magnified / result.params.quantizer.limit / np.sqrt(float(np.mean(contributors)))
+        if magnified > 2 and noise > _COARSE:
             _LOG.warning(
-                "SecAgg: max_weight is %.0f times the mean weight, and rounding drowns the update: set max_weight to "
+                "SecAgg: max_weight is %.0f times the mean weight, which makes the rounding coarse: set max_weight to "
                 "the largest number of examples of a node, or use longer words",
                 magnified,
             )

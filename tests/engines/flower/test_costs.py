@@ -1,0 +1,75 @@
+"""What a round costs a node: bytes on the wire, and memory."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import Any
+
+import numpy as np
+from flwr.app import Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAvg
+
+from engines.in_process import InProcessGrid, model, stage_of, training_app, values
+from sparsesecagg.engines.flower.records import wire_bytes
+from sparsesecagg.flower import SecAgg, secagg_mod
+
+MEGABYTE = 1_000_000
+
+
+def test_a_tenth_of_100_000_parameters_takes_22_kilobytes_and_the_whole_round_40() -> None:
+    """50 nodes, α = 0.1, committee, 16 bits, private weights. The peer sends 801 kB."""
+    grid = InProcessGrid(training_app(lambda p, a, r: {"w": a["w"] + np.float32(0.01)}, weight=lambda p: 1 + p), 50)
+    strategy = SecAgg(FedAvg(fraction_evaluate=0.0), alpha=0.1, pattern="committee", modulus_bits=16, max_weight=50)
+    strategy.start(grid=grid, initial_arrays=model(w=np.zeros(100_000, np.float32)), num_rounds=2)
+    for number, record in enumerate(strategy.history, start=1):
+        assert record.survivors == 50
+        replies = [(node, reply) for node, reply in grid.replied if reply.content["secagg"]["round"] == number]
+        uploads = [wire_bytes(reply) for _, reply in replies if stage_of(reply) == "UPLOAD"]
+        sent = {node: sum(wire_bytes(reply) for who, reply in replies if who == node) for node, _ in replies}
+        assert max(uploads) <= 22_000
+        assert max(sent.values()) <= 40_000
+        # What the strategy reports is what was sent.
+        assert abs(record.mean("wire")["UPLOAD"] - np.mean(uploads)) < 1
+        assert abs(record.mean("wire")["total"] - np.mean(list(sent.values()))) < 1
+        assert record.mean("codec")["total"] < record.mean("wire")["total"]
+
+
+class _Gauge:
+    """A ClientApp that measures what the mod needs beside the received message and the trained reply."""
+
+    def __init__(self) -> None:
+        self.peak = 0
+        self._app = ClientApp()
+
+        @self._app.train(mods=[secagg_mod])
+        def train(message: Message, context: Context) -> Message:
+            trained = values(message.content["arrays"])["w"]
+            trained += np.float32(0.25)
+            reply = Message(
+                RecordDict({"arrays": model(w=trained), "metrics": MetricRecord({"num-examples": 1})}), reply_to=message
+            )
+            del trained
+            tracemalloc.reset_peak()  # What training needs is not ours; its reply, which stays, is counted.
+            return reply
+
+    def __call__(self, message: Message, context: Context) -> Message:
+        tracemalloc.start()
+        try:
+            return self._app(message, context)
+        finally:
+            self.peak = max(self.peak, tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
+
+
+def test_a_model_of_64_megabytes_passes_and_a_client_needs_less_than_twice_that() -> None:
+    """In one array, the worst case: nothing can be freed before everything is done."""
+    size = 64 * MEGABYTE
+    app: Any = _Gauge()
+    grid = InProcessGrid(app, 9)
+    strategy = SecAgg(FedAvg(fraction_evaluate=0.0), alpha=1 / 3, modulus_bits=16, max_weight=0)
+    result = strategy.start(grid=grid, initial_arrays=model(w=np.zeros(size // 4, np.float32)), num_rounds=1)
+    after = values(result.arrays)["w"]
+    assert strategy.history[0].survivors == 9
+    assert np.abs(after - np.float32(0.25)).max() < 1e-3
+    assert app.peak < 2 * size

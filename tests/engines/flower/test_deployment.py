@@ -1,0 +1,135 @@
+"""Flower for real: nodes in Ray, nodes as processes, nodes that die, TLS and node authentication.
+
+These tests start processes and wait for them, so they take turns, even when several workers run tests. Each has a limit
+of its own, and checks that it leaves no process behind.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparsesecagg.engines.flower.deployment import LocalFederation, Node
+
+APP = Path(__file__).parent.parent / "mean_app"
+
+pytestmark = pytest.mark.timeout(580)
+
+
+@pytest.fixture(autouse=True)
+def one_at_a_time() -> Iterator[None]:
+    """Two cores carry one deployment at a time."""
+    with (Path(tempfile.gettempdir()) / "sparsesecagg-deployment-tests.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def step(partition: int, server_round: int) -> float:
+    """The app's own training, see mean_app/__init__.py."""
+    return 0.01 * (partition + 1) * server_round
+
+
+def mean_step(partitions: list[int], server_round: int) -> float:
+    """Return the mean over nodes, by their numbers of examples."""
+    weights = [10 + partition for partition in partitions]
+    moved = sum(weight * step(partition, server_round) for partition, weight in zip(partitions, weights, strict=True))
+    return moved / sum(weights)
+
+
+class Outcome:
+    """What the app wrote down."""
+
+    def __init__(self, path: Path, output: str) -> None:
+        assert path.is_file(), output[-6000:]
+        content = json.loads(path.read_text(encoding="utf-8"))
+        self.rounds: list[dict[str, Any]] = content["rounds"]
+        self.models = {int(number): model for number, model in content["models"].items()}
+
+    def require(self, server_round: int, survivors: list[int]) -> None:
+        """Assert that a round added exactly the mean of these nodes, everywhere; nothing if there are none."""
+        expected = mean_step(survivors, server_round) if survivors else 0.0
+        low, high, _ = self.models[server_round]
+        before_low, before_high, _ = self.models[server_round - 1]
+        assert low - before_low == pytest.approx(expected, abs=1e-6)
+        assert high - before_high == pytest.approx(expected, abs=1e-6)
+
+
+def wait_for_messages(node: Node, count: int, timeout: float) -> None:
+    """Return when a node has received so many messages, which then are being worked on."""
+    deadline = time.monotonic() + timeout
+    while node.log_text().count("Receiving: train message") < count:
+        assert time.monotonic() < deadline, node.log_text()[-3000:]
+        time.sleep(0.05)
+
+
+def test_a_simulation_in_ray_with_a_client_that_raises_in_every_round(tmp_path: Path) -> None:
+    """10 nodes, 3 rounds, another client fails in each: every aggregate is the mean of the other nine."""
+    with LocalFederation(tmp_path / "deployment", simulation=True) as federation:
+        out = tmp_path / "out.json"
+        resources = "num-supernodes=10 client-resources-num-cpus=1 init-args-num-cpus=2"
+        settings = {"rounds": 3, "nodes": 10, "raising": "2@1 5@2 7@3", "out": str(out)}
+        run = federation.run(APP, settings, ["--federation-config", resources])
+        outcome = Outcome(out, run.finish(timeout=240))
+    assert federation.processes() == []
+    for number, failing in ((1, 2), (2, 5), (3, 7)):
+        outcome.require(number, [partition for partition in range(10) if partition != failing])
+        assert outcome.rounds[number - 1]["dropped"]["UPLOAD"] == 1
+
+
+def test_a_deployment_survives_kills_and_a_failed_round(tmp_path: Path) -> None:
+    """Five SuperNodes. Round 1: three of them fail, too many. Round 2: one is killed while uploading. Round 3: one is
+    told to end while it shares its keys."""
+    with LocalFederation(tmp_path / "deployment") as federation:
+        for index in range(5):
+            federation.add_node(index, {"partition-id": index, "num-partitions": 5})
+        federation.wait_for_nodes(5)
+        out = tmp_path / "out.json"
+        settings = {"rounds": 3, "upload-seconds": 45.0, "raising": "0@1 1@1 2@1", "out": str(out)}
+        run = federation.run(APP, settings)
+        # Round 1 ends after three messages. Round 2 has four: no keys could be announced in a round that failed.
+        wait_for_messages(federation.nodes[4], 3 + 3, timeout=180)
+        federation.signal_node(4, signal.SIGKILL)
+        # The first message of round 3 is SHARE_KEYS, since the survivors of round 2 have announced their keys.
+        wait_for_messages(federation.nodes[3], 3 + 4 + 1, timeout=180)
+        federation.signal_node(3, signal.SIGTERM)
+        outcome = Outcome(out, run.finish(timeout=240))
+    assert federation.processes() == []
+
+    failed, killed, ended = outcome.rounds
+    assert failed["status"] == "failed"
+    assert "2 users left at UPLOAD, 3 are needed" in failed["reason"]
+    outcome.require(1, [])
+    assert killed["status"] == "ok"
+    assert killed["dropped"]["UPLOAD"] == 1
+    outcome.require(2, [0, 1, 2, 3])
+    assert ended["status"] == "ok"
+    assert ended["dropped"]["SHARE_KEYS"] == 1
+    outcome.require(3, [0, 1, 2])
+
+
+def test_tls_and_node_authentication_and_a_stranger_who_is_turned_away(tmp_path: Path) -> None:
+    with LocalFederation(tmp_path / "deployment", tls=True) as federation:
+        keys = [federation.new_key(f"node-key-{index}") for index in range(4)]
+        for key in keys[:3]:
+            federation.register(key)
+        for index, key in enumerate(keys):
+            federation.add_node(index, {"partition-id": index, "num-partitions": 3}, key)
+        federation.wait_for_nodes(3)
+        out = tmp_path / "out.json"
+        run = federation.run(APP, {"rounds": 1, "nodes": 3, "out": str(out)})
+        outcome = Outcome(out, run.finish(timeout=240))
+        stranger = federation.nodes[3]
+        assert stranger.process.wait(timeout=30) != 0
+    assert federation.processes() == []
+    assert outcome.rounds[0]["survivors"] == 3
+    outcome.require(1, [0, 1, 2])
+    assert "SuperNode ID" not in stranger.log_text()
+    assert "Failed to activate SuperNode" in stranger.log_text()

@@ -1,0 +1,117 @@
+"""The client's demands, from its node's configuration and from the run's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Context, RecordDict
+from flwr.serverapp.strategy import FedAvg
+
+from engines.in_process import InProcessGrid, model, training_app
+from sparsesecagg.engines.flower.policy import policy_of
+from sparsesecagg.errors import InvalidInput
+from sparsesecagg.flower import SecAgg
+from sparsesecagg.protocol import Policy
+
+
+def context(node: dict[str, Any] | None = None, run: dict[str, Any] | None = None) -> Context:
+    return Context(run_id=1, node_id=2, node_config=node or {}, state=RecordDict(), run_config=run or {})
+
+
+def test_without_configuration_the_defaults_of_the_package_hold() -> None:
+    assert policy_of(context({"partition-id": 3}, {"learning-rate": 0.1})) == Policy()
+
+
+def test_every_demand_can_be_made_by_the_node() -> None:
+    policy = policy_of(
+        context(
+            {
+                "secagg-min-clients": 20,
+                "secagg-min-threshold": 0.6,
+                "secagg-min-survivors": 5,
+                "secagg-max-exposure": 50,
+                "secagg-patterns": "committee, full",
+                "secagg-modulus-bits": "16 32",
+            }
+        )
+    )
+    assert policy == Policy(
+        min_clients=20,
+        min_threshold=0.6,
+        min_survivors=5,
+        max_exposure=50.0,
+        patterns=frozenset({"committee", "full"}),
+        modulus_bits=frozenset({16, 32}),
+    )
+
+
+def test_of_two_demands_the_stricter_one_counts_whoever_makes_it() -> None:
+    strict = {"secagg-min-clients": 9, "secagg-max-exposure": 2.0, "secagg-patterns": "full"}
+    lax = {"secagg-min-clients": 4, "secagg-max-exposure": 8.0, "secagg-patterns": "full committee"}
+    assert policy_of(context(strict, lax)) == policy_of(context(lax, strict)) == policy_of(context(strict))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("secagg-min-clients", "many"),
+        ("secagg-min-clients", 0),
+        ("secagg-min-clients", True),
+        ("secagg-min-threshold", 1.0),
+        ("secagg-min-survivors", 2.5),
+        ("secagg-max-exposure", -1),
+        ("secagg-patterns", "commitee"),
+        ("secagg-patterns", ""),
+        ("secagg-modulus-bits", 17),
+    ],
+)
+def test_a_demand_that_makes_no_sense_is_refused_by_name(key: str, value: Any) -> None:
+    for config in (context({key: value}), context(run={key: value})):
+        with pytest.raises(InvalidInput, match=f"^{key} must"):
+            policy_of(config)
+
+
+def test_a_misspelt_demand_of_a_node_does_not_pass_unnoticed() -> None:
+    with pytest.raises(InvalidInput, match=r"secagg-min-cohort .* secagg-min-clients"):
+        policy_of(context({"secagg-min-cohort": 20}))
+
+
+def test_an_app_may_have_settings_of_its_own_with_the_same_beginning() -> None:
+    assert policy_of(context(run={"secagg-alpha": 0.1})) == Policy()
+
+
+class TestInARound:
+    def run(self, demand: dict[str, Any], **settings: Any) -> SecAgg:
+        app = training_app(lambda p, a, r: a, weight=lambda p: 40)
+        grid = InProcessGrid(app, 6, node_config=lambda index: demand)
+        strategy = SecAgg(FedAvg(fraction_evaluate=0.0), timeout=0.3, **settings)
+        strategy.start(grid=grid, initial_arrays=model(w=np.zeros(40, np.float32)), num_rounds=1)
+        return strategy
+
+    @pytest.mark.parametrize(
+        ("demand", "settings", "stage", "reason"),
+        [
+            ({"secagg-min-clients": 10}, {}, "ADVERTISE_KEYS", "the cohort has 6 users, the policy demands 10"),
+            ({"secagg-min-threshold": 0.9}, {}, "ADVERTISE_KEYS", "is not above 0.9"),
+            ({"secagg-patterns": "committee"}, {"pattern": "full"}, "ADVERTISE_KEYS", "'full' is not allowed"),
+            ({"secagg-modulus-bits": 32}, {"modulus_bits": 24}, "ADVERTISE_KEYS", "24 bits are not allowed"),
+            ({"secagg-min-survivors": 4}, {"alpha": 0.5}, "UNMASK", "3 survivors, 4 are the least"),
+            ({"secagg-max-exposure": 30}, {}, "UPLOAD", "beyond the exposure"),
+            ({"secagg-min-clients": "x"}, {}, "ADVERTISE_KEYS", "secagg-min-clients must be"),
+        ],
+    )
+    def test_a_demand_that_is_not_met_fails_the_round_with_the_clients_reason(
+        self, demand: dict[str, Any], settings: dict[str, Any], stage: str, reason: str
+    ) -> None:
+        record = self.run(demand, **settings).history[0]
+        assert record.failed_at == stage
+        assert reason in str(record.failure)
+
+    def test_a_demand_that_is_met_costs_nothing(self) -> None:
+        assert self.run({"secagg-min-clients": 6, "secagg-min-survivors": 6}).history[0].failure is None
+
+    def test_a_refusal_tells_nothing_of_the_weight(self) -> None:
+        record = self.run({"secagg-max-exposure": 30}).history[0]
+        assert "40" not in str(record.failure)

@@ -1,0 +1,95 @@
+"""What `SecAgg` is told is checked when it is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.serverapp.strategy import FedAvg
+
+from engines.in_process import InProcessGrid, model, training_app
+from sparsesecagg.errors import InvalidInput
+from sparsesecagg.flower import SecAgg
+
+
+@pytest.mark.parametrize(
+    ("settings", "option"),
+    [
+        ({"alpha": 0}, "alpha"),
+        ({"alpha": 1.5}, "alpha"),
+        ({"alpha": "much"}, "alpha"),
+        ({"pattern": "comittee"}, "pattern"),
+        ({"modulus_bits": 17, "max_weight": 0}, "modulus_bits"),
+        ({"modulus_bits": 16}, "max_weight"),
+        ({"max_weight": -1}, "max_weight"),
+        ({"pattern": "pairwise", "max_weight": 10}, "max_weight"),
+        ({"clip": 0.0}, "clip"),
+        ({"clip": float("nan")}, "clip"),
+        ({"min_survivors": 0}, "min_survivors"),
+        ({"threshold": 1}, "threshold"),
+        ({"neighbours": 1}, "neighbours"),
+        ({"stripes": 0}, "stripes"),
+        ({"timeout": 0}, "timeouts"),
+        ({"timeout": float("inf")}, "timeouts"),
+        ({"timeouts": {"LUNCH": 5.0}}, "timeouts"),
+        ({"timeouts": {"UPLOAD": -5.0}}, "timeouts"),
+        ({"metrics": {"loss": 0.0}}, "metrics"),
+        ({"metrics": {"loss": "ten"}}, "metrics"),
+    ],
+    ids=str,
+)
+def test_a_setting_that_can_not_work_is_refused_by_name_at_construction(settings: dict[str, Any], option: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        SecAgg(FedAvg(), **settings)
+    assert caught.value.option == option
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"alpha": 0.01},
+        {"alpha": 0.1, "min_survivors": 8},
+        {"pattern": "full", "neighbours": 30},
+        {"pattern": "pairwise", "alpha": 0.1},
+        {"modulus_bits": 8, "max_weight": 0},
+        {"threshold": 40},
+        {"timeouts": {"UPLOAD": 5, "SHARE_KEYS": 1.5}},
+    ],
+    ids=str,
+)
+def test_a_setting_that_works_for_some_cohort_is_taken(settings: dict[str, Any]) -> None:
+    SecAgg(FedAvg(), **settings)
+
+
+def test_a_threshold_that_does_not_fit_the_cohort_stops_the_first_round() -> None:
+    strategy = SecAgg(FedAvg(fraction_evaluate=0.0), threshold=40)
+    with pytest.raises(InvalidInput, match="threshold must be from 3 to 5"):
+        strategy.start(
+            grid=InProcessGrid(training_app(lambda p, a, r: a), 5), initial_arrays=model(w=np.zeros(9, np.float32))
+        )
+
+
+def test_weights_far_below_the_limit_are_warned_of_when_short_words_suffer(caplog: Any) -> None:
+    app = training_app(lambda p, a, r: {"w": a["w"] + np.float32(0.001)}, weight=lambda p: 3)
+    strategy = SecAgg(FedAvg(fraction_evaluate=0.0), modulus_bits=12, max_weight=30_000)
+    strategy.start(grid=InProcessGrid(app, 4), initial_arrays=model(w=np.zeros(90, np.float32)), num_rounds=1)
+    assert "max_weight is 10000 times the mean weight" in caplog.text
+
+
+def test_a_stage_waits_as_long_as_it_is_told_and_no_longer() -> None:
+    import time
+
+    from engines.in_process import Silent, stage_of
+
+    def stuck(node: int, message: Any) -> None:
+        if node == 101 and stage_of(message) == "SHARE_KEYS":
+            raise Silent
+
+    strategy = SecAgg(FedAvg(fraction_evaluate=0.0), timeout=60, timeouts={"SHARE_KEYS": 0.5}, poll_seconds=0.02)
+    grid = InProcessGrid(training_app(lambda p, a, r: a), 5, before=stuck)
+    start = time.monotonic()
+    strategy.start(grid=grid, initial_arrays=model(w=np.zeros(9, np.float32)), num_rounds=1)
+    assert 0.5 <= strategy.history[0].total("seconds")["SHARE_KEYS"] < 2
+    assert time.monotonic() - start < 20

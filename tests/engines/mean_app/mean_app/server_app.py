@@ -1,0 +1,38 @@
+"""A server that writes down the model after every round, and what the rounds came to."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, Context
+from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import FedAvg
+
+from mean_app import DIM
+from sparsesecagg.flower import SecAgg
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Run the rounds and write the file that the test reads."""
+    config = context.run_config
+    nodes = int(config["nodes"])
+    inner = FedAvg(fraction_evaluate=0.0, min_train_nodes=min(3, nodes), min_available_nodes=min(3, nodes))
+    strategy = SecAgg(inner, alpha=float(config["alpha"]), max_weight=32, timeout=60)
+    models: dict[int, list[float]] = {}
+
+    def keep(server_round: int, arrays: ArrayRecord) -> None:
+        values = arrays["w"].numpy()
+        models[server_round] = [float(values.min()), float(values.max()), float(values.mean())]
+
+    strategy.start(
+        grid=grid,
+        initial_arrays=ArrayRecord({"w": Array(np.zeros(DIM, np.float32))}),
+        num_rounds=int(config["rounds"]),
+        timeout=float(config["upload-seconds"]),
+        evaluate_fn=keep,
+    )
+    rounds = [record.line() for record in strategy.history]
+    Path(str(config["out"])).write_text(json.dumps({"models": models, "rounds": rounds}), encoding="utf-8")
