@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from reference import statistics
 from reference.stream import MACHINE_BYTES, key_stream, words
 from sparsesecagg.crypto.secrets import MaskSeed
-from sparsesecagg.crypto.stream import KeyStream, MaskStream, Scratch
+from sparsesecagg.crypto.stream import KeyStream, MaskStream, Scratch, read_side_by_side, words_side_by_side
 from sparsesecagg.field import WORD_BITS, Word
 from strategies import seeds, word_sizes
 
@@ -107,6 +107,14 @@ def test_a_read_of_nothing_but_refused_words_goes_on_until_it_has_enough() -> No
     assert take(ScriptedStream(script, word), 2, word) == [2**32 - 6, 5]
 
 
+@given(word_sizes, st.lists(st.integers(0, 40), max_size=8))
+def test_reading_many_streams_at_once_gives_what_each_gives_alone(word: Word, counts: list[int]) -> None:
+    keys = [MaskSeed(bytes([key]) * 32) for key in range(len(counts))]
+    drawn = words_side_by_side([MaskStream(key, word) for key in keys], counts, word)
+    alone = [take(MaskStream(key, word), count, word) for key, count in zip(keys, counts, strict=True)]
+    assert word.reduce(drawn.astype(word.accumulator)).tolist() == [value for part in alone for value in part]
+
+
 @pytest.mark.parametrize("bits", [8, 12, 16, 24])
 def test_short_words_skip_nothing(bits: int) -> None:
     """Their modulus is a power of two, so every machine word has its residue."""
@@ -128,6 +136,39 @@ def test_streams_of_two_keys_share_nothing() -> None:
     word = Word.of(32)
     one, other = (take(MaskStream(MaskSeed(seed), word), 1000, word) for seed in (SEED, SEED[::-1]))
     assert not set(one) & set(other)
+
+
+# Many short reads at once
+
+
+@given(st.lists(st.integers(0, 40), max_size=8))
+def test_bytes_of_many_streams_lie_one_behind_the_other(sizes: list[int]) -> None:
+    """And each stream goes on from there."""
+    keys = [bytes([number]) * 32 for number in range(len(sizes))]
+    streams = [KeyStream(MaskSeed(key)) for key in keys]
+    expected = [key_stream(key, 2 * size) for key, size in zip(keys, sizes, strict=True)]
+    for turn in range(2):
+        parts = [whole[turn * size : (turn + 1) * size] for whole, size in zip(expected, sizes, strict=True)]
+        assert read_side_by_side(streams, sizes).tobytes() == b"".join(parts)
+
+
+@given(st.data())
+def test_many_streams_skip_words_outside_the_field_each_for_itself(data: st.DataObject) -> None:
+    """A stream that lost a word takes its own next one, not its neighbour's; also in the read that follows."""
+    word = Word.of(32)
+    values = st.sampled_from([0, word.modulus - 1, word.modulus, 2**32 - 1]) | st.integers(0, 2**32 - 1)
+    scripts = [
+        b"".join(value.to_bytes(4, "little") for value in script)
+        for script in data.draw(st.lists(st.lists(values, max_size=20), min_size=1, max_size=5))
+    ]
+    expected = [words(script, 32) for script in scripts]
+    cuts = [data.draw(st.integers(0, len(part))) for part in expected]
+    halves = [part[:cut] for part, cut in zip(expected, cuts, strict=True)]
+    rests = [part[cut:] for part, cut in zip(expected, cuts, strict=True)]
+    streams = [ScriptedStream(script, word) for script in scripts]
+    for parts in (halves, rests):
+        drawn = words_side_by_side(streams, [len(part) for part in parts], word)
+        assert drawn.tolist() == [value for part in parts for value in part]
 
 
 # Scratch memory

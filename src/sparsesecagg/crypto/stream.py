@@ -8,6 +8,8 @@ keeps it uniform.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -17,10 +19,11 @@ from numpy.typing import NDArray
 from sparsesecagg.crypto.secrets import Secret
 from sparsesecagg.field import Word
 
-CHUNK_WORDS = 1 << 16
-"""Words read at a time in the hot loops: 256 kB of key stream stay in the second-level cache."""
+CHUNK_BYTES = 1 << 18
+"""Read at a time in the hot loops: enough for AES to run at full speed, and it stays in the second-level cache."""
 
-_ZEROS = memoryview(bytes(4 << 18))
+_ZEROS = memoryview(bytes(1 << 20))
+_FROM_ZERO = modes.CTR(bytes(16))
 _SLACK = 15  # `update_into` asks for a block less one byte beyond the data.
 
 
@@ -30,7 +33,7 @@ class KeyStream:
     __slots__ = ("_encryptor",)
 
     def __init__(self, key: Secret) -> None:
-        self._encryptor = Cipher(algorithms.AES(key.reveal()), modes.CTR(bytes(16))).encryptor()
+        self._encryptor = Cipher(algorithms.AES(key.reveal()), _FROM_ZERO).encryptor()
 
     def fill(self, buffer: NDArray[np.uint8], size: int) -> None:
         """Write the next `size` bytes to `buffer`, which has at least 15 bytes of room beyond."""
@@ -48,9 +51,9 @@ class KeyStream:
 class Scratch:
     """Memory for one read, reused by many streams so that the hot loops allocate nothing."""
 
-    def __init__(self, word: Word, words: int = CHUNK_WORDS) -> None:
-        self.words = words
-        self.buffer = np.empty(words * word.dtype.itemsize + _SLACK, np.uint8)
+    def __init__(self, word: Word, words: int | None = None) -> None:
+        self.words = words or CHUNK_BYTES // word.dtype.itemsize
+        self.buffer = np.empty(self.words * word.dtype.itemsize + _SLACK, np.uint8)
 
 
 class MaskStream(KeyStream):
@@ -68,9 +71,37 @@ class MaskStream(KeyStream):
         self.fill(scratch.buffer, size)
         # The key stream is defined as little-endian.
         words = scratch.buffer[:size].view(self._word.dtype.newbyteorder("<"))
-        if self._word.bits == 32 and count and int(words.max()) >= self._word.modulus:
-            words = words[words < self._word.modulus]  # Happens once in 2^32 / 5 words.
-            while len(words) < count:
-                more = self.read(4 * (count - len(words))).view("<u4")
-                words = np.concatenate([words, more[more < self._word.modulus]])
+        return self._in_field(words) if _leaves_field(words, self._word) else words
+
+    def _in_field(self, words: NDArray[Any]) -> NDArray[Any]:
+        """Return 32-bit words of this stream without those ≥ q, filled up with the ones that follow."""
+        count = len(words)
+        words = words[words < self._word.modulus]
+        while len(words) < count:
+            more = self.read(4 * (count - len(words))).view("<u4")
+            words = np.concatenate([words, more[more < self._word.modulus]])
         return words
+
+
+def read_side_by_side(streams: Sequence[KeyStream], sizes: Sequence[int]) -> NDArray[np.uint8]:
+    """Return the next `sizes[i]` bytes of stream i, one stream behind the other."""
+    starts = list(accumulate(sizes, initial=0))
+    buffer = np.empty(starts[-1] + _SLACK, np.uint8)
+    for stream, start, size in zip(streams, starts[:-1], sizes, strict=True):
+        stream.fill(buffer[start:], size)
+    return buffer[: starts[-1]]
+
+
+def words_side_by_side(streams: Sequence[MaskStream], counts: Sequence[int], word: Word) -> NDArray[Any]:
+    """Return the next `counts[i]` words of stream i, one stream behind the other: `words` for many short reads."""
+    machine_word = word.dtype.newbyteorder("<")
+    words = read_side_by_side(streams, [count * machine_word.itemsize for count in counts]).view(machine_word)
+    if _leaves_field(words, word):
+        for stream, (start, stop) in zip(streams, pairwise(accumulate(counts, initial=0)), strict=True):
+            words[start:stop] = stream._in_field(words[start:stop])
+    return words
+
+
+def _leaves_field(words: NDArray[Any], word: Word) -> bool:
+    """Tell whether a word is ≥ q; it happens once in 2^32 / 5 words, and only to 32-bit ones."""
+    return word.bits == 32 and len(words) > 0 and int(words.max()) >= word.modulus

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from math import isqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparsesecagg.crypto.secrets import PatternSeed
-from sparsesecagg.crypto.stream import KeyStream
+from sparsesecagg.crypto.stream import KeyStream, read_side_by_side
 
 ONE = 1 << 64
 """Probabilities are integers in units of 2^−64."""
@@ -39,8 +40,8 @@ class GapTable:
     """The inverse of the gap distribution, with a guide that answers most draws by one look-up."""
 
     cumulative: NDArray[np.uint64]
-    guide: NDArray[np.int64]
-    ambiguous: NDArray[np.bool_]
+    guide: NDArray[np.int32]
+    """By a draw's highest bits: its gap, or −1 where draws with these bits have different gaps."""
 
     @staticmethod
     @lru_cache(maxsize=64)
@@ -54,13 +55,13 @@ class GapTable:
         edges = np.arange(1 << _GUIDE_BITS, dtype=np.uint64) << np.uint64(64 - _GUIDE_BITS)
         first = np.searchsorted(cumulative, edges, side="left")
         last = np.searchsorted(cumulative, edges + np.uint64((1 << (64 - _GUIDE_BITS)) - 1), side="left")
-        return GapTable(cumulative, first.astype(np.int64), first != last)
+        return GapTable(cumulative, np.where(first == last, first, -1).astype(np.int32))
 
-    def gaps(self, draws: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def gaps(self, draws: NDArray[np.uint64]) -> NDArray[np.int32]:
         """Return the gap of each draw: how many table entries are < it; len(cumulative) means a skip."""
-        bucket = draws >> np.uint64(64 - _GUIDE_BITS)
-        gaps: NDArray[np.int64] = self.guide[bucket]
-        unsure = np.flatnonzero(self.ambiguous[bucket])
+        highest = draws.astype("<u8", copy=False).view("<u2")[3::4]  # A draw's upper 16 bits, without a shift.
+        gaps: NDArray[np.int32] = self.guide[highest]
+        unsure = np.flatnonzero(gaps < 0)
         gaps[unsure] = np.searchsorted(self.cumulative, draws[unsure], side="left")
         return gaps
 
@@ -81,21 +82,18 @@ def bernoulli_positions(seeds: Sequence[PatternSeed], dim: int, probability: int
 def _walk(streams: list[KeyStream], reads: int, dim: int, probability: int) -> list[Positions]:
     """Walk along the coordinates, one row of draws per stream."""
     table = GapTable.of(probability)
-    size = len(table.cumulative)
-    draws = np.empty((len(streams), reads), np.uint64)
-    for row, stream in zip(draws, streams, strict=True):
-        row[:] = stream.read(8 * reads).view("<u8")
-    gaps = table.gaps(draws.reshape(-1)).reshape(draws.shape)
-    is_one = gaps < size
+    draws = read_side_by_side(streams, [8 * reads] * len(streams)).view("<u8")
+    gaps = table.gaps(draws).reshape(len(streams), reads)
+    is_one = gaps < len(table.cumulative)
     gaps += is_one  # A one advances by its gap and itself, a skip by the table's size.
-    ends = np.cumsum(gaps, axis=1)
+    ends = np.cumsum(gaps, axis=1, dtype=np.int64)
     is_one &= ends <= dim
-    result: list[Positions] = []
-    for index, stream in enumerate(streams):
-        positions = ends[index][is_one[index]] - 1
+    ones = ends[is_one]
+    ones -= 1
+    behind = np.cumsum(np.count_nonzero(is_one, axis=1)).tolist()
+    result = [ones[start:stop] for start, stop in pairwise([0, *behind])]
+    for index in np.flatnonzero(ends[:, -1] < dim).tolist():  # The guess was short: go on where the stream stopped.
         reached = int(ends[index, -1])
-        if reached < dim:  # The guess was short: go on where this stream stopped.
-            rest = _walk([stream], reads, dim - reached, probability)[0]
-            positions = np.concatenate([positions, rest + reached])
-        result.append(positions)
+        rest = _walk([streams[index]], reads, dim - reached, probability)[0]
+        result[index] = np.concatenate([result[index], rest + reached])
     return result
