@@ -57,6 +57,32 @@ def test_lifting_takes_the_signed_value_nearest_to_zero(word: Word, data: st.Dat
     assert lifted.dtype == np.int64
 
 
+@given(word_sizes, st.data())
+def test_a_word_and_its_negative_cancel(word: Word, data: st.DataObject) -> None:
+    """Also 0, and the surplus high bits that a mask stream may carry."""
+    top = word.modulus - 1 if word.bits == 32 else np.iinfo(word.dtype).max
+    drawn = data.draw(st.lists(st.sampled_from([0, 1, top]) | st.integers(0, int(top)), min_size=1, max_size=20))
+    words = np.array(drawn, word.dtype)
+    sums = words.astype(word.accumulator)
+    word.negate(words)
+    sums += words
+    assert not word.reduce(sums).any()
+
+
+@pytest.mark.parametrize("length", [2**15 - 1, 2**15, 2**15 + 1, 2**17 + 5])
+def test_long_arrays_are_worked_on_in_parts_without_a_seam(word: Word, length: int) -> None:
+    rng = np.random.default_rng(length)
+    sums = rng.integers(np.iinfo(word.accumulator).min // 4, np.iinfo(word.accumulator).max // 4, length)
+    sums = sums.astype(word.accumulator)
+    words = word.reduce(sums.reshape(1, -1))
+    assert words.shape == (1, length)
+    assert (words[0] == sums.astype(object) % word.modulus).all()
+    lifted = word.lift(words)
+    assert lifted.shape == (1, length)
+    assert ((lifted - words.astype(np.int64)) % word.modulus == 0).all()
+    assert np.abs(lifted).max() <= word.largest + 1
+
+
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
 def test_embedding_leaves_the_values_alone(word: Word, dtype: type) -> None:
     """Masks are added to the embedded values in place, so they must not share memory with the update."""
@@ -95,22 +121,26 @@ def test_thousands_of_equal_terms_add_up(word: Word, value: str, sign: int) -> N
     assert word.reduce(sums).tolist() == [residue(sign * terms * element, word.bits)] * 3
 
 
-@given(st.integers(-(2**24) * (2**32 - 6), 2**24 * (2**32 - 6)))
-def test_the_32_bit_word_reduces_any_sum_of_two_to_the_24_terms(total: int) -> None:
-    """The bound that the module promises, at every value between its ends."""
+LARGEST_SUM = 2**30 * (2**32 - 6)
+"""2^30 terms of q − 1, the bound that the module promises."""
+
+
+@given(st.sampled_from([-LARGEST_SUM, LARGEST_SUM]) | st.integers(-LARGEST_SUM, LARGEST_SUM))
+def test_the_32_bit_word_reduces_any_sum_of_two_to_the_30_terms(total: int) -> None:
+    """At every value between the ends, and at the ends."""
     assert Word.of(32).reduce(np.array([total], np.int64)).tolist() == [total % (2**32 - 5)]
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("offset", [-6, -5, -1, 0, 1, 4, 5, 6])
-@pytest.mark.parametrize("multiple", [0, 1, 2, 5, 2**16, 2**24 - 1])
+@pytest.mark.parametrize("multiple", [0, 1, 2, 5, 2**16, 2**24, 2**30 - 1])
 def test_the_32_bit_word_reduces_next_to_multiples_of_q_and_of_two_to_the_32(
     sign: int, offset: int, multiple: int
 ) -> None:
-    """Where folding has its corners: a fold that stops one step early is caught here."""
+    """Where a reduction has its corners: one that stops a step early is caught here."""
     for base in (2**32 - 5, 2**32):
         total = sign * (multiple * base + offset)
-        if abs(total) <= 2**24 * (2**32 - 6):
+        if abs(total) <= LARGEST_SUM:
             assert Word.of(32).reduce(np.array([total], np.int64)).tolist() == [total % (2**32 - 5)]
 
 
@@ -118,3 +148,11 @@ def test_an_empty_sum_is_zero(word: Word) -> None:
     sums = word.zeros((2, 3))
     assert sums.dtype == word.accumulator
     assert word.reduce(sums).tolist() == [[0] * 3] * 2
+
+
+def test_tables_keep_their_shape_whatever_their_memory(word: Word) -> None:
+    values = np.random.default_rng(1).integers(-word.largest, word.largest + 1, (30, 40))
+    for table in (values, values.T, values[::3, 5:], values[:0]):
+        words = word.reduce(word.embed(table))
+        assert np.array_equal(words, table % word.modulus)
+        assert np.array_equal(word.lift(words), table)

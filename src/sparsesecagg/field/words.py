@@ -66,6 +66,11 @@ class Word:
         """Map signed integers into the group (φ in the paper), as a fresh accumulator."""
         return values.astype(self.accumulator)  # Two's complement is the residue modulo 2^bits, after `reduce`.
 
+    def negate(self, words: Words) -> None:
+        """Turn words into their negatives, in place; 0 may become the modulus, which is as good in a sum."""
+        # The modulus of 8 and 16 bits is the machine word's own: it is 0 there.
+        np.subtract(self.dtype.type(self.modulus % (1 << 8 * self.dtype.itemsize)), words, out=words)
+
     def reduce(self, sums: Accumulator) -> Words:
         """Return the canonical words of `sums`."""
         if self.bits in (8, 16):

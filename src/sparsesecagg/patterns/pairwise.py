@@ -55,10 +55,7 @@ class Pairwise(Pattern):
 
     def selected(self, user: int, shared: Sequence[BlockIds]) -> BlockIds:
         """Return the union of the pairs' coordinates (U_i in the paper)."""
-        sent = np.zeros(self.settings.dim, np.bool_)
-        for positions in shared:
-            sent[positions] = True
-        return np.flatnonzero(sent)
+        return np.unique(np.concatenate([np.empty(0, np.int64), *(np.asarray(positions) for positions in shared)]))
 
     def survivors_per_block(self, survivors: Users) -> None:
         """Return None: the pattern is known to pairs only."""

@@ -13,20 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsesecagg.crypto.secrets import AgreedSecret, PrivateSeed
-from sparsesecagg.crypto.stream import CHUNK_WORDS, MaskStream
+from sparsesecagg.crypto.stream import MaskStream
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.patterns import ALL, BlockIds
 from sparsesecagg.protocol.locations import encode_locations
-from sparsesecagg.protocol.masking import (
-    Mask,
-    RowMasks,
-    add_to_column,
-    local_rows,
-    pair_seeds,
-    private_mask_seed,
-)
+from sparsesecagg.protocol.masking import Mask, RowMasks, add_up, pair_seeds, private_mask_seed
 from sparsesecagg.protocol.membership import Members
 from sparsesecagg.protocol.parameters import RoundParameters
+
+_PIECE = 1 << 16
+"""Coordinates quantised at a time: their floats and random numbers stay in the cache."""
 
 Update = NDArray[np.floating[Any]]
 
@@ -58,19 +54,24 @@ def mask_update(
 
     `agreed` returns the secret that the mask keys of `user` and a peer agree on. `rng` rounds; it needs no secrecy.
     """
-    params = members.directory.params
+    params, pattern = members.directory.params, members.pattern
     factor = _check(update, weight, params)
-    selected, masks = _masks(members, user, agreed, private_seed)
-    if isinstance(selected, slice) or members.pattern.public:
+    shared = _shared_masks(members, user, agreed)
+    private = Mask(MaskStream(private_mask_seed(private_seed, members.context, user), params.word), ALL, positive=True)
+    if pattern.public:
+        selected = pattern.selected(user, [mask.rows for mask in shared])
         blocks = range(params.layout.blocks) if isinstance(selected, slice) else selected.tolist()
+        masks = [*_within(selected, shared), private]
         words, clipped = _Blocks(params, masks, len(blocks), rng, trace).mask(update, weight, factor, blocks)
         return MaskedUpdate(b"", words, clipped)
-    integers, clipped = params.quantizer.quantize(update[selected], factor, rng)
+    # A pattern that only pairs know sends the coordinates at which pairs have drawn a mask, and no others.
+    coordinates, sums = add_up(shared, params.word)
+    integers, clipped = params.quantizer.quantize(update[coordinates], factor, rng)
     if trace:
-        trace(selected, integers)
-    sums = params.word.embed(integers)
-    add_to_column(sums, masks, params.word)
-    return MaskedUpdate(encode_locations(selected, params.dim), params.word.reduce(sums), clipped)
+        trace(coordinates, integers)
+    sums += params.word.embed(integers)
+    RowMasks([private], 1, params.word).add(0, sums)
+    return MaskedUpdate(encode_locations(coordinates, params.dim), params.word.reduce(sums), clipped)
 
 
 def _check(update: Update, weight: int, params: RoundParameters) -> float:
@@ -87,23 +88,23 @@ def _check(update: Update, weight: int, params: RoundParameters) -> float:
     return weight / params.max_weight if params.max_weight else 1.0
 
 
-def _masks(
-    members: Members, user: int, agreed: Callable[[int], AgreedSecret], private_seed: PrivateSeed
-) -> tuple[BlockIds, list[Mask]]:
-    """Return the blocks that the user sends, and all masks on them; a mask's rows count within those blocks."""
+def _shared_masks(members: Members, user: int, agreed: Callable[[int], AgreedSecret]) -> list[Mask]:
+    """Return the masks that the user shares with its peers, over all blocks."""
     pattern, word = members.pattern, members.directory.params.word
     peers = pattern.peers(user)
     seeds = [pair_seeds(agreed(peer), members.context, user, peer) for peer in peers]
-    rows: Sequence[BlockIds] = pattern.shared(user, peers, [pattern_seed for _, pattern_seed in seeds])
-    selected = pattern.selected(user, rows)
-    if not isinstance(selected, slice):
-        rows = local_rows(selected, [np.asarray(blocks) for blocks in rows], pattern.layout.blocks)
-    masks = [
+    rows = pattern.shared(user, peers, [pattern_seed for _, pattern_seed in seeds])
+    return [
         Mask(MaskStream(mask_seed, word), blocks, positive=user < peer)
         for peer, (mask_seed, _), blocks in zip(peers, seeds, rows, strict=True)
     ]
-    private = MaskStream(private_mask_seed(private_seed, members.context, user), word)
-    return selected, [*masks, Mask(private, ALL, positive=True)]
+
+
+def _within(selected: BlockIds, masks: Sequence[Mask]) -> Sequence[Mask]:
+    """Return the masks with their rows counted within the selected blocks, which contain them all."""
+    if isinstance(selected, slice):
+        return masks
+    return [Mask(mask.stream, np.searchsorted(selected, np.asarray(mask.rows)), mask.positive) for mask in masks]
 
 
 class _Blocks:
@@ -124,8 +125,8 @@ class _Blocks:
         total = 0
         for row, block in enumerate(blocks):
             clipped = 0
-            for start in range(0, layout.length, CHUNK_WORDS):
-                values = layout.piece(update, block, start, min(layout.length, start + CHUNK_WORDS))
+            for start in range(0, layout.length, _PIECE):
+                values = layout.piece(update, block, start, min(layout.length, start + _PIECE))
                 integers, beyond = quantizer.quantize(values, factor, self._rng)
                 clipped += beyond
                 self._mask_piece(row, block, start, integers)

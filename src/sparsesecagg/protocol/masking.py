@@ -6,21 +6,22 @@ blocks, one with a plus and one with a minus, so the pair cancels in the sum.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparsesecagg.crypto.kdf import derive
 from sparsesecagg.crypto.secrets import AgreedSecret, MaskSeed, PatternSeed, PrivateSeed
-from sparsesecagg.crypto.stream import CHUNK_WORDS, MaskStream, Scratch
+from sparsesecagg.crypto.stream import MaskStream, Scratch, words_side_by_side
 from sparsesecagg.field import Word
-from sparsesecagg.field.words import Accumulator
+from sparsesecagg.field.words import Accumulator, Words
 from sparsesecagg.patterns import BlockIds
 
-_RANK_TABLE_LIMIT = 1 << 24
+_BATCH_WORDS = 1 << 16
+"""Words of masks on single coordinates that are added at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +48,8 @@ def private_mask_seed(seed: PrivateSeed, context: bytes, user: int) -> MaskSeed:
 class RowMasks:
     """Masks on rows of words. Rows must be visited in increasing order, since streams only run forward."""
 
-    def __init__(self, masks: Sequence[Mask], rows: int, word: Word) -> None:
-        self._scratch = Scratch(word, CHUNK_WORDS)
+    def __init__(self, masks: Iterable[Mask], rows: int, word: Word) -> None:
+        self._scratch = Scratch(word)
         self._by_row: list[list[Mask]] = [[] for _ in range(rows)]
         for mask in masks:
             for row in range(rows) if isinstance(mask.rows, slice) else mask.rows.tolist():
@@ -57,10 +58,10 @@ class RowMasks:
     def add(self, row: int, piece: Accumulator) -> None:
         """Add the next words of all masks on a row to the next piece of it, in place.
 
-        Pieces of CHUNK_WORDS stay in the cache while one mask after the other is added.
+        Parts of the scratch's size stay in the cache while one mask after the other is added.
         """
-        for start in range(0, len(piece), CHUNK_WORDS):
-            part = piece[start : start + CHUNK_WORDS]
+        for start in range(0, len(piece), self._scratch.words):
+            part = piece[start : start + self._scratch.words]
             for mask in self._by_row[row]:
                 words = mask.stream.words(len(part), self._scratch)
                 if mask.positive:
@@ -69,25 +70,66 @@ class RowMasks:
                     np.subtract(part, words, out=part)
 
 
-def add_to_column(column: Accumulator, masks: Sequence[Mask], word: Word) -> None:
-    """Add masks whose blocks are single coordinates to a column of words, in place."""
-    scratch = Scratch(word, CHUNK_WORDS)
+def add_to_column(column: Accumulator, masks: Iterable[Mask], word: Word) -> None:
+    """Add masks whose blocks are single coordinates to a column of words, in place; masks are taken in batches."""
+    for batch in _batches(masks, len(column)):
+        coordinates, words = _side_by_side(batch, len(column), word)
+        # `at` is fast only between equal types, and counts a coordinate as often as masks meet at it.
+        np.add.at(column, coordinates, words.astype(word.accumulator))
+
+
+def add_up(masks: Sequence[Mask], word: Word) -> tuple[NDArray[np.int64], Accumulator]:
+    """Add up masks on single coordinates; return the coordinates that they cover, sorted, and the sum at each.
+
+    One sort brings together the masks that meet at a coordinate, so that time and memory follow the masks' words and
+    not the dimension.
+    """
+    coordinates, words = _side_by_side(masks, 0, word)
+    if not len(coordinates):
+        return coordinates, word.zeros((0,))
+    coordinates, terms = _sorted_by_coordinate(coordinates, words)
+    is_first = np.empty(len(coordinates), np.bool_)
+    is_first[0] = True
+    np.not_equal(coordinates[1:], coordinates[:-1], out=is_first[1:])
+    first = np.flatnonzero(is_first)
+    # Terms are below 2^32, and fewer than 2^31 masks meet.
+    return coordinates[first], np.add.reduceat(terms, first).astype(word.accumulator)
+
+
+def _sorted_by_coordinate(coordinates: NDArray[np.int64], words: Words) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    """Sort the words by their coordinates; the order of words at one coordinate is of no account."""
+    if int(coordinates.max()) >> 32:
+        order = np.argsort(coordinates)
+        return coordinates[order], words[order].astype(np.uint64)
+    # Coordinate and word fit one number of 64 bits, and numbers sort twice as fast as they can be put in order.
+    pairs = coordinates.astype(np.uint64) << np.uint64(32)
+    pairs |= words.astype(np.uint64)
+    pairs.sort()
+    return (pairs >> np.uint64(32)).astype(np.int64), pairs & np.uint64(0xFFFF_FFFF)
+
+
+def _side_by_side(masks: Sequence[Mask], length: int, word: Word) -> tuple[NDArray[np.int64], Words]:
+    """Return the coordinates of all masks, one mask behind the other, and the words to add there.
+
+    `length` is the number of all coordinates, for masks that cover them all.
+    """
+    rows = [np.arange(length) if isinstance(mask.rows, slice) else mask.rows for mask in masks]
+    counts = [len(each) for each in rows]
+    words = words_side_by_side([mask.stream for mask in masks], counts, word)
+    for mask, (start, stop) in zip(masks, pairwise(accumulate(counts, initial=0)), strict=True):
+        if not mask.positive:
+            word.negate(words[start:stop])
+    return np.concatenate(rows) if rows else np.empty(0, np.int64), words
+
+
+def _batches(masks: Iterable[Mask], length: int) -> Iterator[list[Mask]]:
+    """Cut a sequence of masks into batches of about `_BATCH_WORDS` words, so that memory stays flat."""
+    batch: list[Mask] = []
+    size = 0
     for mask in masks:
-        rows: NDArray[Any] = np.arange(len(column)) if isinstance(mask.rows, slice) else mask.rows
-        for start in range(0, len(rows), scratch.words):
-            part = rows[start : start + scratch.words]
-            words = mask.stream.words(len(part), scratch)
-            # A mask's rows are distinct, so indexed addition loses nothing.
-            if mask.positive:
-                column[part] += words
-            else:
-                column[part] -= words
-
-
-def local_rows(selected: NDArray[np.int64], parts: Sequence[NDArray[np.int64]], blocks: int) -> list[NDArray[np.int64]]:
-    """Return the places of each part's blocks among the sorted `selected`, which contain them all."""
-    if blocks > _RANK_TABLE_LIMIT or len(selected) < 1 << 10:
-        return [np.searchsorted(selected, part) for part in parts]
-    rank = np.empty(blocks, np.int64)  # A table beats a search as long as it is not far larger than the cache.
-    rank[selected] = np.arange(len(selected))
-    return [rank[part] for part in parts]
+        batch.append(mask)
+        size += length if isinstance(mask.rows, slice) else len(mask.rows)
+        if size >= _BATCH_WORDS:
+            yield batch
+            batch, size = [], 0
+    yield batch

@@ -6,7 +6,7 @@ those who dropped out; all others have cancelled. Everything here works on messa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,19 +64,17 @@ def restore_secrets(
     return secrets
 
 
-def remaining_masks(members: Members, secrets: Secrets, locations: Mapping[int, bytes]) -> list[Mask]:
-    """Return the masks that are left in the sum, with the signs that remove them.
+def remaining_masks(members: Members, secrets: Secrets, locations: Mapping[int, bytes]) -> Iterator[Mask]:
+    """Make the masks that are left in the sum, with the signs that remove them, one by one.
 
     `locations` are the coded coordinates of each survivor, for a pattern that is not public.
     """
     survivors = {user for user, secret in secrets.items() if isinstance(secret, PrivateSeed)}
-    masks: list[Mask] = []
     for user, secret in secrets.items():
         if isinstance(secret, PrivateSeed):
-            masks.append(_private_mask(members, user, secret, locations))
+            yield _private_mask(members, user, secret, locations)
         else:
-            masks += _orphaned_masks(members, user, secret, survivors)
-    return masks
+            yield from _orphaned_masks(members, user, secret, survivors)
 
 
 def _genuine(

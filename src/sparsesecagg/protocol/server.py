@@ -90,7 +90,7 @@ class Server:
         self._members: Members | None = None
         self._survivors: Users = np.empty(0, np.int64)
         self._sums = params.word.zeros((0, 0))
-        self._contributors = np.zeros(0, np.int64)
+        self._contributors = np.zeros(0, np.uint32)
 
     def receive(self, data: bytes, sender: int | None = None) -> int:
         """Take one message; return its sender.
@@ -184,11 +184,17 @@ class Server:
         pattern = _kept(self._members).pattern
         selected, words = self._read_upload(message)
         if pattern.public:
-            self._sums[selected] += words.reshape(-1, self.params.width)
+            # Row by row, because indexing several at once would copy them.
+            blocks = range(len(self._sums)) if isinstance(selected, slice) else selected.tolist()
+            for block, row in zip(blocks, words.reshape(-1, self.params.width), strict=True):
+                np.add(self._sums[block], row, out=self._sums[block])
+            self._contributors[selected] += 1
         else:
             self._locations[message.sender] = message.locations
-            self._sums[selected, 0] += words
-        self._contributors[selected] += 1
+            # `at` is fast only between equal types.
+            coordinates = np.asarray(selected)
+            np.add.at(self._sums[:, 0], coordinates, words.astype(self.params.word.accumulator))
+            np.add.at(self._contributors, coordinates, self._contributors.dtype.type(1))
 
     def _read_upload(self, message: Upload) -> tuple[BlockIds, Words]:
         pattern = _kept(self._members).pattern
@@ -238,7 +244,7 @@ class Server:
         self._members = Members(directory, users, nonces)
         blocks = self._members.pattern.layout.blocks
         self._sums = self.params.word.zeros((blocks, self.params.width))
-        self._contributors = np.zeros(blocks, np.int64)
+        self._contributors = np.zeros(blocks, np.uint32)
         parcels: dict[int, list[bytes]] = {user: [] for user in users.tolist()}
         for sender in users.tolist():
             shares = self._shares[sender].shares
@@ -301,7 +307,7 @@ class Server:
         return Result(
             params=params,
             total=params.word.lift(layout.flatten(words)),
-            contributors_per_block=self._contributors,
+            contributors_per_block=self._contributors.astype(np.int64),
             weight_per_block=integers[:, 0] if params.max_weight else None,
             clipped=int(integers[:, 1].sum()) if public else None,
             survivors=tuple(self._survivors.tolist()),
