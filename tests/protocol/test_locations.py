@@ -182,3 +182,13 @@ def test_random_bytes_give_valid_positions_or_a_typed_error(mark: bytes, data: b
     except MalformedMessage:
         return
     assert read.tolist() == sorted({place for place in read.tolist() if 0 <= place < dim})
+
+
+def test_a_code_longer_than_a_bitmap_is_refused() -> None:
+    """The encoder never writes one, and reading it would cost memory."""
+    count = 8000
+    oversized = (
+        b"\x01\x03" + count.to_bytes(4, "little") + (8000).to_bytes(4, "little") + b"\xff" * 1000 + bytes(10_000)
+    )
+    with pytest.raises(MalformedMessage):
+        decode_locations(oversized, 8000)

@@ -207,3 +207,24 @@ def test_nan_and_infinity_are_refused(bad: float, real: type, bits: int, place: 
     with pytest.raises(InvalidInput, match="finite") as caught:
         Quantizer.fit(Word.of(bits), 5, 1.0).quantize(values, 1.0, rng())
     assert caught.value.option == "update"
+
+
+@pytest.mark.parametrize("bits", [8, 16, 32])
+def test_large_finite_values_are_clipped_and_counted(bits: int) -> None:
+    """Also those that overflow while they are scaled."""
+    quantizer = Quantizer.fit(Word.of(bits), 10, 1.0)
+    values = np.array([1e39, -1e300, 1.7e308, 0.0])
+    integers, clipped = quantizer.quantize(values, 1.0, np.random.default_rng(0))
+    assert integers.tolist() == [quantizer.limit, -quantizer.limit, quantizer.limit, 0]
+    assert clipped == 3
+
+
+@pytest.mark.parametrize("level", [65_000, -65_000, 30_000, 7, 0])
+def test_a_value_that_is_a_level_stays_where_it_is(level: int) -> None:
+    """No rounding error pushes it up, however large it is."""
+    quantizer = Quantizer(limit=65_535, scale=65_535.0)
+    values = np.full(100_000, level / 65_535, np.float32)
+    exact = np.full(100_000, level, np.float32)
+    integers, _ = Quantizer(limit=65_535, scale=1.0).quantize(exact, 1.0, np.random.default_rng(1))
+    assert (integers == level).all()
+    assert np.abs(quantizer.quantize(values, 1.0, np.random.default_rng(1))[0] - level).max() <= 1

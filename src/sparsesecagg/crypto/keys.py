@@ -36,4 +36,4 @@ class KeyAgreement:
         try:
             return AgreedSecret(self._private.exchange(X25519PublicKey.from_public_bytes(public)))
         except ValueError:
-            raise InvalidKey("a public key is a low-order point: anybody could compute the agreed secret") from None
+            raise InvalidKey("a public key is unusable: a low-order point, with which the secret is public") from None

@@ -1,8 +1,7 @@
 """Sealing shares: authenticated encryption from one user to another, through a server that may not read or swap them.
 
-The key is derived for one round, one sender and one receiver, and seals one message, so the nonce is constant. The
-associated data names round, sender and receiver again, and the context (parameters, model, keys), so a ciphertext
-opens nowhere else.
+The key is derived for one context (parameters, model, all keys), one sender and one receiver, and seals one message, so
+the nonce is constant. The associated data names round, sender and receiver again. A ciphertext opens nowhere else.
 """
 
 from __future__ import annotations

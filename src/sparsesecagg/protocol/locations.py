@@ -50,6 +50,8 @@ def encode_locations(positions: NDArray[np.int64], dim: int) -> bytes:
 
 def decode_locations(data: bytes, dim: int) -> NDArray[np.int64]:
     """Read what `encode_locations` wrote; refuse everything else."""
+    if len(data) > 1 + (dim + 7) // 8:  # The smaller code was chosen, so more than a bitmap never comes.
+        raise MalformedMessage(f"locations of {dim} coordinates take at most {1 + (dim + 7) // 8} bytes")
     if data[:1] == _BITMAP:
         if len(data) != 1 + (dim + 7) // 8:
             raise MalformedMessage(f"a bitmap of {dim} coordinates takes {1 + (dim + 7) // 8} bytes, not {len(data)}")

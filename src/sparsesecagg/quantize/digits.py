@@ -39,6 +39,8 @@ class Digits:
 
     def write(self, values: Sequence[int]) -> NDArray[np.int32]:
         """Return the digits of the values, least significant first."""
+        if any(value >> (self.digit_bits * count) for value, count in zip(values, self.counts, strict=True)):
+            raise InvalidInput("weight", "must not exceed the largest weight of the round")
         mask = (1 << self.digit_bits) - 1
         return np.array(
             [

@@ -43,19 +43,19 @@ class Quantizer:
 
         The integers have the shape of `values`. Short limits work in float32, which is exact below 2^24.
         """
-        real: Any = np.float32 if self.limit < 1 << 16 else np.float64
-        scaled: NDArray[Any] = values.astype(real)
-        np.multiply(scaled, real(self.scale * factor), out=scaled)
-        if not np.isfinite(scaled).all():
+        if not np.isfinite(values).all():
             raise InvalidInput("update", "must be finite, without NaN or infinity")
+        real: Any = np.float32 if self.limit < 1 << 16 else np.float64
+        with np.errstate(over="ignore"):  # What overflows here lies beyond the clip.
+            scaled: NDArray[Any] = values.astype(real)
+            np.multiply(scaled, real(self.scale * factor), out=scaled)
         clipped = int(np.count_nonzero(np.abs(scaled) > self.limit))
         if clipped:
             np.clip(scaled, -self.limit, self.limit, out=scaled)
-        np.add(scaled, rng.random(scaled.shape, dtype=real), out=scaled)
-        np.floor(scaled, out=scaled)
-        # Rounding of the sum itself may reach limit + 1 when the draw is just below one.
-        np.minimum(scaled, self.limit, out=scaled)
-        return scaled.astype(np.int32), clipped
+        low = np.floor(scaled)
+        np.subtract(scaled, low, out=scaled)  # Exact, so that the draw decides by the true fraction.
+        np.add(low, rng.random(low.shape, dtype=real) < scaled, out=low)
+        return low.astype(np.int32), clipped
 
     def dequantize(self, sums: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the real sums, φ⁻¹(·)/c in the paper."""
