@@ -1,0 +1,95 @@
+"""Draw docs/img/audit*.png and write the table of docs/privacy.md, from results/audit.json alone.
+
+.venv/bin/python -m experiments.audit.publish
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sparsesecagg.cli.audit_picture import draw_histograms
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "results" / "audit.json"
+DOCUMENT = ROOT / "docs" / "privacy.md"
+IMAGES = ROOT / "docs" / "img"
+BEGIN, END = "<!-- table: results/audit.json -->\n", "<!-- end -->\n"
+HEADINGS = (
+    "pattern",
+    "α",
+    "θ",
+    "γ",
+    "honest users per coordinate",
+    "singled out, as the paper counts",
+    "**read in the clear**",
+    "masked by one other",
+    "such pairs found, and right",
+    "honest users in one sum, mean",
+    "least",
+)
+
+
+def main() -> None:
+    """Publish the committed results."""
+    audits = json.loads(RESULTS.read_text(encoding="utf-8"))["audits"]
+    document = DOCUMENT.read_text(encoding="utf-8")
+    before, after = document.split(BEGIN)[0], document.split(END)[1]
+    DOCUMENT.write_text(before + BEGIN + table(audits) + END + after, encoding="utf-8")
+    IMAGES.mkdir(exist_ok=True)
+    for name, colluding in (("audit.png", 0.0), ("audit-colluding.png", 1 / 3)):
+        shown = [pick(audits, pattern, colluding) for pattern in ("pairwise", "committee", "full")]
+        title = f"100 users, {shown[0]['colluders'] or 'none'} of them colluding, α = 0.1, θ = 0.3, 30 rounds"
+        draw_histograms(shown, title, IMAGES / name)
+
+
+def pick(audits: Sequence[Mapping[str, Any]], pattern: str, colluding: float) -> Mapping[str, Any]:
+    """Return the pattern's audit with dropouts, at the smallest α."""
+    fitting = [
+        audit
+        for audit in audits
+        if (audit["pattern"], audit["colluding"]) == (pattern, colluding) and audit["dropout"] > 0
+    ]
+    return min(fitting, key=lambda audit: float(audit["alpha"]))
+
+
+def table(audits: Sequence[Mapping[str, Any]]) -> str:
+    """Return the audits as a Markdown table."""
+    lines = [HEADINGS, ("---",) * len(HEADINGS), *(row(audit) for audit in audits)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def row(audit: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return one audit's cells."""
+    component = audit["honest_component"]
+    return (
+        f"`{audit['pattern']}`",
+        f"{audit['alpha']:.2g}",
+        f"{audit['dropout']:.2g}",
+        "1/3" if audit["colluding"] else "0",
+        f"{audit['contributors_mean']:.1f}",
+        percent(audit["singled_out_fraction"]),
+        f"**{percent(audit['revealed_fraction'])}**",
+        percent(component["histogram"].get("2", 0.0)),
+        score(audit["pairs_found"]),
+        f"{component['mean']:.1f}",
+        str(component["min"]),
+    )
+
+
+def score(claims: Mapping[str, int]) -> str:
+    """Return how many claims were made and how many of them are right."""
+    return f"{claims['count']:,}, {claims['correct']:,}" if claims["count"] else "–"
+
+
+def percent(fraction: float) -> str:
+    """Return two or three digits, and a plain zero."""
+    if fraction == 0:
+        return "0"
+    return f"{100 * fraction:.1f} %" if fraction >= 0.01 else f"{100 * fraction:.2g} %"
+
+
+if __name__ == "__main__":
+    main()
