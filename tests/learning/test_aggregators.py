@@ -1,10 +1,12 @@
 """Every aggregator passes the same suite: one inherited class each."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.learning import DenseNetwork, TrainingConfig
+from sparsesecagg.learning import DenseNetwork, TrainingConfig, secure
 from sparsesecagg.learning.aggregation import uploaders
 from sparsesecagg.learning.aggregators import (
     AGGREGATORS,
@@ -129,6 +131,15 @@ class SecureSuite(AggregatorSuite):
     def test_the_sum_is_exact(self):
         """In the field, the aggregate is the sum of the survivors' quantised values."""
         assert aggregate(self.name).exact
+
+    def test_a_sum_that_is_not_exact_is_never_used(self, monkeypatch):
+        """A wrong aggregate would spoil the model unseen."""
+        whole = secure.run_round
+        monkeypatch.setattr(
+            secure, "run_round", lambda *given, **named: dataclasses.replace(whole(*given, **named), exact=False)
+        )
+        with pytest.raises(secure.InexactSum):
+            aggregate(self.name)
 
     def test_it_talks_four_times(self):
         """Every stage has bytes and seconds."""

@@ -21,7 +21,7 @@ from sparsesecagg.learning.models import MODELS
 from sparsesecagg.learning.secure import SecureAggregator
 from sparsesecagg.learning.side_by_side import SideBySide
 from sparsesecagg.learning.tensorboard import write_events
-from sparsesecagg.learning.workers import check_workers
+from sparsesecagg.learning.workers import WorkerError, check_workers
 from sparsesecagg.privacy.advice import advice
 from sparsesecagg.report import summary_table, write_report
 
@@ -169,9 +169,13 @@ def train(
     check_workers(workers)
     runs, run_dir = _resume(resume, given, entries, data_dir) if resume else _begin(out_dir, given, entries, data_dir)
     _advise(runs)
-    with SideBySide(runs, workers) as work, round_display(runs) as show:
-        for number, metrics in work.rounds():
-            show.round_done(number, metrics)
+    try:
+        with SideBySide(runs, workers) as work, round_display(runs) as show:
+            for number, metrics in work.rounds():
+                show.round_done(number, metrics)
+    except WorkerError as problem:
+        err.print(f"sparsesecagg: {problem}; --resume {run_dir} goes on.", highlight=False, soft_wrap=True)
+        raise typer.Exit(1) from problem
     if tensorboard:
         for run in work.runs:
             write_events(run.folder.path / "tensorboard", run.folder.metrics())

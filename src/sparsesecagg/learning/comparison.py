@@ -14,8 +14,8 @@ from typing import Any
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.learning.aggregators import AGGREGATORS, make_aggregator
 from sparsesecagg.learning.config import TrainingConfig
-from sparsesecagg.learning.federated import FederatedRun, Task
-from sparsesecagg.learning.run_folder import check_free, write_atomically
+from sparsesecagg.learning.federated import FederatedRun, Task, resumed_config
+from sparsesecagg.learning.run_folder import RunFolder, check_free, write_atomically
 
 LIST = "comparison.json"
 
@@ -50,6 +50,8 @@ def resume_comparison(
     stored = json.loads((run_dir / LIST).read_text())["runs"]
     if entries is not None and [folder_name(entry) for entry in entries] != stored:
         raise InvalidInput("resume", f"{run_dir} compares {','.join(stored)}, not {','.join(entries)}")
+    for name in stored:  # All are checked before the first one changes.
+        resumed_config(RunFolder.resume(run_dir / name), options)
     first = FederatedRun.resume(run_dir / stored[0], options, data_dir=data_dir)
     return [first, *(FederatedRun.resume(run_dir / name, options, task=first.task) for name in stored[1:])]
 

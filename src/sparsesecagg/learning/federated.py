@@ -151,15 +151,15 @@ class FederatedRun:
         """
         folder = RunFolder.resume(run_dir)
         stored = folder.config()
-        config = resumed_config(run_dir, stored, options or {}, folder.checkpoint().round_number)
+        config = resumed_config(folder, options or {})
         task = task or Task.prepare(config, dataset=dataset, model=model, data_dir=data_dir)
-        if task.dataset.digest != stored["dataset_digest"]:
+        if task.dataset.digest != stored.get("dataset_digest"):
             raise InvalidInput(
                 "resume", f"{run_dir} was begun with other samples of {config.dataset}: give it the same data"
             )
-        if (task.model.name, task.model.dim) != (config.model, stored["dim"]):
+        if (task.model.name, task.model.dim) != (config.model, stored.get("dim")):
             raise InvalidInput(
-                "resume", f"{run_dir} was begun with another model ({config.model}, {stored['dim']} parameters)"
+                "resume", f"{run_dir} was begun with another model ({config.model}, {stored.get('dim')} parameters)"
             )
         run = cls(config, task, make_aggregator(config, task.model), folder)
         if config.rounds != stored["rounds"]:
@@ -256,10 +256,11 @@ class FederatedRun:
         return self._network.transfer_seconds(aggregation.sent_bytes["total"], received, self._aggregator.exchanges)
 
 
-def resumed_config(run_dir: Path, stored: Mapping[str, Any], options: Mapping[str, Any], done: int) -> TrainingConfig:
+def resumed_config(folder: RunFolder, options: Mapping[str, Any]) -> TrainingConfig:
     """Return the configuration of a run that goes on; raise `InvalidInput` if `options` are another run's."""
+    run_dir, done = folder.path, folder.checkpoint().round_number
     try:
-        config = TrainingConfig.from_json(dict(stored))
+        config = TrainingConfig.from_json(folder.config())
         config.check()
     except (TypeError, ValueError) as problem:
         raise InvalidInput(

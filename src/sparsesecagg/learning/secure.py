@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsesecagg.errors import InvalidInput, RoundRefused, ThresholdNotMet
+from sparsesecagg.errors import InvalidInput, ProtocolError, RoundRefused, ThresholdNotMet
 from sparsesecagg.learning.aggregation import Aggregation, Aggregator, ByStage, Contributors, count_dropped, uploaders
 from sparsesecagg.learning.models.base import Layer, Vector
 from sparsesecagg.learning.plain import kept_values
@@ -26,6 +26,14 @@ from sparsesecagg.protocol.simulation import entropy_of_round
 # Weights travel as whole numbers up to this. A user of weight w uses w/max of its word, so that a larger scale costs
 # the light users nothing in range, and a smaller one rounds their weights more coarsely.
 WEIGHT_SCALE = 255
+
+
+class InexactSum(ProtocolError):
+    """The opened sum is not that of the survivors' values: a defect of ours, and nothing to train on."""
+
+    def __init__(self, round_number: int) -> None:
+        self.round_number = round_number
+        super().__init__(f"the sum opened in round {round_number} is not that of the survivors' quantised values")
 
 
 @dataclass(frozen=True)
@@ -97,6 +105,8 @@ class SecureAggregator(Aggregator):
             )
         except (ThresholdNotMet, RoundRefused) as problem:
             return self._failed(str(problem), drops, sizes)
+        if not outcome.exact:
+            raise InexactSum(round_number)
         result = outcome.result
         mean = result.mean(cast(Normalisation, self._settings.normalisation)) * clip
         self._clip.follow(mean)
@@ -113,7 +123,7 @@ class SecureAggregator(Aggregator):
             server_seconds=dict(outcome.server_seconds),
             contributors=Contributors.count(result.contributors),
             clipped=outcome.clipped,
-            exact=outcome.exact,
+            exact=True,
         )
 
     def describe(self) -> dict[str, Any]:
