@@ -22,6 +22,9 @@ LIMBS = 9  # 9 · 29 = 261 ≥ 256
 SHARE_SIZE = 4 * LIMBS
 """Bytes of one share of one 32-byte secret."""
 
+_TABLE = 1 << 17
+"""Differences worked on at a time: 1 MB."""
+
 Elements = NDArray[np.uint64]
 """Field elements in [0, PRIME)."""
 
@@ -48,35 +51,50 @@ def split(secrets: Sequence[bytes], holders: NDArray[np.int64], threshold: int, 
 
 
 def combine(shares: Elements, holders: tuple[int, ...]) -> list[bytes | None]:
-    """Restore secrets from the shares of exactly `threshold` holders.
+    """Restore secrets from the shares of exactly `threshold` holders, the same for all secrets.
 
     `shares` has shape (secrets, holders, LIMBS), in the order of `holders`. A combination whose limbs do not form a
     32-byte secret (the shares were not of one sharing) gives None.
     """
-    weights = lagrange_at_zero(holders)[None, :, None]
-    # Each product is reduced below 2^32 before summing: fewer than 2^31 holders fit uint64.
-    limbs = _canonical(_reduce(shares * weights).sum(axis=1))
-    return [_from_limbs(row) for row in limbs]
+    return _weighted_sum(shares, lagrange_at_zero(holders)[None])
+
+
+def combine_each(shares: Elements, holders: NDArray[np.int64]) -> list[bytes | None]:
+    """Restore secrets as `combine` does, where each has holders of its own: row i of `holders` for secret i."""
+    sets, which = np.unique(holders, axis=0, return_inverse=True)
+    return _weighted_sum(shares, lagrange_coefficients(sets)[which.reshape(-1)])
 
 
 @lru_cache(maxsize=4096)
 def lagrange_at_zero(holders: tuple[int, ...]) -> Elements:
     """Return the Lagrange coefficients at 0 for points h + 1; computed once per set of holders."""
-    if len(set(holders)) != len(holders):
+    coefficients: Elements = lagrange_coefficients(np.array([holders], np.int64))[0]
+    return coefficients
+
+
+def lagrange_coefficients(sets: NDArray[np.int64]) -> Elements:
+    """Return the Lagrange coefficients at 0 for many sets of holders at once, one set per row.
+
+    The coefficient of point x_i is Π x_j / (x_i · Π_{j ≠ i} (x_j − x_i)), the first product over all points.
+    """
+    ordered = np.sort(sets, axis=1)
+    if (ordered[:, 1:] == ordered[:, :-1]).any():
         raise ValueError("share indices must differ")
-    points = np.array(holders, np.uint64) + 1
-    numerators = np.ones(len(points), np.uint64)
-    denominators = np.ones(len(points), np.uint64)
-    for index, point in enumerate(points):
-        factor = np.full(len(points), point, np.uint64)
-        difference = (point + np.uint64(PRIME) - points) % np.uint64(PRIME)
-        factor[index] = difference[index] = 1
-        # Reduced twice: < 2^31 + 8, so that the next product stays below 2^63.
-        numerators = _reduce(_reduce(numerators * factor))
-        denominators = _reduce(_reduce(denominators * difference))
-    numerators, denominators = _canonical(numerators), _canonical(denominators)
-    inverses = np.array([pow(int(value), -1, PRIME) for value in denominators], np.uint64)
-    return _canonical(_reduce(numerators * inverses))
+    points = sets.astype(np.uint64) + np.uint64(1)
+    count, size = points.shape
+    denominators = np.empty_like(points)
+    # A table of differences per set: several small ones at a time, or a few rows of a large one.
+    set_step = max(1, _TABLE // size**2)
+    row_step = max(1, _TABLE // (set_step * size))
+    for first in range(0, count, set_step):
+        some = points[first : first + set_step]
+        for start in range(0, size, row_step):
+            rows = some[:, start : start + row_step]
+            differences = some[:, None, :] + np.uint64(PRIME) - rows[:, :, None]  # < 2^31 + 2^30
+            places = np.arange(rows.shape[1])
+            differences[:, places, start + places] = 1  # No factor for the point itself.
+            denominators[first : first + set_step, start : start + row_step] = _product(differences)
+    return _canonical(_times(_product(points)[:, None], _inverse(_times(denominators, points))))
 
 
 def encode_shares(shares: Elements) -> bytes:
@@ -100,6 +118,38 @@ def _reduce(values: Elements) -> Elements:
 def _canonical(values: Elements) -> Elements:
     values = _reduce(_reduce(_reduce(values)))  # 2^64 → 2^34 → 2^31 + 8 → ≤ 2^31
     return np.where(values >= PRIME, values - np.uint64(PRIME), values)
+
+
+def _times(left: Elements, right: Elements) -> Elements:
+    """Multiply factors < 2^32; the result is < 2^31 + 8, ready for the next product."""
+    return _reduce(_reduce(left * right))
+
+
+def _product(factors: Elements) -> Elements:
+    """Return the product along the last axis, by halving it: few operations on long arrays."""
+    while factors.shape[-1] > 1:
+        half = factors.shape[-1] // 2
+        paired = _times(factors[..., :half], factors[..., half : 2 * half])
+        factors = np.concatenate([paired, factors[..., 2 * half :]], axis=-1)
+    product: Elements = factors[..., 0]
+    return product
+
+
+def _inverse(values: Elements) -> Elements:
+    """Return 1 / values as values^(p − 2), Fermat's way: the same steps for all."""
+    result, power, exponent = np.ones_like(values), values, PRIME - 2
+    while exponent:
+        if exponent & 1:
+            result = _times(result, power)
+        power = _times(power, power)
+        exponent >>= 1
+    return result
+
+
+def _weighted_sum(shares: Elements, weights: Elements) -> list[bytes | None]:
+    # Each product is reduced below 2^32 before summing: fewer than 2^31 holders fit uint64.
+    limbs = _canonical(_reduce(shares * weights[:, :, None]).sum(axis=1))
+    return [_from_limbs(row) for row in limbs]
 
 
 def _random_elements(randomness: Secret, count: int) -> Elements:
