@@ -11,7 +11,8 @@ policy          what a client demands, whatever the server says
 client          one user's side
 client_state    what it remembers between stages
 server          the server's side
-opening         restoring secrets, finding the masks that are left
+masked_sum      adding uploads, taking away the masks that are left
+opening         restoring secrets from shares
 result          what a round leaves behind
 run_round       a whole round on one page
 """

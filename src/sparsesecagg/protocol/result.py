@@ -35,6 +35,8 @@ class Result:
     """By stage: the size of each client's message."""
     received_bytes: Mapping[str, tuple[int, ...]]
     """By stage: the size of the server's message to each client, without the model itself."""
+    false_shares: tuple[tuple[int, int], ...] = ()
+    """Holder and owner of shares that were found false and left out; no more are looked for than the opening needs."""
 
     @property
     def contributors(self) -> NDArray[np.int64]:

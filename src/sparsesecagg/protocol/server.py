@@ -24,12 +24,8 @@ from sparsesecagg.errors import (
     WrongStage,
     WrongView,
 )
-from sparsesecagg.field import unpack
-from sparsesecagg.field.words import Words
-from sparsesecagg.patterns import BlockIds
 from sparsesecagg.patterns.graphs import Users
-from sparsesecagg.protocol.locations import decode_locations
-from sparsesecagg.protocol.masking import RowMasks, add_to_column
+from sparsesecagg.protocol.masked_sum import MaskedSum
 from sparsesecagg.protocol.membership import Directory, Members
 from sparsesecagg.protocol.messages import (
     CONFIRM_TAG_SIZE,
@@ -50,7 +46,7 @@ from sparsesecagg.protocol.messages import (
     encode,
     encode_users,
 )
-from sparsesecagg.protocol.opening import remaining_masks, restore_secrets
+from sparsesecagg.protocol.opening import restore_secrets
 from sparsesecagg.protocol.parameters import RoundParameters
 from sparsesecagg.protocol.result import Result
 from sparsesecagg.protocol.stages import NEXT_STAGE, NEXT_STAGE_WITH_ROSTER, STAGES, STAGES_WITH_ROSTER, Stage
@@ -85,12 +81,10 @@ class Server:
         self._shares: dict[int, ShareKeys] = {}
         self._confirmations: dict[int, Confirm] = {}
         self._unmask: dict[int, Unmask] = {}
-        self._locations: dict[int, bytes] = {}
         self._directory: Directory | None = None
         self._members: Members | None = None
         self._survivors: Users = np.empty(0, np.int64)
-        self._sums = params.word.zeros((0, 0))
-        self._contributors = np.zeros(0, np.uint32)
+        self._sum: MaskedSum | None = None
 
     def receive(self, data: bytes, sender: int | None = None) -> int:
         """Take one message; return its sender.
@@ -154,7 +148,7 @@ class Server:
             case ShareKeys():
                 self._take_shares(message)
             case Upload():
-                self._take_upload(message)
+                _kept(self._sum).add(message)
             case Confirm():
                 self._take_confirmation(message)
             case Unmask():
@@ -179,33 +173,6 @@ class Server:
             )
         directory.require_nonce(message.sender, message.nonce)
         self._shares[message.sender] = message
-
-    def _take_upload(self, message: Upload) -> None:
-        pattern = _kept(self._members).pattern
-        selected, words = self._read_upload(message)
-        if pattern.public:
-            # Row by row, because indexing several at once would copy them.
-            blocks = range(len(self._sums)) if isinstance(selected, slice) else selected.tolist()
-            for block, row in zip(blocks, words.reshape(-1, self.params.width), strict=True):
-                np.add(self._sums[block], row, out=self._sums[block])
-            self._contributors[selected] += 1
-        else:
-            self._locations[message.sender] = message.locations
-            # `at` is fast only between equal types.
-            coordinates = np.asarray(selected)
-            np.add.at(self._sums[:, 0], coordinates, words.astype(self.params.word.accumulator))
-            np.add.at(self._contributors, coordinates, self._contributors.dtype.type(1))
-
-    def _read_upload(self, message: Upload) -> tuple[BlockIds, Words]:
-        pattern = _kept(self._members).pattern
-        if pattern.public:
-            if message.locations:
-                raise MalformedMessage(f"{pattern.name} has public locations, none may be sent")
-            selected = pattern.selected(message.sender, [])
-        else:
-            selected = decode_locations(message.locations, self.params.dim)
-        count = self.params.layout.count(selected) * self.params.width
-        return selected, unpack(message.words, count, self.params.word)
 
     def _take_confirmation(self, message: Confirm) -> None:
         size = CONFIRM_TAG_SIZE * (len(self._survivors) - 1)
@@ -242,9 +209,7 @@ class Server:
         directory = _kept(self._directory)
         nonces = b"".join(self._shares[user].nonce for user in users.tolist())
         self._members = Members(directory, users, nonces)
-        blocks = self._members.pattern.layout.blocks
-        self._sums = self.params.word.zeros((blocks, self.params.width))
-        self._contributors = np.zeros(blocks, np.uint32)
+        self._sum = MaskedSum(self._members)
         parcels: dict[int, list[bytes]] = {user: [] for user in users.tolist()}
         for sender in users.tolist():
             shares = self._shares[sender].shares
@@ -286,28 +251,22 @@ class Server:
 
     def _open_sum(self, _users: Users) -> dict[int, bytes]:
         """Restore the secrets, remove the masks that are left in the sum, and write the result."""
-        members = _kept(self._members)
+        members, masked = _kept(self._members), _kept(self._sum)
         secrets = restore_secrets(members, set(self._survivors.tolist()), self._shares, self._unmask)
-        masks = remaining_masks(members, secrets, self._locations)
-        if members.pattern.public:
-            row_masks = RowMasks(masks, len(self._sums), self.params.word)
-            for row, sums in enumerate(self._sums):
-                row_masks.add(row, sums)
-        else:
-            add_to_column(self._sums[:, 0], masks, self.params.word)
-        self.result = self._make_result()
+        masked.remove_masks(secrets)
+        self.result = self._make_result(masked, secrets.false_shares)
         return {}
 
-    def _make_result(self) -> Result:
+    def _make_result(self, opened: MaskedSum, false_shares: tuple[tuple[int, int], ...]) -> Result:
         params, layout = self.params, self.params.layout
-        words = params.word.reduce(self._sums)
+        words = params.word.reduce(opened.words)
         digit_sums = words[:, layout.length :].astype(np.int64)  # Digits are not negative: no lifting.
         integers = params.digits.read(digit_sums)
         public = params.pattern_type.public
         return Result(
             params=params,
             total=params.word.lift(layout.flatten(words)),
-            contributors_per_block=self._contributors.astype(np.int64),
+            contributors_per_block=opened.contributors.astype(np.int64),
             weight_per_block=integers[:, 0] if params.max_weight else None,
             clipped=int(integers[:, 1].sum()) if public else None,
             survivors=tuple(self._survivors.tolist()),
@@ -317,6 +276,7 @@ class Server:
                 stage: tuple(sizes.values()) if stage != Stage.ADVERTISE_KEYS.name else (len(params.encode()),)
                 for stage, sizes in self._received.items()
             },
+            false_shares=false_shares,
         )
 
 
