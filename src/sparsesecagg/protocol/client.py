@@ -168,11 +168,7 @@ class Client:
         message = self._read(data, ShareDelivery, Stage.UPLOAD)
         members, inbox = self._read_delivery(message)
         self.policy.check_weight(self.params, weight)
-        if self._identity:
-            for sender, sealed in inbox.items():
-                if self._unseal(sender, sealed) is None:
-                    raise PolicyViolation(f"the keys of user {sender} are not proven genuine: its share does not open")
-
+        opened = self._require_genuine(inbox) if self._identity else {}
         mask_agreement = KeyAgreement(self._state.mask_private)
         masked = mask_update(
             members,
@@ -186,7 +182,14 @@ class Client:
             rng=np.random.Generator(np.random.SFC64(int.from_bytes(self._entropy(16), "little"))),
             trace=trace,
         )
-        self._advance(members=message.users, nonces=message.nonces, inbox=inbox, clipped=masked.clipped, mask_agreed={})
+        self._advance(
+            members=message.users,
+            nonces=message.nonces,
+            inbox=inbox,
+            opened=opened,
+            clipped=masked.clipped,
+            mask_agreed={},
+        )
         self._members = members
         return encode(Upload(*self._head, masked.locations, pack(masked.words, self.params.word)))
 
@@ -302,6 +305,16 @@ class Client:
         parts = [message.shares[start : start + SEALED_SIZE] for start in range(0, size, SEALED_SIZE)]
         return members, dict(zip(senders, parts, strict=True))
 
+    def _require_genuine(self, inbox: dict[int, bytes]) -> dict[int, SecretShares]:
+        """Open the shares of all senders, which proves their keys; raise if one does not open."""
+        opened = {}
+        for sender, sealed in inbox.items():
+            plain = self._unseal(sender, sealed)
+            if plain is None:
+                raise PolicyViolation(f"the keys of user {sender} are not proven genuine: its share does not open")
+            opened[sender] = SecretShares(plain)
+        return opened
+
     def _checked_survivors(self, bitmap: bytes) -> set[int]:
         """Return the survivors if their sum may be opened at all."""
         users = decode_users(bitmap, self.params.clients)
@@ -339,6 +352,8 @@ class Client:
         """Return the owner's two shares, or None if they do not open."""
         if owner == self.user:
             return self._state.own_shares.reveal()
+        if owner in self._state.opened:
+            return self._state.opened[owner].reveal()
         return self._unseal(owner, self._state.inbox[owner])
 
     def _unseal(self, sender: int, sealed: bytes) -> bytes | None:

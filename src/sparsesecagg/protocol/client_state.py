@@ -38,6 +38,8 @@ class ClientState(msgspec.Struct, frozen=True, kw_only=True):
     nonces: bytes = b""
     inbox: dict[int, bytes] = {}
     """Sealed shares of the others."""
+    opened: dict[int, SecretShares] = {}
+    """The same, opened; in an authenticated round, where opening them is the proof that they are genuine."""
     clipped: int = 0
     confirmed: bytes = b""
     """The survivors that the user has settled for, as a set of users."""
@@ -50,9 +52,10 @@ class ClientState(msgspec.Struct, frozen=True, kw_only=True):
         """Overwrite what is of no more use, and return the state without it."""
         for secret in (self.sealing_private, self.mask_private, self.private_seed, self.own_shares):
             secret.wipe()
-        for agreed in (*self.sealing_agreed.values(), *self.mask_agreed.values()):
-            agreed.wipe()
-        return self.with_changes(sealing_agreed={}, mask_agreed={}, inbox={})
+        for secrets in (self.sealing_agreed, self.mask_agreed, self.opened):
+            for held in secrets.values():
+                held.wipe()
+        return self.with_changes(sealing_agreed={}, mask_agreed={}, opened={}, inbox={})
 
 
 def save_state(state: ClientState) -> bytes:
