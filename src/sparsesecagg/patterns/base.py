@@ -48,6 +48,8 @@ class Pattern(ABC):
         self.seed = seed
         self.graph = graph
         self.layout = self.make_layout(settings)
+        self._is_member = np.zeros(settings.clients, np.bool_)
+        self._is_member[members] = True
 
     @staticmethod
     @abstractmethod
@@ -86,4 +88,5 @@ class Pattern(ABC):
     def member_neighbours(self, user: int) -> list[int]:
         """Return the neighbours in the share graph that finished SHARE_KEYS."""
         around = self.graph.neighbours(user)
-        return [int(peer) for peer in around[np.isin(around, self.members)]]
+        neighbours: list[int] = around[self._is_member[around]].tolist()
+        return neighbours

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,14 +47,16 @@ class Committee(Pattern):
 
     def __init__(self, settings: PatternSettings, members: Users, seed: bytes, graph: CircleGraph) -> None:
         super().__init__(settings, members, seed, graph)
-        count = groups(settings)
+        self._groups = groups(settings)
         self._committees: list[Users] = []
         self._group_of: list[NDArray[np.int64]] = []  # per stripe: the group of each user
-        for order in permutations(seed, "committees", members, self.layout.blocks // count):
-            committees = np.array_split(order, count)
+        self._edges_of: dict[int, dict[int, list[int]]] = {}
+        size, larger = divmod(len(members), self._groups)  # The first `larger` committees have one member more.
+        sizes = [size + 1] * larger + [size] * (self._groups - larger)
+        for order in permutations(seed, "committees", members, self.layout.blocks // self._groups):
+            self._committees += [order[start:stop] for start, stop in pairwise(accumulate(sizes, initial=0))]
             group_of = np.full(settings.clients, -1, np.int64)
-            group_of[order] = np.repeat(np.arange(count), [len(committee) for committee in committees])
-            self._committees += committees
+            group_of[order] = np.repeat(np.arange(self._groups), sizes)
             self._group_of.append(group_of)
 
     @staticmethod
@@ -88,19 +91,18 @@ class Committee(Pattern):
 
     def selected(self, user: int, shared: Sequence[BlockIds]) -> BlockIds:
         """Return the user's one block of each stripe."""
-        count = groups(self.settings)
-        return np.array([stripe * count + int(of[user]) for stripe, of in enumerate(self._group_of)], np.int64)
+        return np.array([stripe * self._groups + int(of[user]) for stripe, of in enumerate(self._group_of)], np.int64)
 
     def _edges(self, user: int) -> dict[int, list[int]]:
-        """Return the blocks that each peer masks with `user`, in order."""
-        edges: dict[int, list[int]] = defaultdict(list)
-        for block in np.asarray(self.selected(user, [])).tolist():
-            for peer in CircleGraph(self._committees[block], self.settings.degree).neighbours(user).tolist():
-                edges[peer].append(block)
-        return edges
+        """Return the blocks that each peer masks with `user`, in order; found once for `peers` and `shared`."""
+        if user not in self._edges_of:
+            edges: dict[int, list[int]] = defaultdict(list)
+            for block in np.asarray(self.selected(user, [])).tolist():
+                for peer in CircleGraph(self._committees[block], self.settings.degree).neighbours(user).tolist():
+                    edges[peer].append(block)
+            self._edges_of[user] = edges
+        return self._edges_of[user]
 
     def survivors_per_block(self, survivors: Users) -> NDArray[np.int64]:
         """Return how many of each committee survived."""
-        alive = np.zeros(self.settings.clients, np.bool_)
-        alive[survivors] = True
-        return np.array([np.count_nonzero(alive[committee]) for committee in self._committees], np.int64)
+        return np.concatenate([np.bincount(of[survivors], minlength=self._groups) for of in self._group_of])

@@ -6,6 +6,8 @@ the k/2 behind it on a randomly permuted circle (a Harary graph, as in SecAgg+, 
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -36,19 +38,24 @@ class CircleGraph:
 
     def __init__(self, circle: Users, degree: int | None) -> None:
         self._circle = circle
-        self._complete = degree is None or degree >= len(circle) - 1
-        half = 0 if self._complete or degree is None else degree // 2
-        self._steps = np.concatenate([np.arange(-half, 0), np.arange(1, half + 1)])
-        self._everybody = np.sort(circle)
-        self._place = {int(user): place for place, user in enumerate(circle)}
+        self._half = None if degree is None or degree >= len(circle) - 1 else degree // 2
 
     def neighbours(self, user: int) -> Users:
         """Return the user's neighbours, sorted."""
-        if self._complete:
-            others: Users = self._everybody[self._everybody != user]
+        if self._half is None:
+            others: Users = self._sorted[self._sorted != user]
             return others
-        around: Users = np.sort(self._circle[(self._place[user] + self._steps) % len(self._circle)])
+        steps = np.concatenate([np.arange(-self._half, 0), np.arange(1, self._half + 1)])
+        around: Users = np.sort(self._circle[(self._place[user] + steps) % len(self._circle)])
         return around
+
+    @cached_property
+    def _sorted(self) -> Users:
+        return np.sort(self._circle)
+
+    @cached_property
+    def _place(self) -> dict[int, int]:
+        return {user: place for place, user in enumerate(self._circle.tolist())}
 
 
 def share_graph(seed: bytes, users: Users, degree: int | None) -> CircleGraph:

@@ -82,7 +82,7 @@ class Members:
         self.users = users
         self.nonces = nonces
         self._set = frozenset(users.tolist())
-        if not all(user in directory for user in self._set):
+        if not self._set.issubset(directory.users.tolist()):
             raise MalformedMessage("a member is not in the key directory")
         if len(nonces) != NONCE_SIZE * len(users):
             raise MalformedMessage(
@@ -99,8 +99,7 @@ class Members:
 
     def owners(self, holder: int) -> Users:
         """Return the members whose secrets `holder` has a share of, itself included, sorted."""
-        holders = self.directory.holders(holder)
-        return holders[np.isin(holders, self.users)]
+        return np.array([user for user in self.directory.holders(holder).tolist() if user in self._set], np.int64)
 
 
 def nonce_commitment(sealing_key: bytes, mask_key: bytes, nonce: bytes) -> bytes:

@@ -136,7 +136,8 @@ def encode(message: Message) -> bytes:
     """Return the message's bytes."""
     buffer = bytearray(_VERSION)
     _ENCODER.encode_into(message, buffer, 1)
-    return bytes(buffer) + _checksum(buffer)
+    buffer += _checksum(buffer)
+    return bytes(buffer)
 
 
 def decode_client_message(data: bytes) -> ClientMessage:

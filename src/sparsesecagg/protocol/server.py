@@ -184,7 +184,7 @@ class Server:
 
     def _take_unmask(self, message: Unmask) -> None:
         owners = decode_users(message.owners, self.params.clients)
-        if not np.isin(owners, _kept(self._members).owners(message.sender)).all():
+        if not set(owners.tolist()).issubset(_kept(self._members).owners(message.sender).tolist()):
             raise InvalidShare(f"user {message.sender} sends shares of secrets that it does not hold")
         if len(message.shares) != shamir.SHARE_SIZE * len(owners):
             raise MalformedMessage(
