@@ -6,6 +6,8 @@ import pytest
 
 from sparsesecagg.cli import main
 
+from .support import write_idx_files
+
 SMALL = [
     "train", "--clients", "10", "--rounds", "2", "--hidden", "8", "--alpha", "0.5", "--dropout", "0.1", "--samples",
     "300", "--workers", "1",
@@ -58,6 +60,16 @@ def test_a_run_is_resumed_with_its_own_options(capsys, tmp_path):
     assert code == 0 and json.loads(out)["rounds"] == 3
     code, out, _ = run(capsys, *SMALL[:3], "--resume", tmp_path / "run", "--json")
     assert code == 0 and json.loads(out)["rounds"] == 3
+
+
+def test_a_resumed_run_finds_its_data_where_it_was(capsys, tmp_path):
+    """The data folder need not be named again."""
+    write_idx_files(tmp_path / "data" / "mnist")
+    options = ["--dataset", "mnist", "--model", "softmax", "--clients", "3", "--alpha", "1", "--dropout", "0"]
+    given = ["--data-dir", tmp_path / "data", "--rounds", "1", "--workers", "1", "--json"]
+    assert run(capsys, "train", *options, *given, "--out", tmp_path / "run")[0] == 0
+    code, out, _ = run(capsys, "train", "--resume", tmp_path / "run", "--rounds", "2", "--workers", "1", "--json")
+    assert code == 0 and json.loads(out)["rounds"] == 2
 
 
 def contents(folder):

@@ -40,6 +40,8 @@ class Task:
     model: Model
     partition: Partition
     initial: Vector
+    data_dir: Path | None = None
+    """Where the data was said to lie."""
 
     @classmethod
     def prepare(
@@ -65,7 +67,8 @@ class Task:
             classes_per_client=config.classes_per_client,
         )
         network = model or make_model(config.model, data, config.hidden)
-        return cls(data, network, partition, network.initial(integer_seed(config.seed, Purpose.INITIAL_MODEL)))
+        initial = network.initial(integer_seed(config.seed, Purpose.INITIAL_MODEL))
+        return cls(data, network, partition, initial, data_dir)
 
     def pool(self, config: TrainingConfig, workers: int | None = None) -> TrainingPool:
         """Start worker processes for this task."""
@@ -126,6 +129,7 @@ class FederatedRun:
         described = config.to_json() | {
             "dim": task.model.dim,
             "dataset_digest": task.dataset.digest,
+            "data_dir": str(task.data_dir.resolve()) if task.data_dir else None,
             "effective": aggregator.describe(),
             "expected_exposure": expected_exposure(config, aggregator),
             "version": version("sparsesecagg"),
@@ -152,6 +156,8 @@ class FederatedRun:
         folder = RunFolder.resume(run_dir)
         stored = folder.config()
         config = resumed_config(folder, options or {})
+        if data_dir is None and stored.get("data_dir"):
+            data_dir = Path(stored["data_dir"])
         task = task or Task.prepare(config, dataset=dataset, model=model, data_dir=data_dir)
         if task.dataset.digest != stored.get("dataset_digest"):
             raise InvalidInput(
