@@ -11,6 +11,7 @@ from benchmarks import results
 
 COMPARE_FLOWER = "compare-flower"
 COMPARE_SECAGG = "compare-secagg"
+COMPARE_WORDS = "compare-words"
 SCALING = "scaling"
 MEMORY = "memory"
 LIMITS = "limits"

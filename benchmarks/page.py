@@ -2,15 +2,17 @@
 
     python -m benchmarks.page
 
-A place in the template is `{{ result : path | format }}`, as in `{{ limits : aes_256_ctr.bytes_per_second | GB }}`, or
-`{{ costs result }}`, `{{ ratios result }}`, `{{ claims }}`, `{{ exponents }}` for a table. A result that is missing
-is an error: the page never shows a number that no committed file contains.
+A place in the template is `{{ result : path | format }}`, as in `{{ limits : aes_256_ctr.bytes_per_second | GB }}`. A
+place without a colon is a table: `{{ costs result }}`, `{{ ratios result }}`, `{{ claims }}`, `{{ steps }}`,
+`{{ exponents }}` or `{{ limits }}`. A result that is missing is an error: no number is shown that no committed
+file contains.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ TEMPLATE = Path(__file__).resolve().parent / "performance.md.in"
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGE = DOCS / "performance.md"
 _PLACE = re.compile(r"\{\{\s*(.+?)\s*\}\}")
-_SCALES = {"ms": (1e3, ",.1f", " ms"), "s": (1, ",.1f", " s"), "kB": (1e-3, ",.1f", " kB")} | {
+_SCALES = {"ms": (1e3, ",.1f", " ms"), "seconds": (1, ",.1f", " s"), "kB": (1e-3, ",.1f", " kB")} | {
     "MB": (1e-6, ",.0f", " MB"),
     "GB": (1e-9, ",.2f", " GB"),
     "percent": (100, ".0f", " %"),
@@ -105,6 +107,27 @@ def _ratios(result: dict[str, Any], _: Path | None) -> str:
     return _markdown(("", "less than", "client", "UPLOAD", "server", "bytes sent"), rows)
 
 
+def _steps(directory: Path | None) -> str:
+    """The way from Flower's SecAgg+ to the committee pattern in three steps, each with what it gives."""
+    flower, words = results.read(claims.COMPARE_FLOWER, directory), results.read(claims.COMPARE_WORDS, directory)
+    stops = (
+        ("", flower["systems"]["flower_secagg_plus"]),
+        ("engineering: the same protocol, written for speed", flower["systems"]["secagg"]),
+        ("sparsity: committees, still 32-bit words", words["systems"]["committee"]),
+        ("short words: 8 bits", flower["systems"]["committee"]),
+    )
+    rows = []
+    for (_, before), (step, after) in pairwise(stops):
+        factors = (
+            before["client_seconds"]["total"] / after["client_seconds"]["total"],
+            before["client_seconds"]["UPLOAD"] / after["client_seconds"]["UPLOAD"],
+            before["server_seconds"]["total"] / after["server_seconds"]["total"],
+            before["sent_bytes"] / after["sent_bytes"],
+        )
+        rows.append((step, *(f"{factor:,.1f}×" for factor in factors)))
+    return _markdown(("step", "client", "UPLOAD", "server", "bytes sent"), rows)
+
+
 def _exponents(directory: Path | None) -> str:
     rows = []
     for sweep in results.read(claims.SCALING, directory)["sweeps"].values():
@@ -147,6 +170,7 @@ _TABLES: dict[str, Callable[..., str]] = {
     "costs": _costs,
     "ratios": _ratios,
     "exponents": _exponents,
+    "steps": _steps,
     "limits": _limits,
 }
 

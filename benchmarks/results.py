@@ -14,10 +14,11 @@ _PACKAGES = ("numpy", "cryptography", "flwr", "pycryptodome")
 
 
 def machine() -> dict[str, Any]:
-    """Return what a reader needs to judge a number."""
+    """Return what a reader needs to judge a number; a load above the cores means a busy machine."""
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),
+        "load_average": round(os.getloadavg()[0], 1),
         "memory_gigabytes": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
         "python": platform.python_version(),
         **{name: found for name in _PACKAGES if (found := _version(name)) is not None},
