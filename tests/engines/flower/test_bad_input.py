@@ -302,7 +302,7 @@ class TestCohorts:
                 messages[1].content = RecordDict({"arrays": model(w=START + 1), "config": config})
                 return messages
 
-        with pytest.raises(InvalidInput, match="all nodes the same model"):
+        with pytest.raises(InvalidInput, match="all nodes the same model and configuration"):
             run(InProcessGrid(training_app(step), 4), inner=Uneven(fraction_evaluate=0.0))
 
     def test_a_strategy_that_asks_one_node_twice_is_refused(self) -> None:

@@ -7,6 +7,7 @@ courier       messages out, replies in
 grid          Flower's own loop through the courier
 records       what travels
 arrays        models as vectors
+terms         what all clients of a round must be told alike
 keys          keys made before their round
 state         what a client keeps between messages
 policy        the client's demands, from its configuration

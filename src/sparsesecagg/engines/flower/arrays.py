@@ -7,9 +7,8 @@ quantisation of everything else. They stay as the global model has them, bit for
 
 from __future__ import annotations
 
-import hashlib
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -38,17 +37,6 @@ def view(array: Array) -> NDArray[Any]:
         raise InvalidInput("arrays", "must hold numbers, not objects")
     flat = np.frombuffer(array.data, dtype, count=prod(shape), offset=stream.tell())
     return flat.reshape(shape, order="F" if fortran else "C")
-
-
-def model_digest(record: ArrayRecord) -> bytes:
-    """Return SHA-256 of the names, types, shapes and values of a model."""
-    state = hashlib.sha256(b"sparsesecagg/v1/flower model")
-    for name, array in record.items():
-        head = repr((name, array.dtype, tuple(array.shape), array.stype)).encode()
-        for part in (head, array.data):
-            state.update(len(part).to_bytes(8, "little"))
-            state.update(part)
-    return state.digest()
 
 
 @dataclass(frozen=True)
@@ -86,14 +74,24 @@ class Template:
         return Template(tuple(slots))
 
     @cached_property
+    def travelling(self) -> tuple[Slot, ...]:
+        """The arrays that are averaged."""
+        return tuple(slot for slot in self.slots if slot.size)
+
+    @property
+    def sizes(self) -> list[int]:
+        """The number of parameters in each of them."""
+        return [slot.size for slot in self.travelling]
+
+    @cached_property
     def dim(self) -> int:
         """The length of the vector."""
-        return sum(slot.size for slot in self.slots)
+        return sum(self.sizes)
 
     @cached_property
     def dtype(self) -> np.dtype[Any]:
         """What differences are computed in: float32, or float64 if an array of the model is."""
-        wide = any(slot.size and slot.dtype.itemsize > 4 for slot in self.slots)
+        wide = any(slot.dtype.itemsize > 4 for slot in self.travelling)
         return np.dtype(np.float64 if wide else np.float32)
 
     def require_same(self, record: ArrayRecord) -> None:
@@ -110,6 +108,19 @@ class Template:
                 )
             if slot.size and values.dtype.kind != "f":
                 raise InvalidInput("arrays", f"of the reply must keep their types: {slot.name!r} is {values.dtype}")
+
+    def scaled(self, vector: NDArray[Any], scales: Sequence[float]) -> NDArray[Any]:
+        """Return the vector with each array multiplied by its scale."""
+        result = np.empty_like(vector)
+        for slot, scale in zip(self.travelling, scales, strict=True):
+            part = slice(slot.start, slot.start + slot.size)
+            np.multiply(vector[part], scale, out=result[part])
+        return result
+
+    def largest(self, vector: NDArray[Any]) -> list[float]:
+        """Return the largest magnitude in each array."""
+        parts = (vector[slot.start : slot.start + slot.size] for slot in self.travelling)
+        return [float(np.max(np.abs(part))) for part in parts]
 
     def add(self, record: ArrayRecord, update: NDArray[Any]) -> ArrayRecord:
         """Return the model moved by the update; arrays that do not travel are carried over.
@@ -143,29 +154,39 @@ class Template:
 
 
 class Update(np.ndarray[Any, Any]):
-    """The vector trained − received, followed by extra values, computed where it is read.
+    """The vector (trained − received) / scale, followed by extra values, computed where it is read.
 
     A client sends a fraction of the model. Holding the whole difference would cost a third model beside the received
     and the trained one; this vector has a shape and a type and no memory. Reading it as a whole gives NaN, which the
     quantiser refuses, so a reader that bypasses `__getitem__` can't go unnoticed.
     """
 
-    _pieces: tuple[tuple[int, NDArray[Any], NDArray[Any]], ...]
+    _pieces: tuple[tuple[int, NDArray[Any], NDArray[Any], Any], ...]
     _extra: NDArray[Any]
     _starts: NDArray[np.int64]
 
     @staticmethod
-    def between(template: Template, received: ArrayRecord, trained: ArrayRecord, extra: Sequence[float] = ()) -> Update:
-        """Return the update of a client, with further values behind it."""
+    def between(
+        template: Template,
+        received: ArrayRecord,
+        trained: ArrayRecord,
+        scales: Sequence[float],
+        extra: Sequence[float] = (),
+    ) -> Update:
+        """Return the update of a client in units of the scales, one for each array, with further values behind it."""
         template.require_same(trained)
         nothing = np.broadcast_to(np.full((), np.nan, template.dtype), (template.dim + len(extra),))
         update = nothing.view(Update)
         update._pieces = tuple(
-            (slot.start, view(trained[slot.name]).reshape(-1), view(received[slot.name]).reshape(-1))
-            for slot in template.slots
-            if slot.size
+            (
+                slot.start,
+                view(trained[slot.name]).reshape(-1),
+                view(received[slot.name]).reshape(-1),
+                template.dtype.type(1 / scale),
+            )
+            for slot, scale in zip(template.travelling, scales, strict=True)
         )
-        update._starts = np.array([start for start, _, _ in update._pieces] + [template.dim], np.int64)
+        update._starts = np.array([slot.start for slot in template.travelling] + [template.dim], np.int64)
         update._extra = np.asarray(extra, template.dtype)
         return update
 
@@ -178,10 +199,10 @@ class Update(np.ndarray[Any, Any]):
         places = np.asarray(key, np.int64)
         values = np.empty(places.shape, self.dtype)
         owner = np.searchsorted(self._starts, places, side="right") - 1
-        for index, (start, trained, received) in enumerate(self._pieces):
+        for index, (start, trained, received, factor) in enumerate(self._pieces):
             here = owner == index
             inside = places[here] - start
-            values[here] = trained[inside].astype(self.dtype) - received[inside].astype(self.dtype)
+            values[here] = (trained[inside].astype(self.dtype) - received[inside].astype(self.dtype)) * factor
         beyond = owner == len(self._pieces)
         values[beyond] = self._extra[places[beyond] - self._starts[-1]]
         return values
@@ -189,27 +210,16 @@ class Update(np.ndarray[Any, Any]):
     def _read(self, start: int, stop: int) -> NDArray[Any]:
         values = np.empty(stop - start, self.dtype)
         first = max(0, int(np.searchsorted(self._starts, start, side="right")) - 1)
-        for offset, trained, received in self._pieces[first:]:
+        for offset, trained, received, factor in self._pieces[first:]:
             low, high = max(start, offset), min(stop, offset + len(trained))
             if low >= stop:
                 break
             if low < high:
-                inside = slice(low - offset, high - offset)
-                np.subtract(trained[inside], received[inside], out=values[low - start : high - start], dtype=self.dtype)
+                inside, part = slice(low - offset, high - offset), values[low - start : high - start]
+                np.subtract(trained[inside], received[inside], out=part, dtype=self.dtype)
+                part *= factor
         end = int(self._starts[-1])
         if stop > end:
             low = max(start, end)
             values[low - start :] = self._extra[low - end : stop - end]
         return values
-
-
-def same_models(records: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether all messages carry the same model objects, or models of the same content."""
-    first = records[0]
-    return all(record is first or _same(first, record) for record in records[1:])
-
-
-def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    if list(one) != list(other):
-        return False
-    return all(one[name] is other[name] or one[name].data == other[name].data for name in one)

@@ -1,43 +1,67 @@
-"""The clip of the next round, from what the server may know anyway: the last mean and how many values were clipped.
+"""The clips of the next round, from what the server may know anyway: the last means and how many values were clipped.
 
-Short words leave few levels, so the clip should be close to the largest value that occurs. No single update is known,
-but the mean is, and a user's values are rarely many times larger than the mean's largest. Where they were, the count of
-clipped values tells, and the clip grows.
+Short words leave few levels, so the clip should be close to the largest value that occurs. Every array has a clip of
+its own, since the statistics of a normalisation layer move by whole numbers where weights move by thousandths. No
+single update is known, but the mean is, and a user's values are rarely many times larger than the mean's largest. Where
+they were, the count of clipped values tells, and the clips grow.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import sqrt
 
-import numpy as np
-from numpy.typing import NDArray
-
-HEADROOM = 8.0
-"""How much larger than the mean's largest value a single update may be before it is clipped."""
 GROWTH = 4.0
-"""How much the clip grows after a round in which values were clipped."""
+"""How much a clip grows after a round in which values were clipped."""
 CEILING = 1024.0
 """Beyond this multiple of the mean's largest value more room is no help: what is clipped then is an outlier."""
-SLOWEST_FALL = 8.0
-"""The clip falls at most by this factor in a round, so that one quiet round does not spoil the next."""
+SLOWEST_FALL = 4.0
+"""A clip falls at most by this factor in a round, so that one quiet round does not spoil the next."""
+MEMORY = 0.7
+"""How much of an earlier round's size counts: a mean may come close to zero by chance."""
+
+
+def headroom(parameters: int) -> float:
+    """Return how much larger than the mean's largest value a single update may be before it is clipped.
+
+    The largest of thousands of parameters is a steady figure; the largest of a few may be small by chance.
+    """
+    return 8.0 * (1 + 6 / sqrt(parameters))
 
 
 @dataclass
-class Clip:
-    """The clip of a round."""
+class Clips:
+    """The largest change of a parameter that is sent, for each array of the model."""
 
-    value: float
+    first: float
+    """What all arrays begin with."""
     adaptive: bool = True
+    values: list[float] = field(default_factory=list)
+    _sizes: list[int] = field(default_factory=list)
+    _seen: list[float] = field(default_factory=list)
 
-    def learn(self, mean: NDArray[Any], clipped: int | None) -> None:
-        """Adapt to a completed round."""
+    def of(self, sizes: Sequence[int]) -> tuple[float, ...]:
+        """Return the clips of a model whose arrays have so many parameters; another model begins anew."""
+        if list(sizes) != self._sizes:
+            self._sizes = list(sizes)
+            self.values, self._seen = [self.first] * len(sizes), [0.0] * len(sizes)
+        return tuple(self.values)
+
+    def learn(self, largest: Sequence[float], clipped: int | None) -> None:
+        """Adapt to a completed round, given the largest magnitude in each array of its mean."""
         if not self.adaptive:
             return
-        largest = float(np.max(np.abs(mean), initial=0.0))
-        if not np.isfinite(largest) or largest == 0:
-            return
-        if clipped and self.value < CEILING * largest:
-            self.value *= GROWTH
-        elif not clipped:
-            self.value = min(max(HEADROOM * largest, self.value / SLOWEST_FALL), self.value * GROWTH)
+        usable = [size if size < float("inf") else 0.0 for size in largest]  # Also for what is not a number.
+        self._seen = [max(now, MEMORY * before) for now, before in zip(usable, self._seen, strict=True)]
+        wanted = [headroom(size) * seen for size, seen in zip(self._sizes, self._seen, strict=True)]
+        # Only the number of clipped values is known. Suspects are arrays whose mean has come near its clip; without
+        # any, all arrays are.
+        near = [8 * seen > value for seen, value in zip(self._seen, self.values, strict=True)]
+        for place, value in enumerate(self.values):
+            if wanted[place] == 0:
+                continue
+            if not clipped:
+                self.values[place] = min(max(wanted[place], value / SLOWEST_FALL), value * GROWTH)
+            elif (near[place] or not any(near)) and value < CEILING * self._seen[place]:
+                self.values[place] = value * GROWTH

@@ -16,13 +16,22 @@ from math import isfinite
 
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MessageType, MetricRecord, RecordDict
 
-from sparsesecagg.engines.flower.arrays import Template, Update, model_digest
+from sparsesecagg.engines.flower.arrays import Template, Update
 from sparsesecagg.engines.flower.errors import MissingStrategy
 from sparsesecagg.engines.flower.keys import KeySeed
 from sparsesecagg.engines.flower.policy import policy_of
 from sparsesecagg.engines.flower.records import Packet, Value, is_ours, read_packet, refusal, without_ours
 from sparsesecagg.engines.flower.state import NodeState
-from sparsesecagg.errors import InvalidInput, PolicyViolation, ProtocolError, SparseSecAggError, WrongRound, WrongStage
+from sparsesecagg.engines.flower.terms import Terms
+from sparsesecagg.errors import (
+    InvalidInput,
+    MalformedMessage,
+    PolicyViolation,
+    ProtocolError,
+    SparseSecAggError,
+    WrongRound,
+    WrongStage,
+)
 from sparsesecagg.protocol import RoundParameters, Stage
 
 _LOG = logging.getLogger("flwr")
@@ -119,10 +128,10 @@ def _upload(
     client = state.resume(packet.round_number, policy_of(context))
     if client.stage is not Stage.UPLOAD:
         raise WrongStage(packet.stage.name, client.stage.name)
-    content = without_ours(message.content)
+    content, terms = without_ours(message.content), Terms.read(packet)
+    if terms.digest(content) != client.params.model_digest:
+        raise PolicyViolation("the model or the terms are not those that this round's parameters name")
     received = _only_arrays(content, "message")
-    if model_digest(received) != client.params.model_digest:
-        raise PolicyViolation("the model is not the one that this round's parameters name")
     template = Template.of(received)
     # The train function gets a message of its own, whose arrays it may clear; the difference is still to be made.
     own = copy.copy(message)
@@ -133,11 +142,13 @@ def _upload(
     trained_for = time.perf_counter() - start
 
     metrics = next(iter(reply.content.metric_records.values()), MetricRecord())
-    weight = _weight(metrics, str(packet.fields.get("weight-key", "")), client.params.max_weight)
+    weight = _weight(metrics, terms.weight_key, client.params.max_weight)
     if weight * client.params.selection_probability > client.policy.max_exposure:
         raise PolicyViolation("α times the weight of this node is beyond the exposure that its policy allows")
-    extra = _metrics(metrics, packet, client.params.clip)
-    update = Update.between(template, received, _only_arrays(reply.content, "reply"), extra)
+    if len(terms.scales) != len(template.travelling):
+        raise MalformedMessage(f"{len(template.travelling)} arrays need a scale each, not {len(terms.scales)}")
+    trained, extra = _only_arrays(reply.content, "reply"), _metrics(metrics, terms)
+    update = Update.between(template, received, trained, terms.scales, extra)
     payload = client.upload(packet.payload, update, weight)
     state.begin(client)
     return payload, trained_for
@@ -190,12 +201,12 @@ def _weight(metrics: MetricRecord, key: str, largest: int) -> int:
     return int(value)
 
 
-def _metrics(metrics: MetricRecord, packet: Packet, clip: float) -> list[float]:
-    """Return the allowed metrics, each scaled so that its bound becomes the clip."""
+def _metrics(metrics: MetricRecord, terms: Terms) -> list[float]:
+    """Return the metrics that are to be averaged, each in units of its bound."""
     values = []
-    for name, bound in packet.metric_bounds().items():
+    for name, bound in terms.metrics.items():
         value = metrics.get(name)
         if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
             raise InvalidInput(name, "must be in the metrics of the reply, as one finite number")
-        values.append(value / bound * clip)
+        values.append(value / bound)
     return values

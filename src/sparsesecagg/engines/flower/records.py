@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import isfinite
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, ConfigRecordValues, Error, Message, MetricRecord, RecordDict
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
@@ -78,19 +77,6 @@ class Packet:
         if not isinstance(value, int) or isinstance(value, bool):
             raise MalformedMessage(f"the {self.stage.name} message has no {name}")
         return value
-
-    def metric_bounds(self) -> dict[str, float]:
-        """Return the metrics that an UPLOAD message asks for, and the largest magnitude of each."""
-        names, bounds = self.fields.get("metrics", []), self.fields.get("bounds", [])
-        if not isinstance(names, list) or not isinstance(bounds, list) or len(names) != len(bounds):
-            raise MalformedMessage("the metrics do not come with a bound each")
-        pairs = {str(name): bound for name, bound in zip(names, bounds, strict=True)}
-        good = {
-            name: bound for name, bound in pairs.items() if isinstance(bound, float) and isfinite(bound) and bound > 0
-        }
-        if len(good) != len(names):
-            raise MalformedMessage("the metrics do not come with a positive bound each")
-        return good
 
 
 def is_ours(content: RecordDict) -> bool:

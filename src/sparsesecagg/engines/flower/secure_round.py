@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from flwr.app import Message, RecordDict
+from flwr.app import ArrayRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
 from sparsesecagg.engines.flower.courier import Courier, by_request
@@ -44,6 +44,11 @@ class Invitation:
     message_type: str
     content: RecordDict
 
+    @property
+    def model(self) -> ArrayRecord:
+        """The model in the content."""
+        return next(iter(self.content.array_records.values()))
+
     def message(self, packet: Packet, timeout: float | None, content: RecordDict | None = None) -> Message:
         """Return a message to the node that carries a packet, and the strategy's own content where given."""
         # A message outlives its stage, so that the courier knows the node for busy as long as it may be.
@@ -65,7 +70,7 @@ class SecureRound:
     announced: dict[int, bytes]
     """By node: keys that were announced early. They leave when they are used, and come in at UNMASK."""
     upload_fields: Mapping[str, Value] = field(default_factory=dict)
-    """What an UPLOAD message says beside the shares: the weight's key, the metrics to be averaged."""
+    """What an UPLOAD message says beside the shares: the terms."""
 
     def __post_init__(self) -> None:
         self._server = Server(self.params)

@@ -33,9 +33,7 @@ class Settings:
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Allowed metrics of clients, and the largest magnitude of each."""
 
-    def parameters(
-        self, clients: int, dim: int, clip: float, round_number: int = 1, model_digest: bytes = b""
-    ) -> RoundParameters:
+    def parameters(self, clients: int, dim: int, round_number: int = 1, terms_digest: bytes = b"") -> RoundParameters:
         """Return the parameters of one attempt at a round among so many clients."""
         return RoundParameters.create(
             clients=clients,
@@ -46,17 +44,18 @@ class Settings:
             neighbours=self.neighbours,
             threshold=self.threshold,
             min_survivors=self.min_survivors,
-            clip=clip,
+            clip=1.0,  # Updates come in units of their arrays' clips.
             max_weight=self.max_weight,
             stripes=self.stripes,
             round_number=round_number,
-            model_digest=model_digest,
+            model_digest=terms_digest,
             session=os.urandom(SESSION_SIZE),
         )
 
     def check(self, clip: float) -> None:
         """Raise `InvalidInput` for what no cohort could mend: try the smallest cohort that can have these settings."""
-        RoundParameters.create(clients=3, dim=1, alpha=1.0, clip=clip)  # The clip, whatever the cohort.
+        if not (isinstance(clip, int | float) and isfinite(clip) and clip > 0):
+            raise InvalidInput("clip", f"must be positive and finite, not {clip}")
         if not (isinstance(self.alpha, int | float) and 0 < self.alpha <= 1):
             raise InvalidInput("alpha", f"must lie in (0, 1], not {self.alpha}")
         if not isinstance(self.min_survivors, int) or self.min_survivors < 1:
@@ -65,7 +64,7 @@ class Settings:
             raise InvalidInput("threshold", f"must be at least 2, not {self.threshold}")
         clients = ceil(max(3, self.min_survivors) / self.alpha) + 3
         trial = Settings(**{**vars(self), "threshold": None, "metrics": {}})
-        trial.parameters(max(clients, (self.neighbours or 0) + 3), _PROBE_DIM, clip)
+        trial.parameters(max(clients, (self.neighbours or 0) + 3), _PROBE_DIM)
         for name, bound in self.metrics.items():
             if isinstance(bound, bool) or not isinstance(bound, int | float) or not isfinite(bound) or bound <= 0:
                 raise InvalidInput("metrics", f"must map names to largest magnitudes, and {name!r} has {bound!r}")

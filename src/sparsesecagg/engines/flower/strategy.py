@@ -18,16 +18,16 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result as FlowerResult
 from flwr.serverapp.strategy import Strategy
 
-from sparsesecagg.engines.flower.arrays import Template, model_digest, same_models
-from sparsesecagg.engines.flower.clip import Clip
+from sparsesecagg.engines.flower.arrays import Template
+from sparsesecagg.engines.flower.clip import Clips
 from sparsesecagg.engines.flower.courier import Courier
 from sparsesecagg.engines.flower.errors import EmptyCohort, MissingMod
 from sparsesecagg.engines.flower.grid import PatientGrid
 from sparsesecagg.engines.flower.history import RoundRecord, RunFolder
-from sparsesecagg.engines.flower.records import Value
 from sparsesecagg.engines.flower.refused import require_averaging
 from sparsesecagg.engines.flower.secure_round import Invitation, SecureRound
 from sparsesecagg.engines.flower.settings import Settings, stage_timeouts, weight_limit
+from sparsesecagg.engines.flower.terms import Terms
 from sparsesecagg.errors import InvalidInput, ProtocolError
 from sparsesecagg.protocol import Result, Stage
 
@@ -86,15 +86,14 @@ class SecAgg(Strategy):
             metrics=dict(metrics or {}),
         )
         self._settings.check(clip)
-        self._clip = Clip(clip, adaptive_clip)
+        self._clips = Clips(clip, adaptive_clip)
         self._timeouts = stage_timeouts(timeout, timeouts)
         self._courier = Courier(poll_seconds)
         self._folder = RunFolder(Path(run_dir)) if run_dir is not None else None
         self._weight_key = str(getattr(strategy, "weighted_by_key", _DEFAULT_WEIGHT_KEY))
         self._announced: dict[int, bytes] = {}
         self._round: SecureRound | None = None
-        self._template: Template | None = None
-        self._model: ArrayRecord | None = None
+        self._terms = Terms(self._weight_key, ())
         self._grid: Grid | None = None
         self.history: list[RoundRecord] = []
         """Every round so far, failed ones too."""
@@ -126,12 +125,11 @@ class SecAgg(Strategy):
     ) -> Iterable[Message]:
         """Let the wrapped strategy choose nodes, exchange keys with them, and return their UPLOAD messages."""
         inner = grid.inner if isinstance(grid, PatientGrid) else grid
-        self._round, self._grid, self._model = None, inner, arrays
-        self.history.append(RoundRecord(server_round, clip=self._clip.value))
+        self._round, self._grid = None, inner
+        self.history.append(RoundRecord(server_round))
         messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
         try:
-            invitations, model = _invite(messages)
-            self._round = self._new_round(server_round, model, invitations)
+            self._round = self._new_round(server_round, _invite(messages))
             return self._round.exchange_keys(inner)
         except InvalidInput as error:
             if not any(record.failure is None for record in self.history[:-1]):
@@ -189,46 +187,43 @@ class SecAgg(Strategy):
             _LOG.warning("SecAgg: the pairwise pattern is for study: with dropouts it shows single values")
         if getattr(self.strategy, "fraction_evaluate", 0.0):
             _LOG.warning(
-                "SecAgg: federated evaluation is not masked: evaluation metrics and numbers of examples of single nodes "
+                "SecAgg: federated evaluation is not masked: the metrics and numbers of examples of single nodes "
                 "reach the server; set fraction_evaluate=0 if they must not"
             )
         self.strategy.summary()
 
     # A round
 
-    def _new_round(self, number: int, model: ArrayRecord, invitations: Sequence[Invitation]) -> SecureRound:
+    def _new_round(self, number: int, invitations: Sequence[Invitation]) -> SecureRound:
         """Return a round among the invited nodes; raises `InvalidInput` if the settings don't fit the cohort."""
-        record = self.history[-1]
-        record.cohort = len(invitations)
-        template = self._template = Template.of(model)
-        metrics = self._settings.metrics
-        dim = template.dim + len(metrics)
-        params = self._settings.parameters(len(invitations), dim, self._clip.value, number, model_digest(model))
-        self._write_config(dim, len(invitations))
-        fields: dict[str, Value] = {"weight-key": self._weight_key}
-        if metrics:  # Flower can't send empty lists.
-            fields |= {"metrics": list(metrics), "bounds": [float(bound) for bound in metrics.values()]}
+        record, clients = self.history[-1], len(invitations)
+        record.cohort = clients
+        template = Template.of(invitations[0].model)
+        terms = self._terms = Terms(self._weight_key, self._clips.of(template.sizes), self._settings.metrics)
+        record.clip = max(terms.scales)
+        dim = template.dim + len(terms.metrics)
+        params = self._settings.parameters(clients, dim, number, _common_digest(terms, invitations))
+        self._write_config(dim, clients)
+        fields = terms.fields()
         return SecureRound(params, invitations, self._courier, self._timeouts, record, self._announced, fields)
 
     def _aggregate(
         self, server_round: int, result: Result, invitation: Invitation
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Give the wrapped strategy one reply: the mean model, the total weight, the mean of the allowed metrics."""
-        assert self._template is not None  # noqa: S101  # Set when the round began.
-        assert self._model is not None  # noqa: S101
+        template, terms = Template.of(invitation.model), self._terms
         mean = result.mean("observed")
-        update, extra = mean[: self._template.dim], mean[self._template.dim :]
-        record = self.history[-1]
+        update = template.scaled(mean[: template.dim], terms.scales)
         self._warn_of_noise(result)
-        self._clip.learn(update, result.clipped)
+        self._clips.learn(template.largest(update), result.clipped)
         metrics: dict[str, Any] = {self._weight_key: total_weight(result)}
-        for (name, bound), value in zip(self._settings.metrics.items(), extra.tolist(), strict=True):
-            metrics[name] = value * bound / record.clip
+        for (name, bound), value in zip(terms.metrics.items(), mean[template.dim :].tolist(), strict=True):
+            metrics[name] = value * bound
         key = next(iter(invitation.content.array_records))
-        content = RecordDict({key: self._template.add(self._model, update), "metrics": MetricRecord(metrics)})
+        content = RecordDict({key: template.add(invitation.model, update), "metrics": MetricRecord(metrics)})
         request = Message(RecordDict(), invitation.node, invitation.message_type)
         arrays, aggregated = self.strategy.aggregate_train(server_round, [Message(content, reply_to=request)])
-        return (None if arrays is None else self._template.cast(arrays)), aggregated
+        return (None if arrays is None else template.cast(arrays)), aggregated
 
     def _fail(self, error: Exception) -> list[Message]:
         """Note why a round failed, and send nothing."""
@@ -243,7 +238,7 @@ class SecAgg(Strategy):
     def _warn_of_noise(self, result: Result) -> None:
         """Say so when values were clipped, or when weights far below their limit make the rounding coarse."""
         if result.clipped:
-            _LOG.warning("SecAgg: %d values were clipped at %g: raise clip", result.clipped, result.params.clip)
+            _LOG.warning("SecAgg: %d values were clipped; the first round's clip may be too small", result.clipped)
         if result.weight_per_block is None:
             return
         contributors = np.maximum(result.contributors_per_block, 1)
@@ -301,8 +296,8 @@ def total_weight(result: Result) -> int:
     return int(result.weight_per_block.sum()) // max(1, blocks_each)
 
 
-def _invite(messages: Sequence[Message]) -> tuple[list[Invitation], ArrayRecord]:
-    """Return whom the wrapped strategy wants to train, in the order of their ids, and the one model that it sends."""
+def _invite(messages: Sequence[Message]) -> list[Invitation]:
+    """Return whom the wrapped strategy wants to train, in the order of their ids."""
     if not messages:
         raise EmptyCohort
     invitations = sorted(
@@ -311,9 +306,19 @@ def _invite(messages: Sequence[Message]) -> tuple[list[Invitation], ArrayRecord]
     )
     if len({invitation.node for invitation in invitations}) != len(invitations):
         raise InvalidInput("strategy", "must send each node one message, and sends some node two")
-    models = [list(invitation.content.array_records.values()) for invitation in invitations]
-    if any(len(records) != 1 for records in models):
+    if any(len(invitation.content.array_records) != 1 for invitation in invitations):
         raise InvalidInput("strategy", "must send one ArrayRecord in each message: the model")
-    if not same_models([records[0] for records in models]):
-        raise InvalidInput("strategy", "must send all nodes the same model, since their updates are added up")
-    return invitations, models[0][0]
+    return invitations
+
+
+def _common_digest(terms: Terms, invitations: Sequence[Invitation]) -> bytes:
+    """Return the digest of what all nodes are sent; refuse a strategy that sends them different things."""
+    contents = {id(invitation.content): invitation.content for invitation in invitations}
+    models: dict[int, bytes] = {}
+    digests = {terms.digest(content, models) for content in contents.values()}
+    if len(digests) != 1:
+        raise InvalidInput(
+            "strategy",
+            "must send all nodes the same model and configuration: clients refuse a round in which they differ",
+        )
+    return digests.pop()

@@ -1,0 +1,1 @@
+"""MNIST with Flower, PyTorch and secure aggregation."""
