@@ -81,6 +81,7 @@ def test_long_arrays_are_worked_on_in_parts_without_a_seam(word: Word, length: i
     assert lifted.shape == (1, length)
     assert ((lifted - words.astype(np.int64)) % word.modulus == 0).all()
     assert np.abs(lifted).max() <= word.largest + 1
+    assert np.array_equal(word.lift(sums), lifted[0]), "reduced or not"
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])

@@ -89,18 +89,27 @@ class Word:
             np.subtract(part, quotient, out=words[start : start + _CHUNK], casting="unsafe")
         return words.reshape(sums.shape)
 
-    def lift(self, words: Words) -> NDArray[np.int64]:
-        """Map words to signed integers in [−largest − 1, largest] (φ⁻¹ in the paper)."""
-        if self.bits < 32:
+    def lift(self, sums: Accumulator, out: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+        """Map sums, reduced or not, to signed integers in [−largest − 1, largest] (φ⁻¹ in the paper).
+
+        `out` may be given, of the same shape and contiguous, to save fresh memory.
+        """
+        lifted = np.empty(sums.shape, np.int64) if out is None else out
+        flat, target = sums.reshape(-1), lifted.reshape(-1)
+        for start in range(0, len(flat), _CHUNK):
+            self._lift_part(flat[start : start + _CHUNK], target[start : start + _CHUNK])
+        return lifted
+
+    def _lift_part(self, part: Accumulator, target: NDArray[np.int64]) -> None:
+        if self.bits == 32:
+            target[:] = part
+            # The nearest multiple of q, taken away, leaves the signed remainder. |part| < 2^62.
+            quotient = target + self.largest
+            quotient //= self.modulus
+            quotient *= self.modulus
+            target -= quotient
+        else:
             # Shifted to the top of the machine word, the sign bit is where the machine expects it.
             spare = 8 * self.dtype.itemsize - self.bits
-            signed: NDArray[Any] = (words << self.dtype.type(spare)).view(f"i{self.dtype.itemsize}")
-            signed >>= spare
-            return signed.astype(np.int64)
-        flat = words.reshape(-1)
-        lifted = np.empty(flat.shape, np.int64)
-        for start in range(0, len(flat), _CHUNK):
-            part = lifted[start : start + _CHUNK]
-            part[:] = flat[start : start + _CHUNK]
-            part -= self.modulus * (part > self.largest)
-        return lifted.reshape(words.shape)
+            shifted: NDArray[Any] = (part << self.dtype.type(spare)).view(f"i{self.dtype.itemsize}")
+            np.right_shift(shifted, spare, out=target)

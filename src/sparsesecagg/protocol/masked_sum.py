@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sparsesecagg.crypto.keys import KeyAgreement
 from sparsesecagg.crypto.secrets import PrivateKey, PrivateSeed
@@ -31,8 +32,7 @@ class MaskedSum:
         self._members = members
         self._params = members.directory.params
         blocks = self._params.layout.blocks
-        self.words = self._params.word.zeros((blocks, self._params.width))
-        """Not reduced; shape (blocks, width)."""
+        self._sums = self._params.word.zeros((blocks, self._params.width))
         self.contributors = np.zeros(blocks, np.uint32)
         """How many users have sent each block."""
         self._locations: dict[int, bytes] = {}
@@ -42,26 +42,41 @@ class MaskedSum:
         blocks, words = self._read(upload)
         if self._members.pattern.public:
             # Row by row, because indexing several at once would copy them.
-            places = range(len(self.words)) if isinstance(blocks, slice) else blocks.tolist()
+            places = range(len(self._sums)) if isinstance(blocks, slice) else blocks.tolist()
             for place, row in zip(places, words.reshape(-1, self._params.width), strict=True):
-                np.add(self.words[place], row, out=self.words[place])
+                np.add(self._sums[place], row, out=self._sums[place])
             self.contributors[blocks] += 1
         else:
             self._locations[upload.sender] = upload.locations
             # `at` is fast only between equal types.
             coordinates = np.asarray(blocks)
-            np.add.at(self.words[:, 0], coordinates, words.astype(self.words.dtype))
+            np.add.at(self._sums[:, 0], coordinates, words.astype(self._sums.dtype))
             np.add.at(self.contributors, coordinates, self.contributors.dtype.type(1))
 
     def remove_masks(self, secrets: Secrets) -> None:
         """Take away the masks that are left, given one secret of each member."""
         masks = self._masks_left(secrets)
         if self._members.pattern.public:
-            row_masks = RowMasks(masks, len(self.words), self._params.word)
-            for place, row in enumerate(self.words):
+            row_masks = RowMasks(masks, len(self._sums), self._params.word)
+            for place, row in enumerate(self._sums):
                 row_masks.add(place, row)
         else:
-            add_to_column(self.words[:, 0], masks, self._params.word)
+            add_to_column(self._sums[:, 0], masks, self._params.word)
+
+    def total(self) -> NDArray[np.int64]:
+        """Return the signed sum at each coordinate, once the masks are away."""
+        layout = self._params.layout
+        total = np.empty((layout.blocks, layout.length), np.int64)
+        # Blocks without integers beside them lie in one piece.
+        rows = [(self._sums, total)] if self._params.width == layout.length else zip(self._sums, total, strict=True)
+        for sums, target in rows:
+            self._params.word.lift(sums[..., : layout.length], target)
+        return layout.flatten(total)
+
+    def integers(self) -> NDArray[np.int64]:
+        """Return the sums of the private integers of each block, shape (blocks, 2), once the masks are away."""
+        digits = self._params.word.reduce(self._sums[:, self._params.layout.length :])
+        return self._params.digits.read(digits.astype(np.int64))  # Digits are not negative: no lifting.
 
     def _read(self, upload: Upload) -> tuple[BlockIds, Words]:
         """Return the blocks that an upload is for, and its words."""

@@ -258,14 +258,11 @@ class Server:
         return {}
 
     def _make_result(self, opened: MaskedSum, false_shares: tuple[tuple[int, int], ...]) -> Result:
-        params, layout = self.params, self.params.layout
-        words = params.word.reduce(opened.words)
-        digit_sums = words[:, layout.length :].astype(np.int64)  # Digits are not negative: no lifting.
-        integers = params.digits.read(digit_sums)
+        params, integers = self.params, opened.integers()
         public = params.pattern_type.public
         return Result(
             params=params,
-            total=params.word.lift(layout.flatten(words)),
+            total=opened.total(),
             contributors_per_block=opened.contributors.astype(np.int64),
             weight_per_block=integers[:, 0] if params.max_weight else None,
             clipped=int(integers[:, 1].sum()) if public else None,
