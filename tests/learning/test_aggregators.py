@@ -27,7 +27,7 @@ DROPS = {3: Stage.UPLOAD, 7: Stage.UNMASK, 8: Stage.SHARE_KEYS}
 def aggregator(name: str, **options):
     """Make an aggregator for twelve users, of whom each sends about half."""
     chosen = {"clients": CLIENTS, "alpha": 0.5, "dropout": 0.1, "aggregator": name}
-    return make_aggregator(TrainingConfig.create("digits", **(chosen | options)), MODEL)
+    return make_aggregator(TrainingConfig.create("digits", **(chosen | options)), MODEL, MODEL.initial(0))
 
 
 def aggregate(name: str, drops=DROPS, weights=None, number: int = 1, **options):
@@ -270,6 +270,6 @@ def test_exposure_is_large_for_pairwise_and_tiny_for_committees():
     exposure = {}
     for name in ("plain", "pairwise", "committee", "secagg"):
         config = TrainingConfig.create("digits", aggregator=name, **options)
-        exposure[name] = expected_exposure(config, make_aggregator(config, MODEL))
+        exposure[name] = expected_exposure(config, make_aggregator(config, MODEL, MODEL.initial(0)))
     assert exposure["plain"] is None and exposure["pairwise"] == pytest.approx(0.51, abs=0.01)
     assert exposure["committee"] < 1e-4 and exposure["secagg"] < 1e-12

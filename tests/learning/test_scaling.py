@@ -13,9 +13,15 @@ from sparsesecagg.quantize import Quantizer
 LAYERS = (Layer("wide", 0, 900), Layer("narrow", 900, 1000))
 
 
-def test_before_any_aggregate_all_layers_have_the_first_clip():
-    """A public default."""
-    assert set(AdaptiveClip(LAYERS, 0.25, 12).per_coordinate().tolist()) == {0.25}
+def test_before_any_aggregate_a_clip_follows_the_first_model():
+    """Each layer its own largest weight; layers of zeros the widest; or one clip for all, if it is given."""
+    model = np.zeros(1000, np.float32)
+    model[5] = -0.25
+    assert AdaptiveClip(LAYERS, model, 12).clips.tolist() == [0.25, 0.25]
+    model[950] = 0.5
+    assert AdaptiveClip(LAYERS, model, 12).clips.tolist() == [0.25, 0.5]
+    assert AdaptiveClip(LAYERS, np.zeros(1000, np.float32), 12).clips.tolist() == [1.0, 1.0]
+    assert set(AdaptiveClip(LAYERS, 0.125, 12).per_coordinate().tolist()) == {0.125}
 
 
 def test_each_layer_follows_its_own_largest_value():

@@ -88,7 +88,7 @@ def train(
         str | None, _aggregation(f"How users count in the mean: {', '.join(WEIGHTINGS)} (private).", _DIGITS.weighting)
     ] = None,
     first_clip: Annotated[
-        float | None, _aggregation("Clip of the first round; later ones follow the aggregate.", _DIGITS.first_clip)
+        float | None, _aggregation("Clip of the first round; later ones follow the aggregate.", "as the first weights")
     ] = None,
     model: Annotated[str | None, _task(f"One of {', '.join(MODELS)}.", "by data set")] = None,
     hidden: Annotated[int | None, _task("Hidden units of the model mlp.", _DIGITS.hidden)] = None,
@@ -208,7 +208,7 @@ def _resume(
 
 def _advise(runs: Sequence[FederatedRun]) -> None:
     for run in runs:
-        aggregator = make_aggregator(run.config, run.task.model)
+        aggregator = make_aggregator(run.config, run.task.model, run.task.initial)
         if isinstance(aggregator, SecureAggregator):
             for sentence in advice(aggregator.parameters):
                 err.print(f"[yellow]note:[/yellow] {sentence}.", highlight=False, soft_wrap=True)

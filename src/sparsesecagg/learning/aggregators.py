@@ -8,6 +8,7 @@ from sparsesecagg.errors import InvalidInput
 from sparsesecagg.learning.aggregation import Aggregator
 from sparsesecagg.learning.config import TrainingConfig
 from sparsesecagg.learning.models import Model
+from sparsesecagg.learning.models.base import Vector
 from sparsesecagg.learning.plain import PlainAggregator, RandomK, TopK
 from sparsesecagg.learning.secure import SecureAggregator, SecureSettings
 from sparsesecagg.privacy.graph_tails import log_holders_missing
@@ -31,8 +32,8 @@ PUBLISHED_MODULUS_BITS = 32
 FAILING_ROUNDS = 0.01
 
 
-def make_aggregator(config: TrainingConfig, model: Model) -> Aggregator:
-    """Return the aggregator that `config` names, checked against the size of the model."""
+def make_aggregator(config: TrainingConfig, model: Model, initial: Vector) -> Aggregator:
+    """Return the aggregator that `config` names for updates of `model`, which begins with the parameters `initial`."""
     name, clients = config.aggregator, config.clients
     if name not in AGGREGATORS:
         raise InvalidInput("aggregator", f"must be one of {', '.join(AGGREGATORS)}; got {name!r}")
@@ -58,7 +59,7 @@ def make_aggregator(config: TrainingConfig, model: Model) -> Aggregator:
         min_survivors=config.min_survivors,
         normalisation=config.normalisation,
         weighted=config.weighting == "samples",
-        first_clip=config.first_clip,
+        first_clip=initial if config.first_clip is None else config.first_clip,
     )
     return SecureAggregator(name, clients, model.layers, settings, config.seed)
 

@@ -26,7 +26,7 @@ def create_comparison(config: TrainingConfig, entries: Sequence[str], task: Task
     if len(configs) != len(entries) or not entries:
         raise InvalidInput("compare", f"must name each aggregator once; got {','.join(entries)!r}")
     for one in configs.values():
-        make_aggregator(one, task.model)
+        make_aggregator(one, task.model, task.initial)
     check_free(out)
     runs = [FederatedRun.create(one, task, out / name) for name, one in configs.items()]
     write_atomically(out / LIST, (json.dumps({"runs": list(configs)}) + "\n").encode())

@@ -49,7 +49,7 @@ class TrainingConfig:
     min_survivors: int = 2
     normalisation: str = "observed"
     weighting: str = "uniform"
-    first_clip: float = 1.0
+    first_clip: float | None = None
     dropout: float = 0.3
     drop_at: str = "UPLOAD"
     colluding: float = 0.0
@@ -91,7 +91,7 @@ class TrainingConfig:
             raise InvalidInput("bandwidth_mbit", f"must be above 0; got {self.bandwidth_mbit}")
         if not (math.isfinite(self.latency_ms) and self.latency_ms >= 0):
             raise InvalidInput("latency_ms", f"must be 0 or more; got {self.latency_ms}")
-        if not (math.isfinite(self.first_clip) and self.first_clip > 0):
+        if self.first_clip is not None and not (math.isfinite(self.first_clip) and self.first_clip > 0):
             raise InvalidInput("first_clip", f"must be above 0; got {self.first_clip}")
 
     @property

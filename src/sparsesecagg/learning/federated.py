@@ -123,7 +123,7 @@ class FederatedRun:
     @classmethod
     def create(cls, config: TrainingConfig, task: Task, out: Path) -> FederatedRun:
         """Check everything, then make the folder `out` with the configuration, the partition and the first model."""
-        aggregator = make_aggregator(config, task.model)
+        aggregator = make_aggregator(config, task.model, task.initial)
         check_free(out)
         config = config.replace(dataset=task.dataset.name, model=task.model.name)
         described = config.to_json() | {
@@ -167,7 +167,7 @@ class FederatedRun:
             raise InvalidInput(
                 "resume", f"{run_dir} was begun with another model ({config.model}, {stored.get('dim')} parameters)"
             )
-        run = cls(config, task, make_aggregator(config, task.model), folder)
+        run = cls(config, task, make_aggregator(config, task.model, task.initial), folder)
         if config.rounds != stored["rounds"]:
             folder.write_config(stored | {"rounds": config.rounds})
         return run

@@ -12,6 +12,9 @@ larger, as long as `STEPS` of them remain below the largest magnitude, and clipp
 A round takes one clip for all coordinates. Users therefore divide each layer by its own clip before the round, and the
 mean is multiplied by it afterwards.
 
+Before the first aggregate, a layer's clip is the largest magnitude of its first weights, which everybody knows too: an
+update is seldom larger than the weights themselves.
+
 The rule mends itself. Where the clip was too tight, the coordinates that everybody cut off come out at the clip itself,
 and the next clip is headroom times as wide. Where it was too wide, rounding is unbiased, and the next clip follows the
 aggregate down. In a single round a clip changes by a factor of `FASTEST` at most, so one odd round can't ruin it.
@@ -36,11 +39,15 @@ SMALLEST = 1e-12
 class AdaptiveClip:
     """The clip of every layer, from one round to the next."""
 
-    def __init__(self, layers: Sequence[Layer], first_clip: float, steps: int) -> None:
-        """`steps`: how many a user has on either side of zero."""
+    def __init__(self, layers: Sequence[Layer], first: float | Vector, steps: int) -> None:
+        """`first`: the first clip, or the model that it follows. `steps`: those of a user on either side of zero."""
         self.headroom = min(MOST_HEADROOM, max(LEAST_HEADROOM, steps / STEPS))
         self._layers = tuple(layers)
-        self.clips: NDArray[np.float64] = np.full(len(self._layers), first_clip, np.float64)
+        self.clips: NDArray[np.float64] = (
+            self._largest(first) if isinstance(first, np.ndarray) else np.full(len(self._layers), first, np.float64)
+        )
+        # Layers that begin at zero, such as biases, take the widest clip of the others.
+        self.clips[self.clips == 0] = self.clips.max() or 1.0
 
     def per_coordinate(self) -> Vector:
         """Return the clip of each coordinate: what updates are divided by, and means multiplied by."""
@@ -48,6 +55,8 @@ class AdaptiveClip:
 
     def follow(self, mean: Vector) -> None:
         """Set the clips for the next round from the public mean of this one."""
-        largest = np.array([np.abs(mean[layer.start : layer.stop]).max() for layer in self._layers], np.float64)
-        wanted = np.clip(self.headroom * largest, self.clips / FASTEST, self.clips * FASTEST)
+        wanted = np.clip(self.headroom * self._largest(mean), self.clips / FASTEST, self.clips * FASTEST)
         self.clips = np.maximum(wanted, SMALLEST)
+
+    def _largest(self, vector: Vector) -> NDArray[np.float64]:
+        return np.array([np.abs(vector[layer.start : layer.stop]).max() for layer in self._layers], np.float64)

@@ -49,7 +49,8 @@ class SecureSettings:
     min_survivors: int = 2
     normalisation: str = "observed"
     weighted: bool = False
-    first_clip: float = 1.0
+    first_clip: float | Vector = 1.0
+    """The clip of the first round, or the first model, which it then follows."""
 
 
 class SecureAggregator(Aggregator):
