@@ -30,6 +30,7 @@ from sparsesecagg.flower import SecAgg
         ({"threshold": 1}, "threshold"),
         ({"neighbours": 1}, "neighbours"),
         ({"stripes": 0}, "stripes"),
+        ({"dropout": 0.9}, "dropout"),
         ({"timeout": 0}, "timeouts"),
         ({"timeout": float("inf")}, "timeouts"),
         ({"timeouts": {"LUNCH": 5.0}}, "timeouts"),
@@ -76,6 +77,24 @@ def test_weights_far_below_the_limit_are_warned_of_when_short_words_suffer(caplo
     strategy = SecAgg(FedAvg(fraction_evaluate=0.0), modulus_bits=12, max_weight=30_000)
     strategy.start(grid=InProcessGrid(app, 4), initial_arrays=model(w=np.zeros(90, np.float32)), num_rounds=1)
     assert "max_weight is 10000 times the mean weight" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"pattern": "pairwise", "alpha": 0.5}, "reveals many single values to the server"),
+        ({"alpha": 0.3}, "committees of 3 hide a user among few others: alpha=0.8 gives 8 or more"),
+        ({"alpha": 0.3, "min_survivors": 3, "dropout": 0.3}, "clients will refuse about"),
+    ],
+    ids=str,
+)
+def test_settings_that_protect_little_are_commented_on_once(
+    settings: dict[str, Any], sentence: str, caplog: Any
+) -> None:
+    strategy = SecAgg(FedAvg(fraction_evaluate=0.0), **settings)
+    grid = InProcessGrid(training_app(lambda p, a, r: a), 10)
+    strategy.start(grid=grid, initial_arrays=model(w=np.zeros(90, np.float32)), num_rounds=2)
+    assert caplog.text.count(sentence) == 1
 
 
 def test_a_stage_waits_as_long_as_it_is_told_and_no_longer() -> None:

@@ -2,6 +2,7 @@
 
 strategy      the server's side, `SecAgg`
 mod           the client's side, `secagg_mod`
+invitations   whom the wrapped strategy wants to train
 secure_round  one round, fed through Flower
 courier       messages out, replies in
 grid          Flower's own loop through the courier
@@ -13,10 +14,12 @@ state         what a client keeps between messages
 policy        the client's demands, from its configuration
 settings      the server's choices
 refused       strategies that can't be wrapped
-clip          the clip of the next round
+clip          the clips of the next round
 history       figures of the rounds
 errors        what can go wrong in between
 deployment    a SuperLink and SuperNodes as processes of this machine
+certificates  keys and certificates for it
+demo          `make flower-demo`
 """
 
 from sparsesecagg.engines.flower.errors import EmptyCohort, MissingMod, MissingStrategy, StaleContext

@@ -15,6 +15,9 @@ from dataclasses import dataclass, field
 from flwr.app import Message
 from flwr.serverapp import Grid
 
+SLOWEST_POLL = 3.0
+"""Flower's own pause between two looks for replies."""
+
 
 @dataclass
 class Courier:
@@ -32,15 +35,19 @@ class Courier:
         busy = self.busy_nodes(grid)
         pending = self._push(grid, {node: message for node, message in messages.items() if node not in busy})
         replies: dict[int, Message] = {}
-        deadline = None if timeout is None else time.monotonic() + timeout
+        start = time.monotonic()
+        deadline = float("inf") if timeout is None else start + timeout
         while pending:
             for reply in grid.pull_messages(list(pending)):
                 node = pending.pop(reply.metadata.reply_to_message_id, None)
                 if node is not None:
                     replies[node] = reply
-            if not pending or (deadline is not None and time.monotonic() >= deadline):
+            now = time.monotonic()
+            if not pending or now >= deadline:
                 break
-            time.sleep(self.poll_seconds)
+            # Who has waited long for training need not look five times a second.
+            pause = min(SLOWEST_POLL, max(self.poll_seconds, (now - start) / 20))
+            time.sleep(min(pause, deadline - now))
         for message_id, node in pending.items():
             sent = messages[node].metadata
             self._outstanding[message_id] = node, sent.created_at + sent.ttl

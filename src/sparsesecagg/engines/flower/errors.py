@@ -41,11 +41,3 @@ class EmptyCohort(ProtocolError):
 
     def __init__(self) -> None:
         super().__init__("the wrapped strategy chose no node for this round")
-
-
-class RoundFailed(ProtocolError):
-    """A round that gave no aggregate; the model is unchanged."""
-
-    def __init__(self, stage: str, reason: str) -> None:
-        self.stage, self.reason = stage, reason
-        super().__init__(f"the round failed at {stage}: {reason}")

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, ConfigRecordValues, Error, Message, MetricRecord, RecordDict
-from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 
 from sparsesecagg.errors import MalformedMessage, SparseSecAggError
 from sparsesecagg.protocol import Stage
@@ -130,4 +130,8 @@ def is_refusal(message: Message) -> bool:
 
 def wire_bytes(message: Message) -> int:
     """Return the bytes of all Flower objects of a message: what a deployment pushes, without HTTP around it."""
-    return sum(len(item.deflate()) for item in get_all_nested_objects(message).values())
+    return _object_bytes(message)
+
+
+def _object_bytes(item: Any) -> int:
+    return len(item.deflate()) + sum(_object_bytes(child) for child in (item.children or {}).values())

@@ -13,12 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from flwr.app import ArrayRecord, Message, RecordDict
+from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
 from sparsesecagg.engines.flower.courier import Courier, by_request
 from sparsesecagg.engines.flower.errors import MissingMod
 from sparsesecagg.engines.flower.history import RoundRecord
+from sparsesecagg.engines.flower.invitations import Invitation
 from sparsesecagg.engines.flower.keys import advertisement
 from sparsesecagg.engines.flower.records import (
     RAISED,
@@ -34,28 +35,6 @@ from sparsesecagg.errors import SparseSecAggError, WrongRound, WrongStage
 from sparsesecagg.protocol import Result, RoundParameters, Server, Stage
 
 _LOG = logging.getLogger("flwr")
-
-
-@dataclass(frozen=True)
-class Invitation:
-    """What the wrapped strategy wants to send to one node."""
-
-    node: int
-    message_type: str
-    content: RecordDict
-
-    @property
-    def model(self) -> ArrayRecord:
-        """The model in the content."""
-        return next(iter(self.content.array_records.values()))
-
-    def message(self, packet: Packet, timeout: float | None, content: RecordDict | None = None) -> Message:
-        """Return a message to the node that carries a packet, and the strategy's own content where given."""
-        # A message outlives its stage, so that the courier knows the node for busy as long as it may be.
-        ttl = None if timeout is None else max(60.0, 3 * timeout)
-        # Strategies share one content among all messages, so it is copied.
-        records = {**(content or {}), **packet.records()}
-        return Message(RecordDict(records), self.node, self.message_type, ttl=ttl, group_id=str(packet.round_number))
 
 
 @dataclass

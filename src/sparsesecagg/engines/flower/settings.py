@@ -30,6 +30,8 @@ class Settings:
     threshold: int | None
     min_survivors: int
     stripes: int
+    dropout: float = 0.0
+    """The fraction of nodes that is expected to drop out; for advice only, nothing depends on it."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Allowed metrics of clients, and the largest magnitude of each."""
 
@@ -40,6 +42,7 @@ class Settings:
             dim=dim,
             pattern=self.pattern,
             alpha=self.alpha,
+            dropout=self.dropout,
             modulus_bits=self.modulus_bits,
             neighbours=self.neighbours,
             threshold=self.threshold,

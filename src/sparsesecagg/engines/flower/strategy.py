@@ -21,14 +21,16 @@ from flwr.serverapp.strategy import Strategy
 from sparsesecagg.engines.flower.arrays import Template
 from sparsesecagg.engines.flower.clip import Clips
 from sparsesecagg.engines.flower.courier import Courier
-from sparsesecagg.engines.flower.errors import EmptyCohort, MissingMod
+from sparsesecagg.engines.flower.errors import MissingMod
 from sparsesecagg.engines.flower.grid import PatientGrid
 from sparsesecagg.engines.flower.history import RoundRecord, RunFolder
+from sparsesecagg.engines.flower.invitations import Invitation, common_digest, invite
 from sparsesecagg.engines.flower.refused import require_averaging
-from sparsesecagg.engines.flower.secure_round import Invitation, SecureRound
+from sparsesecagg.engines.flower.secure_round import SecureRound
 from sparsesecagg.engines.flower.settings import Settings, stage_timeouts, weight_limit
 from sparsesecagg.engines.flower.terms import Terms
 from sparsesecagg.errors import InvalidInput, ProtocolError
+from sparsesecagg.privacy.advice import advice
 from sparsesecagg.protocol import Result, Stage
 
 _LOG = logging.getLogger("flwr")
@@ -57,6 +59,7 @@ class SecAgg(Strategy):
         threshold: int | None = None,
         min_survivors: int = 2,
         stripes: int = 4,
+        dropout: float = 0.0,
         metrics: Mapping[str, float] | None = None,
         timeout: float = 300.0,
         timeouts: Mapping[str | Stage, float] | None = None,
@@ -68,10 +71,10 @@ class SecAgg(Strategy):
         `alpha`: fraction of the model that each node sends; needs 3/alpha nodes or more. `pattern`: committee, full or
         pairwise. `modulus_bits`: 8, 12, 16, 24 or 32 per value. `clip`: the largest change of one parameter in the
         first round; later ones follow the last mean unless `adaptive_clip` is false. `max_weight`: the largest number
-        of examples of a node, 0 to weigh all alike. `threshold`, `min_survivors`, `neighbours`, `stripes`: as in
-        `RoundParameters`. `metrics`: client metrics to be averaged, each with its largest magnitude; all others stay
-        on the nodes. `timeout`, `timeouts`: seconds that a stage waits, for all and by name of the stage; UPLOAD waits
-        as long as `start` is told unless it is named. `run_dir`: where to write figures for a report.
+        of examples of a node, 0 to weigh all alike. `threshold`, `min_survivors`, `neighbours`, `stripes`, `dropout`:
+        as in `RoundParameters`. `metrics`: client metrics to be averaged, each with its largest magnitude; all others
+        stay on the nodes. `timeout`, `timeouts`: seconds that a stage waits, for all and by name of the stage; UPLOAD
+        waits as long as `start` is told unless it is named. `run_dir`: where to write figures for a report.
         """
         self.strategy = require_averaging(strategy)
         self._settings = Settings(
@@ -83,6 +86,7 @@ class SecAgg(Strategy):
             threshold=threshold,
             min_survivors=min_survivors,
             stripes=stripes,
+            dropout=dropout,
             metrics=dict(metrics or {}),
         )
         self._settings.check(clip)
@@ -95,6 +99,7 @@ class SecAgg(Strategy):
         self._round: SecureRound | None = None
         self._terms = Terms(self._weight_key, ())
         self._grid: Grid | None = None
+        self._advised = False
         self.history: list[RoundRecord] = []
         """Every round so far, failed ones too."""
 
@@ -129,7 +134,7 @@ class SecAgg(Strategy):
         self.history.append(RoundRecord(server_round))
         messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
         try:
-            self._round = self._new_round(server_round, _invite(messages))
+            self._round = self._new_round(server_round, invite(messages))
             return self._round.exchange_keys(inner)
         except InvalidInput as error:
             if not any(record.failure is None for record in self.history[:-1]):
@@ -183,8 +188,6 @@ class SecAgg(Strategy):
         _LOG.info("\t│\t├── %s pattern, alpha %g, words of %d bits", *shape)
         _LOG.info("\t│\t├── %s, client metrics: %s", weights, ", ".join(settings.metrics) or "none")
         _LOG.info("\t│\t└── around %s", type(self.strategy).__name__)
-        if settings.pattern == "pairwise":
-            _LOG.warning("SecAgg: the pairwise pattern is for study: with dropouts it shows single values")
         if getattr(self.strategy, "fraction_evaluate", 0.0):
             _LOG.warning(
                 "SecAgg: federated evaluation is not masked: the metrics and numbers of examples of single nodes "
@@ -202,8 +205,12 @@ class SecAgg(Strategy):
         terms = self._terms = Terms(self._weight_key, self._clips.of(template.sizes), self._settings.metrics)
         record.clip = max(terms.scales)
         dim = template.dim + len(terms.metrics)
-        params = self._settings.parameters(clients, dim, number, _common_digest(terms, invitations))
+        params = self._settings.parameters(clients, dim, number, common_digest(terms, invitations))
         self._write_config(dim, clients)
+        if not self._advised:
+            self._advised = True
+            for sentence in advice(params):
+                _LOG.warning("SecAgg: %s", sentence.replace("--alpha ", "alpha=").replace("--", ""))
         fields = terms.fields()
         return SecureRound(params, invitations, self._courier, self._timeouts, record, self._announced, fields)
 
@@ -294,31 +301,3 @@ def total_weight(result: Result) -> int:
     # Every survivor serves equally many blocks, so each weight was counted that many times.
     blocks_each = int(result.contributors_per_block.sum()) // max(1, len(result.survivors))
     return int(result.weight_per_block.sum()) // max(1, blocks_each)
-
-
-def _invite(messages: Sequence[Message]) -> list[Invitation]:
-    """Return whom the wrapped strategy wants to train, in the order of their ids."""
-    if not messages:
-        raise EmptyCohort
-    invitations = sorted(
-        (Invitation(m.metadata.dst_node_id, m.metadata.message_type, m.content) for m in messages),
-        key=lambda invitation: invitation.node,
-    )
-    if len({invitation.node for invitation in invitations}) != len(invitations):
-        raise InvalidInput("strategy", "must send each node one message, and sends some node two")
-    if any(len(invitation.content.array_records) != 1 for invitation in invitations):
-        raise InvalidInput("strategy", "must send one ArrayRecord in each message: the model")
-    return invitations
-
-
-def _common_digest(terms: Terms, invitations: Sequence[Invitation]) -> bytes:
-    """Return the digest of what all nodes are sent; refuse a strategy that sends them different things."""
-    contents = {id(invitation.content): invitation.content for invitation in invitations}
-    models: dict[int, bytes] = {}
-    digests = {terms.digest(content, models) for content in contents.values()}
-    if len(digests) != 1:
-        raise InvalidInput(
-            "strategy",
-            "must send all nodes the same model and configuration: clients refuse a round in which they differ",
-        )
-    return digests.pop()
