@@ -12,17 +12,11 @@ from sparsesecagg.crypto.secrets import AgreedSecret, PrivateKey
 from sparsesecagg.errors import InvalidKey
 
 PUBLIC_KEY_SIZE = 32
-_ANY_KEY = PrivateKey(bytes(range(32)))  # Protects nothing: a low-order point is one for every private key.
 
 
 def public_key(private: PrivateKey) -> bytes:
     """Return the public half of a private key."""
     return X25519PrivateKey.from_private_bytes(private.reveal()).public_key().public_bytes_raw()
-
-
-def require_usable(public: bytes) -> None:
-    """Raise `InvalidKey` for a low-order point, whoever it is that would agree with it."""
-    KeyAgreement(_ANY_KEY).with_peer(public)
 
 
 class KeyAgreement:
@@ -37,3 +31,13 @@ class KeyAgreement:
             return AgreedSecret(self._private.exchange(X25519PublicKey.from_public_bytes(public)))
         except ValueError:
             raise InvalidKey("a public key is unusable: a low-order point, with which the secret is public") from None
+
+
+_ANYBODY = KeyAgreement(
+    PrivateKey(bytes(range(32)))
+)  # Protects nothing: a low-order point is one for every private key.
+
+
+def require_usable(public: bytes) -> None:
+    """Raise `InvalidKey` for a low-order point, whoever it is that would agree with it."""
+    _ANYBODY.with_peer(public)

@@ -34,10 +34,11 @@ class Directory:
             raise MalformedMessage(
                 f"the entries of {len(self.users)} users take {size} bytes, not {len(message.entries)}"
             )
-        self._place = {int(user): place for place, user in enumerate(self.users)}
-        entries = np.frombuffer(message.entries, f"V{PUBLIC_KEY_SIZE}").reshape(-1, 3)
-        columns: list[list[bytes]] = [[entry.tobytes() for entry in column] for column in entries.T]
-        self._sealing_keys, self._mask_keys, self._commitments = columns
+        self._place = {user: place for place, user in enumerate(self.users.tolist())}
+        self._sealing_keys, self._mask_keys, self._commitments = (
+            [message.entries[start : start + PUBLIC_KEY_SIZE] for start in range(offset, size, ENTRY_SIZE)]
+            for offset in (0, PUBLIC_KEY_SIZE, 2 * PUBLIC_KEY_SIZE)
+        )
         if len({*self._sealing_keys, *self._mask_keys}) != 2 * len(self.users):
             raise InvalidKey(
                 "a public key occurs twice in the directory: every key must be fresh and belong to one user"

@@ -78,6 +78,7 @@ class Server:
         self._heard: set[int] = set()
         """Who has sent in this stage."""
         self._keys: dict[int, AdvertiseKeys] = {}
+        self._taken_keys: set[bytes] = set()
         self._shares: dict[int, ShareKeys] = {}
         self._confirmations: dict[int, Confirm] = {}
         self._unmask: dict[int, Unmask] = {}
@@ -156,12 +157,12 @@ class Server:
 
     def _take_keys(self, message: AdvertiseKeys) -> None:
         fresh = {message.sealing_key, message.mask_key}
-        taken = {key for other in self._keys.values() for key in (other.sealing_key, other.mask_key)}
-        if len(fresh) < 2 or fresh & taken:
+        if len(fresh) < 2 or fresh & self._taken_keys:
             raise InvalidKey(f"user {message.sender} advertises a public key that occurs twice")
         for key in fresh:
             require_usable(key)  # Otherwise all its neighbours would refuse the directory.
         self._keys[message.sender] = message
+        self._taken_keys |= fresh
 
     def _take_shares(self, message: ShareKeys) -> None:
         directory = _kept(self._directory)
