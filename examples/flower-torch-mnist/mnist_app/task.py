@@ -37,9 +37,7 @@ def _mnist(folder: str) -> tuple[TensorDataset, TensorDataset]:
     """Return training and test images, from `folder`, $SPARSESECAGG_DATA or the network, in this order."""
     data = load_dataset("mnist", Path(folder) if folder else None)
     parts = [(data.train_x, data.train_y), (data.test_x, data.test_y)]
-    train, test = (
-        TensorDataset(torch.from_numpy(x).reshape(-1, 1, 28, 28), torch.from_numpy(y)) for x, y in parts
-    )
+    train, test = (TensorDataset(torch.from_numpy(x).reshape(-1, 1, 28, 28), torch.from_numpy(y)) for x, y in parts)
     return train, test
 
 
