@@ -181,7 +181,7 @@ def plausible_bound(view: View, values: Ids, senders: Ids) -> int:
     word = view.params.word
     sums = np.zeros(len(senders), np.int64)
     np.add.at(sums, view.nodes.block, values)
-    totals = word.lift(np.mod(sums, word.modulus)).astype(np.float64)
+    totals = word.lift(np.mod(sums, word.modulus).astype(word.accumulator)).astype(np.float64)
     mean_square = float(np.sum(totals**2)) / max(1, int(senders.sum()))
     return int(np.ceil(PLAUSIBLE_DEVIATIONS * np.sqrt(mean_square)))
 
