@@ -25,7 +25,8 @@ ONE = 1 << 64
 
 _LARGEST_TABLE = 1 << 16
 _GUIDE_BITS = 16
-_BATCH_DRAWS = 1 << 20
+_BATCH_DRAWS = 1 << 15
+"""Draws worked on at a time: 256 kB, so that several passes over them stay in the second-level cache."""
 
 Positions = NDArray[np.int64]
 
@@ -41,7 +42,9 @@ class GapTable:
 
     cumulative: NDArray[np.uint64]
     guide: NDArray[np.int32]
-    """By a draw's highest bits: its gap, or −1 where draws with these bits have different gaps."""
+    """By a draw's highest bits: its gap g; or −1 − g where draws with these bits have the gap g or a longer one."""
+    one_longer: bool
+    """The longer gap is never more than one longer."""
 
     @staticmethod
     @lru_cache(maxsize=64)
@@ -55,14 +58,19 @@ class GapTable:
         edges = np.arange(1 << _GUIDE_BITS, dtype=np.uint64) << np.uint64(64 - _GUIDE_BITS)
         first = np.searchsorted(cumulative, edges, side="left")
         last = np.searchsorted(cumulative, edges + np.uint64((1 << (64 - _GUIDE_BITS)) - 1), side="left")
-        return GapTable(cumulative, np.where(first == last, first, -1).astype(np.int32))
+        guide = np.where(first == last, first, -1 - first).astype(np.int32)
+        return GapTable(cumulative, guide, int((last - first).max()) <= 1)
 
     def gaps(self, draws: NDArray[np.uint64]) -> NDArray[np.int32]:
         """Return the gap of each draw: how many table entries are < it; len(cumulative) means a skip."""
         highest = draws.astype("<u8", copy=False).view("<u2")[3::4]  # A draw's upper 16 bits, without a shift.
-        gaps: NDArray[np.int32] = self.guide[highest]
+        gaps: NDArray[np.int32] = self.guide.take(highest.astype(np.intp))
         unsure = np.flatnonzero(gaps < 0)
-        gaps[unsure] = np.searchsorted(self.cumulative, draws[unsure], side="left")
+        if self.one_longer:
+            least = -1 - gaps[unsure]
+            gaps[unsure] = least + (self.cumulative[least] < draws[unsure])
+        else:
+            gaps[unsure] = np.searchsorted(self.cumulative, draws[unsure], side="left")
         return gaps
 
 
