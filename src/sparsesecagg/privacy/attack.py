@@ -210,4 +210,4 @@ def small_pairs(rest: Ids, block: Ids, values: Ids, bound: int, word: Word) -> t
 
 
 def _sum(values: Ids, one: Ids, other: Ids, word: Word) -> Ids:
-    return word.lift(np.mod(values[one] + values[other], word.modulus))
+    return word.lift(np.mod(values[one] + values[other], word.modulus).astype(word.accumulator))
