@@ -26,7 +26,7 @@ HEADINGS = (
     "singled out, as the paper counts",
     "**read in the clear**",
     "masked by one other",
-    "such pairs found, and right",
+    "such pairs found",
     "honest users in one sum, mean",
     "least",
 )
@@ -81,7 +81,10 @@ def row(audit: Mapping[str, Any]) -> tuple[str, ...]:
 
 def score(claims: Mapping[str, int]) -> str:
     """Return how many claims were made and how many of them are right."""
-    return f"{claims['count']:,}, {claims['correct']:,}" if claims["count"] else "–"
+    if not claims["count"]:
+        return "–"
+    right = "all" if claims["correct"] == claims["count"] else f"{claims['correct']:,}"
+    return f"{claims['count']:,}, {right} right"
 
 
 def percent(fraction: float) -> str:
