@@ -87,10 +87,11 @@ def _decode_gaps(data: bytes, dim: int) -> NDArray[np.int64]:
 
 def _low_bits(gaps: NDArray[np.int64], k: int) -> bytes:
     """Write the k low bits of each gap, one gap behind the other."""
-    width = 1 if k <= 8 else 4  # k < 32
-    low = gaps.astype(f"<u{width}").view(np.uint8).reshape(-1, width)
-    bits = np.unpackbits(low, axis=1, bitorder="little", count=k)
-    return np.packbits(bits.reshape(-1), bitorder="little").tobytes()
+    low: NDArray[Any] = gaps.astype(np.uint8 if k <= 8 else np.uint32)  # k < 32
+    columns = np.empty((len(gaps), k), np.uint8)
+    for place in range(k):
+        columns[:, place] = (low >> place) & 1
+    return np.packbits(columns.reshape(-1), bitorder="little").tobytes()
 
 
 def _read_low_bits(data: bytes, count: int, k: int) -> NDArray[Any]:
