@@ -14,7 +14,7 @@ from sparsesecagg.learning.data import load_dataset
 
 
 class Net(nn.Module):
-    """Two convolutions with batch normalisation and one linear layer: 18,378 parameters, and integer counters."""
+    """Two convolutions with batch normalisation and one linear layer: 18,454 parameters, and integer counters."""
 
     def __init__(self) -> None:
         super().__init__()
