@@ -7,7 +7,13 @@
     sharing       choose the share graph and the threshold
     plan          `Goal` and `Plan`: what the planner is asked and what it answers
     planner       `plan_round`: the smallest upload that keeps a promise
-    audit         attack a real transcript with what server and colluders hold
+    advice        warnings about settings that protect little
+    view          all that server and colluders hold after a round
+    components    the mask graph of each block, cut into connected components
+    attack        read every value that follows from a view
+    truth         what really was sent, to score the attack by
+    audit         run rounds, attack them, count
+    audit_report  what an audit found
 
 This room only looks at rounds; no round depends on it.
 """
