@@ -1,0 +1,32 @@
+"""What a client needs for UPLOAD follows what it sends, not the size of the model. Benchmarks check it at 10^8."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+
+from protocol.rounds import Round, small
+from sparsesecagg.protocol import Stage
+
+
+def peak_and_sent(**settings: object) -> tuple[int, int]:
+    """Return the peak of one client's UPLOAD in bytes, above the update itself, and the size of its message."""
+    game = Round(small(clients=30, **settings)).run_to(Stage.UPLOAD)
+    tracemalloc.start()
+    try:
+        message = game.clients[3].upload(game.inbox[3], game.updates[3])
+        return tracemalloc.get_traced_memory()[1], len(message)
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("pattern", ["committee", "pairwise"])
+@pytest.mark.parametrize("modulus_bits", [8, 32])
+def test_memory_follows_what_is_sent(pattern: str, modulus_bits: int) -> None:
+    """Ten times the model at a tenth of the fraction: as many values, and locations that are a little longer."""
+    settings = {"pattern": pattern, "modulus_bits": modulus_bits}
+    peak, sent = peak_and_sent(**settings, dim=40_000, alpha=1.0)
+    sparse_peak, sparse_sent = peak_and_sent(**settings, dim=400_000, alpha=0.1)
+    assert sparse_sent < 2.1 * sent
+    assert sparse_peak < 1.6 * peak
