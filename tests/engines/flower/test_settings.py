@@ -97,6 +97,23 @@ def test_settings_that_protect_little_are_commented_on_once(
     assert caplog.text.count(sentence) == 1
 
 
+def test_uploads_wait_as_long_as_each_start_is_told() -> None:
+    from engines.in_process import Silent, stage_of
+
+    def stuck(node: int, message: Any) -> None:
+        if node == 101 and stage_of(message) == "UPLOAD":
+            raise Silent
+
+    strategy = SecAgg(FedAvg(fraction_evaluate=0.0), poll_seconds=0.02)
+    for seconds in (1.5, 0.3):
+        grid = InProcessGrid(training_app(lambda p, a, r: a), 5, before=stuck)
+        strategy.start(grid=grid, initial_arrays=model(w=np.zeros(9, np.float32)), num_rounds=1, timeout=seconds)
+        strategy._courier._outstanding.clear()  # Another grid, other nodes.
+        strategy._announced.clear()
+    first, second = (record.total("seconds")["UPLOAD"] for record in strategy.history)
+    assert first >= 1.5 > second >= 0.3
+
+
 def test_a_stage_waits_as_long_as_it_is_told_and_no_longer() -> None:
     import time
 

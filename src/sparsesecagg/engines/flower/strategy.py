@@ -91,7 +91,7 @@ class SecAgg(Strategy):
         )
         self._settings.check(clip)
         self._clips = Clips(clip, adaptive_clip)
-        self._timeouts = stage_timeouts(timeout, timeouts)
+        self._told_timeouts = self._timeouts = stage_timeouts(timeout, timeouts)
         self._courier = Courier(poll_seconds)
         self._folder = RunFolder(Path(run_dir)) if run_dir is not None else None
         self._weight_key = str(getattr(strategy, "weighted_by_key", _DEFAULT_WEIGHT_KEY))
@@ -116,8 +116,7 @@ class SecAgg(Strategy):
         evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
     ) -> FlowerResult:
         """Run the rounds, as every strategy does. If all of them fail, the result holds the initial arrays."""
-        if self._timeouts[Stage.UPLOAD] is None:
-            self._timeouts[Stage.UPLOAD] = timeout
+        self._timeouts = {stage: timeout if told is None else told for stage, told in self._told_timeouts.items()}
         patient = PatientGrid(grid, self._courier, self._timeouts[Stage.UPLOAD])
         watched = self._watch(evaluate_fn) if evaluate_fn else None
         result = super().start(patient, initial_arrays, num_rounds, timeout, train_config, evaluate_config, watched)
