@@ -13,7 +13,7 @@ from typing import Annotated, TypeVar
 import msgspec
 import numpy as np
 
-from sparsesecagg.crypto.kdf import DIGEST_SIZE, digest
+from sparsesecagg.crypto.kdf import DIGEST_SIZE, digest_joined
 from sparsesecagg.crypto.keys import PUBLIC_KEY_SIZE
 from sparsesecagg.crypto.sealing import TAG_SIZE
 from sparsesecagg.crypto.shamir import SHARE_SIZE
@@ -134,10 +134,8 @@ Kind = TypeVar("Kind")
 
 def encode(message: Message) -> bytes:
     """Return the message's bytes."""
-    buffer = bytearray(_VERSION)
-    _ENCODER.encode_into(message, buffer, 1)
-    buffer += _checksum(buffer)
-    return bytes(buffer)
+    body = _ENCODER.encode(message)
+    return b"".join([_VERSION, body, _checksum(_VERSION, body)])  # One copy: an upload may be as large as the model.
 
 
 def decode_client_message(data: bytes) -> ClientMessage:
@@ -168,8 +166,8 @@ def user_number(user: int) -> bytes:
     return user.to_bytes(USER_SIZE, "little")
 
 
-def _checksum(body: bytes | bytearray | memoryview) -> bytes:
-    return digest("message", body)[:CHECKSUM_SIZE]
+def _checksum(*pieces: bytes | memoryview) -> bytes:
+    return digest_joined("message", *pieces)[:CHECKSUM_SIZE]
 
 
 def encode_users(users: Users, clients: int) -> bytes:

@@ -61,7 +61,8 @@ class Policy:
         exposure = params.selection_probability * weight
         _demand(
             exposure <= self.max_exposure,
-            f"α·weight is {exposure:g}, the policy allows {self.max_exposure:g}",
+            # The weight is private, and this text may reach the server: no number.
+            "α times this client's weight is more than its policy allows",
         )
 
     def check_present(self, stage: str, present: int, params: RoundParameters) -> None:

@@ -34,7 +34,7 @@ WHOLE = idx_bytes(np.arange(12, dtype=np.uint8).reshape(3, 4))
         WHOLE[:-1],
         WHOLE + b"x",
         b"\x01" + WHOLE[1:],
-        gzip.compress(WHOLE)[:-9],
+        gzip.compress(WHOLE, mtime=0)[:-9],
         b"\0\0\x08\0",
     ],
 )
