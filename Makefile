@@ -24,8 +24,8 @@ $(BIN)/python:
 setup: .venv/.all ## Make .venv with the package and every extra (idempotent)
 
 demo: .venv/.learn ## Train on the embedded digits: committee, pairwise, SecAgg and plain side by side
-	$(BIN)/sparsesecagg train --dataset digits --clients 50 --rounds 20 --alpha 0.2 --dropout 0.3 --modulus-bits 8 \
-	  --compare committee,pairwise,secagg,plain --out runs/demo-$$(date +%Y%m%d-%H%M%S)
+	$(BIN)/sparsesecagg train --dataset digits --clients 50 --rounds 40 --alpha 0.2 --dropout 0.3 \
+	  --compare committee:8,pairwise,secagg,plain --out runs/demo-$$(date +%Y%m%d-%H%M%S)
 
 lint: .venv/.all
 	$(BIN)/ruff check .
