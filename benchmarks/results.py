@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ def write(name: str, payload: dict[str, Any], directory: Path | None = None) -> 
     """Write results/<name>.json and return its path."""
     path = (directory or DIRECTORY) / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    content = {"name": name, **payload, "machine": machine()}
+    content = {"name": name, **payload, "machine": machine(), "commit": _commit()}
     path.write_text(json.dumps(_rounded(content), indent=1, allow_nan=False) + "\n")
     return path
 
@@ -49,6 +50,16 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_rounded(item) for item in value]
     return value
+
+
+def _commit() -> str | None:
+    """Return the commit that was measured, or None outside a repository."""
+    command = ["git", "-C", str(DIRECTORY.parent), "rev-parse", "--short", "HEAD"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603  # Fixed arguments.
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip()
 
 
 def _processor() -> str:

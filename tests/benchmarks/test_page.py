@@ -42,6 +42,7 @@ def test_claims_hold_or_not_by_the_numbers_alone(directory):
 def test_results_are_written_with_the_machine_and_read_back(tmp_path):
     results.write("one", {"seconds": 1.23456789, "points": [[1, 2.0]]}, tmp_path)
     found = results.read("one", tmp_path)
+    assert "commit" in found
     assert found["seconds"] == 1.2346
     assert found["points"] == [[1, 2.0]]
     assert found["machine"]["cores"] >= 1
