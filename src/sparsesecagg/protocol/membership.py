@@ -20,6 +20,9 @@ from sparsesecagg.protocol.messages import NONCE_SIZE, KeyDirectory, decode_user
 from sparsesecagg.protocol.parameters import RoundParameters
 
 ENTRY_SIZE = 2 * PUBLIC_KEY_SIZE + DIGEST_SIZE
+_SEALING_KEY = slice(0, PUBLIC_KEY_SIZE)
+_MASK_KEY = slice(PUBLIC_KEY_SIZE, 2 * PUBLIC_KEY_SIZE)
+_NONCE_COMMITMENT = slice(2 * PUBLIC_KEY_SIZE, ENTRY_SIZE)
 
 
 class Directory:
@@ -35,11 +38,8 @@ class Directory:
                 f"the entries of {len(self.users)} users take {size} bytes, not {len(message.entries)}"
             )
         self._place = {user: place for place, user in enumerate(self.users.tolist())}
-        self._sealing_keys, self._mask_keys, self._commitments = (
-            [message.entries[start : start + PUBLIC_KEY_SIZE] for start in range(offset, size, ENTRY_SIZE)]
-            for offset in (0, PUBLIC_KEY_SIZE, 2 * PUBLIC_KEY_SIZE)
-        )
-        if len({*self._sealing_keys, *self._mask_keys}) != 2 * len(self.users):
+        keys = {self._field(place, field) for place in range(len(self.users)) for field in (_SEALING_KEY, _MASK_KEY)}
+        if len(keys) != 2 * len(self.users):
             raise InvalidKey(
                 "a public key occurs twice in the directory: every key must be fresh and belong to one user"
             )
@@ -47,16 +47,22 @@ class Directory:
 
     def sealing_key(self, user: int) -> bytes:
         """Return the public key that shares for `user` are sealed with."""
-        return self._sealing_keys[self._place[user]]
+        return self._field(self._place[user], _SEALING_KEY)
 
     def mask_key(self, user: int) -> bytes:
         """Return the public key that masks with `user` are derived from."""
-        return self._mask_keys[self._place[user]]
+        return self._field(self._place[user], _MASK_KEY)
 
     def require_nonce(self, user: int, nonce: bytes) -> None:
         """Raise unless the nonce is the one that the user committed to when it advertised its keys."""
-        if nonce_commitment(self.sealing_key(user), self.mask_key(user), nonce) != self._commitments[self._place[user]]:
+        commitment = self._field(self._place[user], _NONCE_COMMITMENT)
+        if nonce_commitment(self.sealing_key(user), self.mask_key(user), nonce) != commitment:
             raise InvalidKey(f"the nonce of user {user} is not the one it committed to")
+
+    def _field(self, place: int, field: slice) -> bytes:
+        """Return a field of an entry; cut out when it is needed, since thousands of users may each hold a directory."""
+        start = place * ENTRY_SIZE
+        return self.message.entries[start + field.start : start + field.stop]
 
     def __contains__(self, user: int) -> bool:
         return user in self._place
