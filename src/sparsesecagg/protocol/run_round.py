@@ -115,10 +115,14 @@ def run_round(
             return server.close_stage()
 
     def upload(user: int, delivery: bytes) -> bytes:
-        update = updates(user) if callable(updates) else updates[user]
         pieces: list[tuple[Any, NDArray[Any]]] = []
         with clock.apart():
-            trace = lambda where, integers: pieces.append((where, integers.copy()))  # noqa: E731
+            update = updates(user) if callable(updates) else updates[user]
+
+        def trace(where: Any, integers: NDArray[Any]) -> None:
+            with clock.apart():
+                pieces.append((where, integers.copy()))
+
         answer = clients[user].upload(delivery, update, 1 if weights is None else weights[user], trace)
         with clock.apart():
             for where, integers in pieces:
