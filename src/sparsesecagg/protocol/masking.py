@@ -88,12 +88,10 @@ def add_up(masks: Sequence[Mask], word: Word) -> tuple[NDArray[np.int64], Accumu
     if not len(coordinates):
         return coordinates, word.zeros((0,))
     coordinates, terms = _sorted_by_coordinate(coordinates, words)
-    is_first = np.empty(len(coordinates), np.bool_)
-    is_first[0] = True
-    np.not_equal(coordinates[1:], coordinates[:-1], out=is_first[1:])
-    first = np.flatnonzero(is_first)
-    # Terms are below 2^32, and fewer than 2^31 masks meet.
-    return coordinates[first], np.add.reduceat(terms, first).astype(word.accumulator)
+    last = np.flatnonzero(np.append(coordinates[1:] != coordinates[:-1], True))
+    # Terms are below 2^32, so 2^31 of them add up to less than 2^63.
+    sums = np.diff(np.cumsum(terms)[last], prepend=np.uint64(0))
+    return coordinates[last], sums.astype(word.accumulator)
 
 
 def _sorted_by_coordinate(coordinates: NDArray[np.int64], words: Words) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
@@ -102,10 +100,10 @@ def _sorted_by_coordinate(coordinates: NDArray[np.int64], words: Words) -> tuple
         order = np.argsort(coordinates)
         return coordinates[order], words[order].astype(np.uint64)
     # Coordinate and word fit one number of 64 bits, and numbers sort twice as fast as they can be put in order.
-    pairs = coordinates.astype(np.uint64) << np.uint64(32)
+    pairs = coordinates.view(np.uint64) << np.uint64(32)
     pairs |= words.astype(np.uint64)
     pairs.sort()
-    return (pairs >> np.uint64(32)).astype(np.int64), pairs & np.uint64(0xFFFF_FFFF)
+    return (pairs >> np.uint64(32)).view(np.int64), pairs & np.uint64(0xFFFF_FFFF)
 
 
 def _side_by_side(masks: Sequence[Mask], length: int, word: Word) -> tuple[NDArray[np.int64], Words]:
