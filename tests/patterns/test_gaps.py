@@ -224,3 +224,9 @@ def test_the_cost_does_not_follow_the_dimension(monkeypatch: pytest.MonkeyPatch)
     small, _ = bytes_and_ones(165_000, PAPER, monkeypatch)
     large, _ = bytes_and_ones(1_650_000, PAPER // 10, monkeypatch)
     assert abs(large - small) <= 0.1 * small
+
+
+def test_a_tiny_probability_over_a_huge_model_is_walked_in_few_steps() -> None:
+    """Nearly every draw is a skip then; a quarter of a one is expected, so more than ten have no chance."""
+    (positions,) = bernoulli_positions([PatternSeed(bytes(32))], 1 << 30, 1 << 32)
+    assert len(positions) <= 10

@@ -77,9 +77,8 @@ class GapTable:
 def bernoulli_positions(seeds: Sequence[PatternSeed], dim: int, probability: int) -> list[Positions]:
     """Return, for each seed, the sorted positions of the ones among `dim` independent Bernoulli(π) bits."""
     mean = dim * probability >> 64
-    first_read = (
-        mean + mean // 32 + 4 * isqrt(mean) + 8
-    )  # A guess at the draws needed; it changes speed, not the result.
+    # A guess at the draws needed; it changes speed, not the result.
+    first_read = mean + mean // 32 + 4 * isqrt(mean) + 8
     batch = max(1, _BATCH_DRAWS // first_read)
     found: list[Positions] = []
     for start in range(0, len(seeds), batch):
@@ -102,6 +101,7 @@ def _walk(streams: list[KeyStream], reads: int, dim: int, probability: int) -> l
     result = [ones[start:stop] for start, stop in pairwise([0, *behind])]
     for index in np.flatnonzero(ends[:, -1] < dim).tolist():  # The guess was short: go on where the stream stopped.
         reached = int(ends[index, -1])
-        rest = _walk([streams[index]], reads, dim - reached, probability)[0]
+        # Twice as many draws each time: a tiny π over a huge model is reached in few steps.
+        rest = _walk([streams[index]], 2 * reads, dim - reached, probability)[0]
         result[index] = np.concatenate([result[index], rest + reached])
     return result
