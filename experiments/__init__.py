@@ -1,0 +1,8 @@
+"""The paper's table, figures and theorems, each as one command, with our own settings beside them.
+
+    sparsesecagg reproduce NAME [--quick | --paper]
+
+`common` holds what all share. Every other folder is one experiment: `config` says what is measured at which scale,
+`run` measures, `plot` draws from the results file alone and says how we compare with the paper. `audit` and `sizes`
+are older measurements that docs/privacy.md and the README show.
+"""

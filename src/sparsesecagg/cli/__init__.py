@@ -19,7 +19,7 @@ EXIT_BAD_INPUT = 2
 
 
 def _app() -> typer.Typer:
-    from sparsesecagg.cli import audit, plan, simulate, train
+    from sparsesecagg.cli import audit, plan, reproduce, simulate, train
     from sparsesecagg.cli.roster import roster_app
 
     app = typer.Typer(
@@ -30,7 +30,7 @@ def _app() -> typer.Typer:
         pretty_exceptions_enable=False,
         rich_markup_mode="rich",
     )
-    for command in (simulate.simulate, audit.audit, plan.plan, train.train):
+    for command in (simulate.simulate, audit.audit, plan.plan, train.train, reproduce.reproduce):
         app.command()(command)
     app.add_typer(roster_app, name="roster")
 

@@ -11,7 +11,7 @@ import typer
 from sparsesecagg.cli.shared import JsonOption, err, out, print_json
 from sparsesecagg.cli.train_display import download_display, round_display
 from sparsesecagg.errors import InvalidInput, MissingExtra
-from sparsesecagg.learning.aggregators import AGGREGATORS, make_aggregator
+from sparsesecagg.learning.aggregators import AGGREGATORS, failing_rounds, make_aggregator
 from sparsesecagg.learning.api import new_run_folder
 from sparsesecagg.learning.comparison import create_comparison, is_comparison, resume_comparison
 from sparsesecagg.learning.config import WEIGHTINGS, TrainingConfig
@@ -43,6 +43,8 @@ _local = _panel("Local training")
 _files = _panel("Files and processes")
 
 _DIGITS = TrainingConfig.create("digits")
+_MANY = 0.05
+"""Failing rounds beyond this fraction are worth a note."""
 
 
 def train(
@@ -89,6 +91,10 @@ def train(
     ] = None,
     first_clip: Annotated[
         float | None, _aggregation("Clip of the first round; later ones follow the aggregate.", "as the first weights")
+    ] = None,
+    authenticated: Annotated[
+        bool | None,
+        _aggregation("Use a roster of identities, and confirm the survivors.", name="--authenticated"),
     ] = None,
     model: Annotated[str | None, _task(f"One of {', '.join(MODELS)}.", "by data set")] = None,
     hidden: Annotated[int | None, _task("Hidden units of the model mlp.", _DIGITS.hidden)] = None,
@@ -145,6 +151,7 @@ def train(
             "normalisation": normalisation,
             "weighting": weighting,
             "first_clip": first_clip,
+            "authenticated": authenticated,
             "model": model,
             "hidden": hidden,
             "epochs": epochs,
@@ -210,7 +217,14 @@ def _advise(runs: Sequence[FederatedRun]) -> None:
     for run in runs:
         aggregator = make_aggregator(run.config, run.task.model, run.task.initial)
         if isinstance(aggregator, SecureAggregator):
-            for sentence in advice(aggregator.parameters):
+            params = aggregator.parameters
+            sentences, failing = advice(params), failing_rounds(params)
+            if failing > _MANY:
+                sentences.append(
+                    f"about {100 * failing:.0f} % of rounds will fail, with fewer than {params.threshold} users left: "
+                    "lower --dropout"
+                )
+            for sentence in sentences:
                 err.print(f"[yellow]note:[/yellow] {sentence}.", highlight=False, soft_wrap=True)
 
 

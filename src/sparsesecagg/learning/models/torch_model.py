@@ -85,7 +85,8 @@ class TorchModel(Model):
         module = self._module.train()
         samples, labels = self._torch.from_numpy(x), self._torch.from_numpy(y)
         trained = [p for p in module.parameters() if p.requires_grad]
-        descent = self._torch.optim.SGD(trained, lr=how.lr, momentum=how.momentum)
+        # Fused: small networks spend a sixth of a step in the optimiser's own dispatch otherwise.
+        descent = self._torch.optim.SGD(trained, lr=how.lr, momentum=how.momentum, fused=True)
         for chosen in batches(len(y), how, seed):
             descent.zero_grad()
             self._loss(module(samples[chosen]), labels[chosen]).backward()

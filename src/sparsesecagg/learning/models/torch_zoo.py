@@ -46,22 +46,24 @@ def small_cnn(classes: int = 10) -> nn.Module:
 
 
 def cifar_cnn(classes: int = 10) -> nn.Module:
-    """Make a CIFAR-10 network: 165,005 parameters for ten classes, the size of model in the paper's Table 1."""
+    """Make a CIFAR-10 network: 165,122 parameters for ten classes, the size of model in the paper's Table 1.
+
+    The paper does not say how its network is built. The first convolution's stride leaves a third of the computing.
+    """
     return _channels_last(
         nn.Sequential(
-            nn.Conv2d(3, 32, 3, padding=1),
+            nn.Conv2d(3, 16, 5, stride=2, padding=2),
             nn.ReLU(),
+            nn.Conv2d(16, 32, 3, padding=1),
             nn.MaxPool2d(2),
+            nn.ReLU(),
             nn.Conv2d(32, 64, 3, padding=1),
-            nn.ReLU(),
             nn.MaxPool2d(2),
-            nn.Conv2d(64, 64, 3, padding=1),
             nn.ReLU(),
-            nn.MaxPool2d(2),
             nn.Flatten(),
-            nn.Linear(64 * 4 * 4, 105),
+            nn.Linear(64 * 4 * 4, 136),
             nn.ReLU(),
-            nn.Linear(105, classes),
+            nn.Linear(136, classes),
         )
     )
 

@@ -1,0 +1,1 @@
+"""What experiments share: `work` (checkpoints), `results` (files), `plotting`, `training` and its `pictures`."""

@@ -1,0 +1,156 @@
+"""The pictures and the comparison of experiments that train to a target: Figures 3, 5 and 6."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from experiments.common.experiment import Row
+from experiments.common.plotting import COLOURS, panels, save
+
+MEGABYTE = 1e6
+_STYLES = ("-", "--", ":", "-.")
+
+
+def draw_training(result: Mapping[str, Any], folder: Path, title: str) -> list[Path]:
+    """Draw total upload, accuracy over rounds and wall-clock time of all runs."""
+    runs, target = result["numbers"]["runs"], result["configuration"]["training"]["target"]
+    figure, (upload, accuracy, clock) = panels(3, title)
+    _bars_of_upload(upload, runs)
+    _accuracy(accuracy, runs, target)
+    _bars_of_time(clock, runs, wall_clock(result))
+    return save(figure, folder, result["name"])
+
+
+def wall_clock(result: Mapping[str, Any]) -> list[dict[str, float]]:
+    """Return each run's seconds until it ended: training, protocol, transfer.
+
+    Local training is the same work in every system, so each is charged the mean over its cohort: what differs between
+    systems is then what the systems do, and not what else the machine had to do that minute.
+    """
+    timings, runs = result["timings"]["runs"], result["numbers"]["runs"]
+    seconds = []
+    for run, timing in zip(runs, timings, strict=True):
+        cohort = [one["training_seconds_per_round"] for one in timings if one["clients"] == run["clients"]]
+        protocol = timing["client_seconds_per_round"] + timing["server_seconds_per_round"]
+        seconds.append(
+            {
+                "training": fmean(cohort) * run["rounds"],
+                "protocol": protocol * run["rounds"],
+                "transfer": run["transfer_seconds"],
+            }
+        )
+    return seconds
+
+
+def compare_training(result: Mapping[str, Any], paper: Mapping[str, str]) -> list[Row]:
+    """Return the savings at the target, with the anonymity each setting gives."""
+    numbers = result["numbers"]
+    target = result["configuration"]["training"]["target"]
+    times = wall_clock(result)
+    rows = []
+    for run, ratio, clock in zip(numbers["runs"], numbers["ratios"], times, strict=True):
+        if run["system"] == "secagg":
+            continue
+        base = next(
+            time
+            for one, time in zip(numbers["runs"], times, strict=True)
+            if (one["system"], one["clients"]) == ("secagg", run["clients"])
+        )
+        who = f"N={run['clients']}, {run['label']}"
+        published = run["system"] == "pairwise"
+        rows.append(
+            Row(
+                f"{who}: total upload less than SecAgg's until {target:.0%}",
+                paper["upload"] if published else "–",
+                _times(ratio["upload_until_target"], f"not reached; {ratio['upload_per_round']:.1f}× per round"),
+                f"rounds: {_rounds(run)} against {_rounds_of(numbers['runs'], run['clients'])}; {_anonymity(run)}",
+            )
+        )
+        speedup = sum(base.values()) / sum(clock.values()) if ratio["upload_until_target"] else None
+        rows.append(
+            Row(
+                f"{who}: wall-clock faster than SecAgg",
+                paper["clock"] if published else "–",
+                _times(speedup, "not reached", digits=2),
+                "measured computing plus transfer at 100 Mbit/s",
+            )
+        )
+    return rows
+
+
+def _rounds(run: Mapping[str, Any]) -> str:
+    reached = run["reached_target_at"]
+    return str(reached) if reached else f"over {run['rounds']} ({max(run['accuracy']):.1%} so far)"
+
+
+def _rounds_of(runs: Sequence[Mapping[str, Any]], clients: int) -> str:
+    return _rounds(next(run for run in runs if (run["system"], run["clients"]) == ("secagg", clients)))
+
+
+def _anonymity(run: Mapping[str, Any]) -> str:
+    found = run["anonymity"]
+    revealed = found["revealed_fraction"]
+    return (
+        f"T = {found['honest_contributors']:.1f} honest users per value with a third colluding; read in the clear "
+        f"{_share(revealed['none collude'])} (none colluding), {_share(revealed['a third colludes'])} (a third)"
+    )
+
+
+def _share(fraction: float) -> str:
+    return "0 %" if fraction < 1e-12 else f"{100 * fraction:.2g} %"
+
+
+def _times(ratio: float | None, otherwise: str, digits: int = 1) -> str:
+    return otherwise if ratio is None else f"{ratio:.{digits}f}×"
+
+
+def _bars_of_upload(axes: Any, runs: Sequence[Mapping[str, Any]]) -> None:
+    sizes = [run["total_upload_bytes"] / MEGABYTE for run in runs]
+    axes.bar(range(len(runs)), sizes, color=[COLOURS[run["system"]] for run in runs], width=0.7)
+    for number, (run, size) in enumerate(zip(runs, sizes, strict=True)):
+        mark = "" if run["reached_target_at"] else " *"
+        axes.annotate(f"{size:,.4g}{mark}", (number, size), ha="center", va="bottom", fontsize=8)
+    axes.set_yscale("log")
+    axes.set_ylabel("total upload of all users, MB")
+    axes.set_title("upload until the target", fontsize=10)
+    _name_bars(axes, runs)
+
+
+def _bars_of_time(axes: Any, runs: Sequence[Mapping[str, Any]], times: Sequence[Mapping[str, float]]) -> None:
+    shades = {"training": "#bbbbbb", "protocol": "#e59f4c", "transfer": "#1f6fb2"}
+    bottoms = [0.0] * len(runs)
+    for part, colour in shades.items():
+        heights = [time[part] for time in times]
+        axes.bar(range(len(runs)), heights, bottom=bottoms, color=colour, width=0.7, label=part)
+        bottoms = [low + height for low, height in zip(bottoms, heights, strict=True)]
+    axes.set_ylabel("seconds, one user and the server")
+    axes.set_title("wall clock at 100 Mbit/s", fontsize=10)
+    axes.legend(fontsize=8)
+    _name_bars(axes, runs)
+
+
+def _accuracy(axes: Any, runs: Sequence[Mapping[str, Any]], target: float | None) -> None:
+    cohorts = sorted({run["clients"] for run in runs})
+    for run in runs:
+        axes.plot(
+            range(1, run["rounds"] + 1),
+            [100 * value for value in run["accuracy"]],
+            _STYLES[cohorts.index(run["clients"])],
+            color=COLOURS[run["system"]],
+            label=f"N={run['clients']}, {run['label']}",
+        )
+    if target is not None:
+        axes.axhline(100 * target, color="#2e8b57", linewidth=0.8)
+    axes.set_xlabel("round")
+    axes.set_ylabel("test accuracy, %")
+    axes.set_title("accuracy", fontsize=10)
+    axes.legend(fontsize=7)
+
+
+def _name_bars(axes: Any, runs: Sequence[Mapping[str, Any]]) -> None:
+    axes.set_xticks(
+        range(len(runs)), [f"{run['system']}\nN={run['clients']}" for run in runs], fontsize=7, rotation=35, ha="right"
+    )

@@ -1,0 +1,248 @@
+"""Training to a target accuracy with several systems on equal seeds: Figures 3, 5 and 6, and the trade-off.
+
+Every run is a `FederatedRun` in the working folder, so it goes on after the last finished round. The systems see the
+same data, the same dropouts and the same first model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from experiments.common.experiment import Findings
+from experiments.common.work import OutOfTime, Work
+from sparsesecagg.learning.config import TrainingConfig
+from sparsesecagg.learning.federated import FederatedRun, Task
+from sparsesecagg.privacy.theory import (
+    colluder_count,
+    committee_singled_out_fraction,
+    pairwise_revealed_fraction,
+    selection_probability,
+)
+
+ADVERSARIES = 1 / 3
+"""The paper's share of adversarial users, for the anonymity that stands beside each result."""
+
+
+@dataclass(frozen=True)
+class System:
+    """One way to aggregate."""
+
+    aggregator: str
+    alpha: float
+    modulus_bits: int
+    rounds: int | None = None
+    """At most this many, if other than the experiment's."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.aggregator}-{self.alpha:g}-{self.modulus_bits}"
+
+    @property
+    def label(self) -> str:
+        if self.aggregator == "secagg":
+            return "SecAgg" if self.modulus_bits == 32 else f"SecAgg, {self.modulus_bits} bits"
+        return f"{self.aggregator}, α={self.alpha:g}, {self.modulus_bits} bits"
+
+
+SECAGG, PAIRWISE = System("secagg", 1.0, 32), System("pairwise", 0.1, 32)
+
+
+def committee_of_ten(clients: int) -> System:
+    """Return our pattern with committees of ten users and words of eight bits."""
+    return System("committee", 10 / clients, 8)
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """The runs with one number of users."""
+
+    clients: int
+    systems: tuple[System, ...]
+    samples: int | None = None
+    """Training samples used; all unless said otherwise."""
+
+    @classmethod
+    def usual(cls, clients: int, samples: int | None = None) -> Cohort:
+        """Return SecAgg, the published pattern and ours."""
+        return cls(clients, (SECAGG, PAIRWISE, committee_of_ten(clients)), samples)
+
+
+@dataclass(frozen=True)
+class Training:
+    """What is trained, and until when."""
+
+    dataset: str
+    cohorts: tuple[Cohort, ...]
+    target: float | None
+    rounds: int
+    partition: str = "iid"
+    model: str | None = None
+    hidden: int | None = None
+    epochs: int | None = None
+    lr: float | None = None
+    dropout: float = 0.3
+
+    def options(self, cohort: Cohort, system: System, seed: int) -> TrainingConfig:
+        """Return the options of one run."""
+        return TrainingConfig.create(
+            self.dataset,
+            clients=cohort.clients,
+            samples=cohort.samples,
+            partition=self.partition,
+            model=self.model,
+            hidden=self.hidden,
+            epochs=self.epochs,
+            lr=self.lr,
+            dropout=self.dropout,
+            rounds=system.rounds or self.rounds,
+            target_accuracy=self.target,
+            aggregator=system.aggregator,
+            alpha=system.alpha,
+            modulus_bits=system.modulus_bits,
+            seed=seed,
+        )
+
+
+def train_all(training: Training, seed: int, work: Work) -> Findings:
+    """Train every system in every cohort, or as far as time allows."""
+    runs, timings, complete = [], [], True
+    todo = [(cohort, system) for cohort in training.cohorts for system in cohort.systems]
+    planned = [system.rounds or training.rounds for _, system in todo]
+    tasks: dict[int, Task] = {}
+    for number, (cohort, system) in enumerate(todo):
+        config = training.options(cohort, system, seed)
+        before, rounds = sum(planned[:number]), sum(planned)
+        try:
+            run = _train(config, cohort, system, tasks, work, before, rounds)
+        except OutOfTime:
+            complete = False
+            run = _opened(config, cohort, system, tasks, work)
+        lines = run.folder.metrics()
+        if lines:
+            runs.append(_numbers(config, system, run, lines))
+            timings.append(_timings(config, system, lines))
+    if not runs:
+        raise OutOfTime
+    return Findings({"runs": runs, "ratios": ratios(runs)}, {"runs": timings}, complete)
+
+
+def _opened(config: TrainingConfig, cohort: Cohort, system: System, tasks: dict[int, Task], work: Work) -> FederatedRun:
+    if cohort.clients not in tasks:
+        tasks[cohort.clients] = Task.prepare(config, data_dir=work.data_dir)
+    task = tasks[cohort.clients]
+    folder = work.folder / "runs" / f"{cohort.clients}-{system.key}"
+    if (folder / "config.json").exists():
+        return FederatedRun.resume(folder, task=task)
+    return FederatedRun.create(config, task, folder)
+
+
+def _train(
+    config: TrainingConfig,
+    cohort: Cohort,
+    system: System,
+    tasks: dict[int, Task],
+    work: Work,
+    before: int,
+    rounds: int,
+) -> FederatedRun:
+    run = _opened(config, cohort, system, tasks, work)
+    if run.finished:
+        return run
+    label = f"N={cohort.clients}, {system.label}"
+    work.check_time()
+    with run.task.pool(config) as pool:
+        work.report(label, before + run.round_number, rounds)
+        for metrics in run.rounds(pool):
+            work.report(f"{label}: {metrics.accuracy:.1%}", before + metrics.round, rounds)
+            if not run.finished:
+                work.check_time()
+    return run
+
+
+def _numbers(
+    config: TrainingConfig, system: System, run: FederatedRun, lines: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    reached = run.reached_target_at
+    return {
+        "clients": config.clients,
+        "system": system.aggregator,
+        "label": system.label,
+        "alpha": system.alpha,
+        "modulus_bits": system.modulus_bits,
+        "dim": run.task.model.dim,
+        "samples": len(run.task.dataset.train_y),
+        "rounds": len(lines),
+        "failed_rounds": sum(line["status"] == "failed" for line in lines),
+        "reached_target_at": reached,
+        "accuracy": [line["accuracy"] for line in lines],
+        "uploads": [line["uploads"] for line in lines],
+        "upload_bytes": [line["upload_bytes"] for line in lines],
+        "total_upload_bytes": round(sum(line["uploads"] * line["upload_bytes"] for line in lines)),
+        "sent_bytes_per_user": sum(line["sent_bytes"]["total"] for line in lines),
+        "transfer_seconds": sum(line["transfer_seconds"] for line in lines),
+        "contributors_mean": fmean(
+            [line["contributors"]["mean"] for line in lines if line["contributors"]["mean"] is not None] or [0.0]
+        ),
+        "anonymity": anonymity(config, system, run),
+    }
+
+
+def anonymity(config: TrainingConfig, system: System, run: FederatedRun) -> dict[str, Any]:
+    """Return among how many honest survivors a value hides, on average, and how many are read nonetheless."""
+    clients, dropout = config.clients, config.dropout
+    honest = clients - colluder_count(clients, ADVERSARIES)
+    if system.aggregator == "pairwise":
+        chance = selection_probability(system.alpha, clients)
+        revealed = {
+            name: pairwise_revealed_fraction(system.alpha, clients, dropout, share) for name, share in _SHARES.items()
+        }
+    else:
+        effective = run.folder.config()["effective"]
+        chance, groups = effective["alpha"], round(1 / effective["alpha"])
+        revealed = {
+            name: committee_singled_out_fraction(clients, groups, dropout, share) for name, share in _SHARES.items()
+        }
+    return {
+        "adversaries": ADVERSARIES,
+        "honest_contributors": chance * (1 - dropout) * honest,
+        "revealed_fraction": revealed,
+    }
+
+
+_SHARES = {"none collude": 0.0, "a third colludes": ADVERSARIES}
+
+
+def _timings(config: TrainingConfig, system: System, lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {
+        "clients": config.clients,
+        "system": system.aggregator,
+        "label": system.label,
+        "training_seconds_per_round": fmean(line["training_seconds"] for line in lines),
+        "client_seconds_per_round": fmean(line["client_seconds"]["total"] for line in lines),
+        "server_seconds_per_round": fmean(line["server_seconds"]["total"] for line in lines),
+    }
+
+
+def ratios(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return how much less each system uploads than SecAgg until the target; only where both reached it."""
+    found = []
+    for run in runs:
+        base = next(one for one in runs if (one["system"], one["clients"]) == ("secagg", run["clients"]))
+        both = run["reached_target_at"] is not None and base["reached_target_at"] is not None
+        per_round = (base["total_upload_bytes"] / sum(base["uploads"])) / (
+            run["total_upload_bytes"] / sum(run["uploads"])
+        )
+        found.append(
+            {
+                "clients": run["clients"],
+                "label": run["label"],
+                "system": run["system"],
+                "upload_until_target": base["total_upload_bytes"] / run["total_upload_bytes"] if both else None,
+                "upload_per_round": per_round,
+                "rounds": [run["reached_target_at"], base["reached_target_at"]],
+            }
+        )
+    return found
