@@ -201,6 +201,68 @@ class TestCommittee(SecureSuite):
         assert done.mean is None and "survivors" in done.reason
 
 
+class TestAuthenticated:
+    """Rounds with a roster, through the aggregators that have them."""
+
+    @pytest.mark.parametrize("name", ["committee", "pairwise", "secagg"])
+    def test_confirming_is_a_fifth_stage_with_bytes_and_seconds_of_its_own(self, name):
+        """Counted wherever stages are listed, and in the totals."""
+        drops = {3: Stage.UPLOAD, 7: Stage.CONFIRM, 8: Stage.UNMASK}
+        done = aggregate(name, drops, authenticated=True)
+        assert aggregator(name, authenticated=True).exchanges == 5
+        assert done.exact and done.survivors == CLIENTS - 1
+        assert done.dropped == {"ADVERTISE_KEYS": 0, "SHARE_KEYS": 0, "UPLOAD": 1, "CONFIRM": 1, "UNMASK": 1}
+        for by_stage in (done.sent_bytes, done.received_bytes, done.client_seconds, done.server_seconds):
+            assert by_stage["CONFIRM"] > 0
+            stages = sum(value for stage, value in by_stage.items() if stage != "total")
+            assert by_stage["total"] == pytest.approx(stages)
+
+    def test_the_sum_is_that_of_a_round_without_identities(self):
+        """A roster changes who is believed, not what is added; the mean differs by the rounding alone."""
+        plain, signed = (aggregate("secagg", authenticated=yes).mean for yes in (False, True))
+        assert np.allclose(plain, signed, atol=1e-6)
+
+    def test_a_seed_gives_the_same_identities_and_the_same_bits(self):
+        """So that a resumed run goes on under the roster that it began with."""
+        one, same = (aggregator("committee", authenticated=True, seed=5) for _ in range(2))
+        other = aggregator("committee", authenticated=True, seed=6)
+        assert one.parameters.roster_digest == same.parameters.roster_digest != other.parameters.roster_digest
+        assert np.array_equal(*(run.aggregate(UPDATES, None, {}, 1, bytes(32)).mean for run in (one, same)))
+
+    def test_more_than_two_thirds_must_stay(self):
+        """Twelve users have a threshold of nine: four gone are too many, as a result and not as an error."""
+        assert aggregator("committee", authenticated=True).describe()["threshold"] == 9
+        done = aggregate("committee", dict.fromkeys(range(4), Stage.CONFIRM), authenticated=True)
+        assert done.mean is None and "8 users left at CONFIRM, 9 are needed" in done.reason
+        assert done.sent_bytes["CONFIRM"] > 0 and done.client_seconds["CONFIRM"] == 0 and done.dropped["CONFIRM"] == 4
+
+    @pytest.mark.parametrize(
+        ("options", "option", "said"),
+        [
+            ({"dropout": 0.3}, "dropout", "leaves 8.4 of 12 users on average.*need 9, more than two.*use 0.25 or less"),
+            ({"dropout": 0.2, "threshold": 11}, "threshold", "of 11 is out of reach: a dropout of 0.2 leaves 9.6"),
+            ({"threshold": 8}, "threshold", "must be from 9 to 12"),
+            ({"neighbours": 6}, "neighbours", "complete graph"),
+        ],
+    )
+    def test_settings_that_the_threshold_forbids_are_refused_by_name(self, options, option, said):
+        """Before anything is trained, with the nearest remedy."""
+        with pytest.raises(InvalidInput, match=said) as caught:
+            aggregator("committee", authenticated=True, **options)
+        assert caught.value.option == option
+
+    def test_the_largest_dropout_that_is_named_works(self):
+        """The remedy is one."""
+        assert aggregator("committee", authenticated=True, dropout=0.25).parameters.threshold == 9
+
+    @pytest.mark.parametrize("name", ["plain", "plain-randk", "plain-topk", "secagg-plus"])
+    def test_aggregators_without_identities_say_so_and_name_the_others(self, name):
+        """An option that would be ignored is refused."""
+        with pytest.raises(InvalidInput, match=f"with {name}, wh.*use one of secagg, pairwise, committee") as caught:
+            aggregator(name, authenticated=True)
+        assert caught.value.option == "authenticated"
+
+
 class TestCommitteeOf8Bits(SecureSuite):
     name = "committee"
     tolerance = 0.06

@@ -62,6 +62,32 @@ def test_a_run_is_resumed_with_its_own_options(capsys, tmp_path):
     assert code == 0 and json.loads(out)["rounds"] == 3
 
 
+def test_authenticated_rounds_are_recorded_reported_and_resumed(capsys, tmp_path):
+    """CONFIRM stands in the metrics, the CSV and the report; a resumed run ends where an undisturbed one does."""
+    options = [*SMALL, "--authenticated", "--drop-at", "UPLOAD,CONFIRM", "--json"]
+    assert run(capsys, *options, "--out", tmp_path / "run")[0] == 0
+    code, out, _ = run(capsys, "train", "--resume", tmp_path / "run", "--rounds", "3", "--workers", "1", "--json")
+    assert code == 0 and json.loads(out)["rounds"] == 3
+    assert run(capsys, *options, "--rounds", "3", "--out", tmp_path / "whole")[0] == 0
+    assert (tmp_path / "run" / "model.npz").read_bytes() == (tmp_path / "whole" / "model.npz").read_bytes()
+
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    good = [line for line in lines if line["status"] == "ok"]
+    assert good and all(line["sent_bytes"]["CONFIRM"] > 0 < line["client_seconds"]["CONFIRM"] for line in good)
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["effective"]["authenticated"] is True
+    assert "sent_bytes.CONFIRM" in (tmp_path / "run" / "metrics.csv").read_text()
+    assert "CONFIRM" in (tmp_path / "run" / "report.html").read_text()
+    code, _, err = run(capsys, *SMALL, "--out", tmp_path / "plain", "--json")
+    code, _, err = run(capsys, "train", "--resume", tmp_path / "plain", "--authenticated")
+    assert code == 2 and "begun with authenticated False, not True" in err
+
+
+def test_many_failing_rounds_are_foretold(capsys, tmp_path):
+    """More than two thirds of ten users must stay, and a dropout of 0.3 leaves seven on average."""
+    _, _, err = run(capsys, *SMALL, "--out", tmp_path / "run", "--authenticated", "--dropout", "0.3", "--json")
+    assert "about 35 % of rounds will fail, with fewer than 7 users left: lower --dropout" in err
+
+
 def test_a_resumed_run_finds_its_data_where_it_was(capsys, tmp_path):
     """The data folder need not be named again."""
     write_idx_files(tmp_path / "data" / "mnist")
@@ -100,6 +126,9 @@ def contents(folder):
         (["--workers", "0"], "--workers must be at least 1"),
         (["--samples", "0"], "--samples must be 1 to"),
         (["--seed", "-1"], "--seed"),
+        (["--authenticated", "--dropout", "0.4"], "--dropout of 0.4 leaves 6 of 10 users on average"),
+        (["--authenticated", "--aggregator", "plain"], "--authenticated can't be had with plain"),
+        (["--authenticated", "--compare", "committee,plain"], "--authenticated can't be had with plain"),
         (["--dataset", "mnist", "--data-dir", "nowhere"], "--data-dir nowhere is no folder: put train-images"),
     ],
 )

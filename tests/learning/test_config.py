@@ -38,6 +38,8 @@ def test_none_stands_for_the_default():
         ("weighting", "votes"),
         ("normalisation", "none"),
         ("drop_at", "LUNCH"),
+        ("drop_at", "CONFIRM"),
+        ("authenticated", "yes"),
         ("epochs", 0),
     ],
 )
@@ -59,6 +61,9 @@ def test_several_stages_may_lose_users():
     config = TrainingConfig.create("digits", drop_at="share-keys, unmask")
     assert config.drop_stages == ("SHARE_KEYS", "UNMASK")
     assert len(TrainingConfig.create("digits", drop_at="any").drop_stages) == 4
+    authenticated = TrainingConfig.create("digits", drop_at="any", authenticated=True)
+    assert authenticated.drop_stages == ("ADVERTISE_KEYS", "SHARE_KEYS", "UPLOAD", "CONFIRM", "UNMASK")
+    assert TrainingConfig.create("digits", drop_at="confirm", authenticated=True).drop_stages == ("CONFIRM",)
 
 
 def test_json_and_back():

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from sparsesecagg.learning.models.base import Vector
 from sparsesecagg.protocol import STAGES, Stage
+from sparsesecagg.protocol.stages import STAGES_WITH_ROSTER
 
 ByStage = dict[str, float]
 
@@ -101,11 +102,11 @@ class Aggregator(ABC):
 
 def uploaders(clients: int, drops: Mapping[int, Stage]) -> list[int]:
     """Return the users whose UPLOAD message arrives: all but those silent by then."""
-    arrived = set(STAGES[STAGES.index(Stage.UPLOAD) + 1 :])
+    arrived = set(STAGES_WITH_ROSTER[STAGES_WITH_ROSTER.index(Stage.UPLOAD) + 1 :])
     return [user for user in range(clients) if user not in drops or drops[user] in arrived]
 
 
-def count_dropped(drops: Mapping[int, Stage]) -> dict[str, int]:
+def count_dropped(drops: Mapping[int, Stage], stages: Sequence[Stage] = STAGES) -> dict[str, int]:
     """Return how many users fell silent at each stage."""
     counted = Counter(drops.values())
-    return {stage.name: counted[stage] for stage in STAGES}
+    return {stage.name: counted[stage] for stage in stages}

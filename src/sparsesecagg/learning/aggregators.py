@@ -12,7 +12,9 @@ from sparsesecagg.learning.models.base import Vector
 from sparsesecagg.learning.plain import PlainAggregator, RandomK, TopK
 from sparsesecagg.learning.secure import SecureAggregator, SecureSettings
 from sparsesecagg.privacy.graph_tails import log_holders_missing
+from sparsesecagg.privacy.tails import log_binomial_below
 from sparsesecagg.privacy.theory import committee_singled_out_fraction, pairwise_revealed_fraction
+from sparsesecagg.protocol import RoundParameters
 
 AGGREGATORS = {
     "plain": "no protection: all values as 32-bit floats",
@@ -31,12 +33,22 @@ PUBLISHED_MODULUS_BITS = 32
 # SecAgg+ takes the fewest neighbours with which a round fails for want of shares at most this often.
 FAILING_ROUNDS = 0.01
 
+_IN_THE_CLEAR = "which sends values in the clear and has no users to tell apart"
+_WITHOUT_IDENTITIES = {
+    "plain": _IN_THE_CLEAR,
+    "plain-randk": _IN_THE_CLEAR,
+    "plain-topk": _IN_THE_CLEAR,
+    "secagg-plus": "whose users share secrets with few others, and opening a share is the proof of who sent it",
+}
+
 
 def make_aggregator(config: TrainingConfig, model: Model, initial: Vector) -> Aggregator:
     """Return the aggregator that `config` names for updates of `model`, which begins with the parameters `initial`."""
     name, clients = config.aggregator, config.clients
     if name not in AGGREGATORS:
         raise InvalidInput("aggregator", f"must be one of {', '.join(AGGREGATORS)}; got {name!r}")
+    if config.authenticated:
+        _require_identities_possible(name)
     if name == "plain":
         return PlainAggregator(name, clients, model.dim)
     if name == "plain-randk":
@@ -59,9 +71,24 @@ def make_aggregator(config: TrainingConfig, model: Model, initial: Vector) -> Ag
         min_survivors=config.min_survivors,
         normalisation=config.normalisation,
         weighted=config.weighting == "samples",
+        authenticated=config.authenticated,
         first_clip=initial if config.first_clip is None else config.first_clip,
     )
     return SecureAggregator(name, clients, model.layers, settings, config.seed)
+
+
+def _require_identities_possible(name: str) -> None:
+    """Raise for aggregators that have no authenticated rounds."""
+    able = [known for known in AGGREGATORS if known not in _WITHOUT_IDENTITIES]
+    if name in _WITHOUT_IDENTITIES:
+        raise InvalidInput(
+            "authenticated", f"can't be had with {name}, {_WITHOUT_IDENTITIES[name]}: use one of {', '.join(able)}"
+        )
+
+
+def failing_rounds(params: RoundParameters) -> float:
+    """Return the fraction of rounds that will have fewer users left than the threshold, at the expected dropout."""
+    return math.exp(log_binomial_below(params.clients, 1 - params.dropout, params.threshold))
 
 
 def expected_exposure(config: TrainingConfig, aggregator: Aggregator) -> float | None:

@@ -15,7 +15,8 @@ from sparsesecagg.errors import InvalidInput
 from sparsesecagg.learning.data.partition import DEFAULT_CLASSES_PER_CLIENT, DEFAULT_CONCENTRATION, DEFAULT_SHARDS
 from sparsesecagg.learning.models.base import LocalTraining
 from sparsesecagg.learning.models.catalogue import DEFAULT_HIDDEN, OWN_DATA, PRESETS
-from sparsesecagg.protocol import STAGES
+from sparsesecagg.protocol import STAGES, Stage
+from sparsesecagg.protocol.stages import STAGES_WITH_ROSTER
 
 WEIGHTINGS = ("uniform", "samples")
 NORMALISATIONS = ("observed", "expected")
@@ -50,6 +51,7 @@ class TrainingConfig:
     normalisation: str = "observed"
     weighting: str = "uniform"
     first_clip: float | None = None
+    authenticated: bool = False
     dropout: float = 0.3
     drop_at: str = "UPLOAD"
     colluding: float = 0.0
@@ -78,8 +80,14 @@ class TrainingConfig:
         _at_least("seed", self.seed, 0)
         _one_of("weighting", self.weighting, WEIGHTINGS)
         _one_of("normalisation", self.normalisation, NORMALISATIONS)
+        if not isinstance(self.authenticated, bool):
+            raise InvalidInput("authenticated", f"must be true or false; got {self.authenticated!r}")
         for stage in self.drop_stages:
-            _one_of("drop_at", stage, (*(known.name for known in STAGES), "ANY"))
+            if stage == Stage.CONFIRM.name and not self.authenticated:
+                raise InvalidInput(
+                    "drop_at", "must not be CONFIRM without --authenticated: it is a stage of these rounds"
+                )
+            _one_of("drop_at", stage, (*(known.name for known in self.stages), "ANY"))
         if self.target_accuracy is not None and not 0 < self.target_accuracy <= 1:
             raise InvalidInput("target_accuracy", f"must lie in (0, 1], such as 0.95; got {self.target_accuracy}")
         if not 0 < self.alpha <= 1:
@@ -100,10 +108,15 @@ class TrainingConfig:
         return LocalTraining(self.epochs, self.batch, self.lr, self.momentum)
 
     @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The stages of a round: four, and CONFIRM in authenticated ones."""
+        return STAGES_WITH_ROSTER if self.authenticated else STAGES
+
+    @property
     def drop_stages(self) -> tuple[str, ...]:
-        """The stages at which users fall silent: names separated by commas, or ANY for all four."""
+        """The stages at which users fall silent: names separated by commas, or ANY for all of them."""
         names = tuple(part.strip().upper().replace("-", "_") for part in self.drop_at.split(","))
-        return tuple(stage.name for stage in STAGES) if names == ("ANY",) else names
+        return tuple(stage.name for stage in self.stages) if names == ("ANY",) else names
 
     def to_json(self) -> dict[str, Any]:
         """Return the options as JSON knows them."""
