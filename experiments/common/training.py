@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from statistics import fmean
 from typing import Any
 
@@ -201,9 +202,10 @@ def anonymity(config: TrainingConfig, system: System, run: FederatedRun) -> dict
         }
     else:
         effective = run.folder.config()["effective"]
-        chance, groups = effective["alpha"], round(1 / effective["alpha"])
+        chance = effective["alpha"]
+        served = Fraction(chance).limit_denominator(1 << 16)
         revealed = {
-            name: committee_singled_out_fraction(clients, groups, dropout, share) for name, share in _SHARES.items()
+            name: committee_singled_out_fraction(clients, served, dropout, share) for name, share in _SHARES.items()
         }
     return {
         "adversaries": ADVERSARIES,

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from protocol.rounds import small
 from sparsesecagg.errors import InvalidInput, MalformedMessage, SparseSecAggError
+from sparsesecagg.patterns import smallest_committee
 from sparsesecagg.protocol import RoundParameters
 
 
@@ -59,7 +60,7 @@ def test_bad_settings_are_named(option: str, settings: dict[str, object]) -> Non
 )
 def test_any_alpha_with_three_members_per_committee_is_accepted(clients: int, alpha: float) -> None:
     params = small(clients=clients, alpha=alpha, pattern="committee")
-    assert clients // round(1 / params.selection_probability) >= 3
+    assert smallest_committee(params.pattern_settings) >= 3
 
 
 def test_the_remedy_for_small_committees_works() -> None:

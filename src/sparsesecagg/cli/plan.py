@@ -79,7 +79,8 @@ def as_json(answer: Plan) -> dict[str, Any]:
         "reason": answer.reason,
         "alpha": answer.alpha,
         "committee_size": answer.committee_size,
-        "groups": answer.groups,
+        "blocks_per_stripe": answer.blocks_per_stripe,
+        "blocks_per_user": answer.blocks_per_user,
         "stripes": answer.stripes,
         "threshold": answer.threshold,
         "neighbours": answer.neighbours,
@@ -105,8 +106,12 @@ def _settings_table(answer: Plan) -> Table:
     goal = answer.goal
     table = Table(title=f"{goal.clients} users, {goal.dim:,} coordinates", title_justify="left", show_header=False)
     rows: list[tuple[str, str, str]] = [
-        ("alpha", f"{answer.alpha:.4g}", f"each user sends 1/{answer.groups} of the model"),
-        ("committee size", f"{answer.committee_size}", f"{answer.stripes} stripes of {answer.groups} blocks"),
+        ("alpha", f"{answer.alpha:.4g}", f"each user sends {answer.share} of the model"),
+        (
+            "committee size",
+            f"{answer.committee_size}",
+            f"{answer.stripes} stripes of {answer.blocks_per_stripe} blocks",
+        ),
         ("threshold", f"{answer.threshold}", "shares that open a secret"),
         ("neighbours", f"{answer.neighbours or 'all'}", "users that hold shares of a secret"),
         ("min survivors", f"{answer.min_survivors}", "clients refuse to open a block with fewer"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.learning.aggregation import Aggregator
@@ -11,6 +12,7 @@ from sparsesecagg.learning.models import Model
 from sparsesecagg.learning.models.base import Vector
 from sparsesecagg.learning.plain import PlainAggregator, RandomK, TopK
 from sparsesecagg.learning.secure import SecureAggregator, SecureSettings
+from sparsesecagg.patterns import served_fraction
 from sparsesecagg.privacy.graph_tails import log_holders_missing
 from sparsesecagg.privacy.tails import log_binomial_below
 from sparsesecagg.privacy.theory import committee_singled_out_fraction, pairwise_revealed_fraction
@@ -101,8 +103,8 @@ def expected_exposure(config: TrainingConfig, aggregator: Aggregator) -> float |
     params = aggregator.parameters
     if params.pattern == "pairwise":
         return pairwise_revealed_fraction(config.alpha, config.clients, config.dropout, config.colluding)
-    groups = round(1 / params.selection_probability)
-    return committee_singled_out_fraction(config.clients, groups, config.dropout, config.colluding)
+    share = served_fraction(params.pattern_settings) if params.pattern == "committee" else Fraction(1)
+    return committee_singled_out_fraction(config.clients, share, config.dropout, config.colluding)
 
 
 def default_neighbours(clients: int, dropout: float) -> int | None:

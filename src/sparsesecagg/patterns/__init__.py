@@ -10,7 +10,13 @@ gaps        Bernoulli patterns by their gaps, integers only
 """
 
 from sparsesecagg.patterns.base import Pattern, PatternSettings
-from sparsesecagg.patterns.committee import DEFAULT_STRIPES, SMALLEST_COMMITTEE, Committee
+from sparsesecagg.patterns.committee import (
+    DEFAULT_STRIPES,
+    SMALLEST_COMMITTEE,
+    Committee,
+    served_fraction,
+    smallest_committee,
+)
 from sparsesecagg.patterns.full import Full
 from sparsesecagg.patterns.layout import ALL, BlockIds, Layout
 from sparsesecagg.patterns.pairwise import Pairwise
@@ -29,4 +35,6 @@ __all__ = [
     "Pairwise",
     "Pattern",
     "PatternSettings",
+    "served_fraction",
+    "smallest_committee",
 ]

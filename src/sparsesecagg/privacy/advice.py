@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from sparsesecagg.patterns.committee import groups
+from math import floor
+
+from sparsesecagg.patterns import served_fraction, smallest_committee
 from sparsesecagg.privacy.tails import distinct_blocks, independent_or_better, log_refusal
 from sparsesecagg.protocol import RoundParameters
 
@@ -16,10 +18,10 @@ PAIRWISE_WARNING = (
 
 def refusal_probability(params: RoundParameters) -> float:
     """Return the chance that clients refuse a round of committees because a block has too few survivors."""
-    count = groups(params.pattern_settings)
-    stripes = params.layout.blocks // count
-    one = log_refusal(params.clients, count, params.dropout, params.min_survivors)
-    return independent_or_better((one, distinct_blocks(count, stripes)))
+    share = served_fraction(params.pattern_settings)
+    stripes = params.layout.blocks // share.denominator
+    one = log_refusal(params.clients, share, params.dropout, params.min_survivors)
+    return independent_or_better((one, distinct_blocks(share, stripes)))
 
 
 def advice(params: RoundParameters) -> list[str]:
@@ -29,7 +31,7 @@ def advice(params: RoundParameters) -> list[str]:
     if params.pattern != "committee":
         return []
     sentences = []
-    members = params.clients // groups(params.pattern_settings)
+    members = smallest_committee(params.pattern_settings)
     if members < min(FEW_MEMBERS, params.clients):
         enough = min(1.0, FEW_MEMBERS / params.clients)
         sentences.append(
@@ -48,11 +50,11 @@ def advice(params: RoundParameters) -> list[str]:
 
 
 def _least_alpha(params: RoundParameters) -> str | None:
-    """Return the smallest α = 1/G at which refusals are rare."""
-    for count in range(groups(params.pattern_settings) - 1, 0, -1):
-        candidate = params.replace(alpha_q32=(1 << 32) // count)
+    """Return the smallest α, in hundredths, from which on refusals are rare."""
+    for percent in range(floor(100 * params.alpha) + 1, 101):
+        candidate = params.replace(alpha_q32=(percent << 32) // 100)
         if refusal_probability(candidate) <= LIKELY_REFUSAL:
-            return _rounded_up(1 / count)
+            return f"{percent / 100:g}"
     return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, Final
 
@@ -106,10 +107,11 @@ class Plan:
     privacy_failure_log2: float
     """If not feasible: the least that can be had."""
     alpha: float | None = None
-    groups: int | None = None
+    share: Fraction | None = None
+    """α as a/b: of the b blocks of a stripe each user sends a."""
     stripes: int | None = None
     committee_size: int | None = None
-    """Members of the smaller committees, ⌊N/G⌋."""
+    """Members of the smaller committees, ⌊a·N/b⌋."""
     threshold: int | None = None
     neighbours: int | None = None
     """Degree of the share graph; None for a complete one."""
@@ -125,6 +127,16 @@ class Plan:
     abort_probability: float | None = None
     lying_server_failure_log2: float | None = None
     nearest: Nearest | None = None
+
+    @property
+    def blocks_per_stripe(self) -> int | None:
+        """The blocks, and committees, of each stripe: b."""
+        return None if self.share is None else self.share.denominator
+
+    @property
+    def blocks_per_user(self) -> int | None:
+        """How many blocks of each stripe a user sends: a."""
+        return None if self.share is None else self.share.numerator
 
     def round_options(self) -> dict[str, Any]:
         """Return the keyword arguments for `RoundParameters.create`."""

@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from fractions import Fraction
 from typing import Final
 
 import numpy as np
@@ -59,53 +60,53 @@ UPLOAD_HEADER: Final = 64
 
 def plan_round(goal: Goal) -> Plan:
     """Return the settings with the smallest upload that keep the goal, or say why there are none."""
-    groups = _most_groups(goal)
-    if groups is None:
+    share = _least_share(goal)
+    if share is None:
         return _not_feasible(goal)
-    bits = _shortest_word(goal, groups)
+    bits = _shortest_word(goal, share)
     draft = RoundParameters.create(
         clients=goal.clients,
         dim=goal.dim,
-        alpha=1 / groups,
+        alpha=float(share),
         stripes=goal.stripes,
         modulus_bits=bits,
         clip=goal.clip,
     )
-    stripes = _stripes(goal, groups)
-    log_thin = _log_thin(goal, groups, stripes)
+    stripes = _stripes(goal, share)
+    log_thin = _log_thin(goal, share, stripes)
     sharing = choose_sharing(
         Cohort(goal.clients, goal.colluders, goal.dropout),
         log_budget=log_difference(goal.log_budget, log_thin),
         abort_budget=ABORT_TARGET / 2,
-        log_apart=lambda degree: _log_apart(goal, groups, stripes, degree),
+        log_apart=lambda degree: _log_apart(goal, share, stripes, degree),
     )
-    min_survivors = _min_survivors(goal, groups, stripes)
+    min_survivors = _min_survivors(goal, share, stripes)
     log_forced = log_forced_failure(
         goal.clients,
         goal.colluders,
-        groups,
+        share,
         stripes,
         min_survivors=min_survivors,
         anonymity=goal.min_anonymity,
     )
-    upload = UPLOAD_HEADER + packed_size(stripes * draft.width, bits)
+    upload = UPLOAD_HEADER + packed_size(stripes * share.numerator * draft.width, bits)
     failure = _log2_of_sum(log_thin, sharing.log_exposed, sharing.log_apart)
     abort = independent_or_better(
-        (log_refusal(goal.clients, groups, goal.dropout, min_survivors), distinct_blocks(groups, stripes)),
+        (log_refusal(goal.clients, share, goal.dropout, min_survivors), distinct_blocks(share, stripes)),
         (sharing.log_missing, sharing.missing_events),
     )
     degree = sharing.neighbours or goal.clients - 1
     # A liar takes a sparse mask graph apart: it calls two runs of neighbours on the ring dropped.
-    log_torn = 0.0 if degree < -(-goal.clients // groups) - 1 else IMPOSSIBLE
+    log_torn = 0.0 if degree < math.ceil(goal.clients * share) - 1 else IMPOSSIBLE
     return Plan(
         feasible=True,
-        reason=_why(goal, groups, stripes, failure, abort),
+        reason=_why(goal, share, stripes, failure, abort),
         goal=goal,
         privacy_failure_log2=failure,
-        alpha=1 / groups,
-        groups=groups,
+        alpha=float(share),
+        share=share,
         stripes=stripes,
-        committee_size=goal.clients // groups,
+        committee_size=int(goal.clients * share),
         threshold=sharing.threshold,
         neighbours=sharing.neighbours,
         min_survivors=min_survivors,
@@ -124,45 +125,45 @@ def plan_each(goal: Goal, anonymities: Iterable[int]) -> list[Plan]:
     return [plan_round(replace(goal, min_anonymity=anonymity)) for anonymity in anonymities]
 
 
-def _stripes(goal: Goal, groups: int) -> int:
+def _stripes(goal: Goal, share: Fraction) -> int:
     """Return the stripes that a round will have: the wanted ones, or fewer where the model is too small."""
-    settings = PatternSettings(goal.clients, goal.dim, round(2**32 / groups), None, goal.stripes)
-    return Committee.make_layout(settings).blocks // groups
+    settings = PatternSettings(goal.clients, goal.dim, round(2**32 * share), None, goal.stripes)
+    return Committee.make_layout(settings).blocks // share.denominator
 
 
-def _log_thin(goal: Goal, groups: int, stripes: int) -> float:
+def _log_thin(goal: Goal, share: Fraction, stripes: int) -> float:
     """Bound ln P[some block has too few honest survivors], with the margin."""
     computed = log_privacy_failure(
-        goal.clients, goal.colluders, groups, stripes, dropout=goal.dropout, anonymity=goal.min_anonymity
+        goal.clients, goal.colluders, share, stripes, dropout=goal.dropout, anonymity=goal.min_anonymity
     )
     return min(0.0, computed + MARGIN)
 
 
-def _log_apart(goal: Goal, groups: int, stripes: int, degree: int) -> float:
+def _log_apart(goal: Goal, share: Fraction, stripes: int, degree: int) -> float:
     """Bound ln P[the honest survivors of some committee are no longer joined by masks]."""
-    largest = -(-goal.clients // groups)
+    largest = math.ceil(goal.clients * share)
     one = log_disconnected(largest, degree, goal.dropout, goal.colluders, population=goal.clients)
-    return log_union(one, distinct_blocks(groups, stripes))
+    return log_union(one, distinct_blocks(share, stripes))
 
 
-def _most_groups(goal: Goal) -> int | None:
-    """Return the largest G that keeps the promise, or None if even one committee of everybody does not."""
+def _least_share(goal: Goal) -> Fraction | None:
+    """Return the least share of the model that keeps the promise, or None if even the whole of it does not."""
 
-    def keeps(groups: int) -> bool:
-        return _log_thin(goal, groups, _stripes(goal, groups)) <= goal.log_budget
+    def keeps(share: Fraction) -> bool:
+        return _log_thin(goal, share, _stripes(goal, share)) <= goal.log_budget
 
-    if not keeps(1):
+    if not keeps(Fraction(1)):
         return None
     # Smaller committees fail more often, and there are more of them: the bound grows with G.
     low, high = 1, goal.clients // max(SMALLEST_COMMITTEE, goal.min_anonymity)
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if keeps(middle) else (low, middle - 1)
-    return low
+        low, high = (middle, high) if keeps(Fraction(1, middle)) else (low, middle - 1)
+    return Fraction(1, low)
 
 
-def _shortest_word(goal: Goal, groups: int) -> int:
-    contributors = -(-goal.clients // groups)
+def _shortest_word(goal: Goal, share: Fraction) -> int:
+    contributors = math.ceil(goal.clients * share)
     for bits in WORD_BITS:
         if Word.of(bits).largest // contributors >= goal.steps_per_side:
             return bits
@@ -178,14 +179,14 @@ def _shortest_word(goal: Goal, groups: int) -> int:
     )
 
 
-def _min_survivors(goal: Goal, groups: int, stripes: int) -> int:
-    size = goal.clients // groups
+def _min_survivors(goal: Goal, share: Fraction, stripes: int) -> int:
+    size = int(goal.clients * share)
     low = max(2, goal.min_anonymity)
     high = max(low, min(size, goal.min_anonymity + goal.colluders))
     while low < high:
         middle = (low + high + 1) // 2
-        one = log_refusal(goal.clients, groups, goal.dropout, middle)
-        acceptable = independent_or_better((one, distinct_blocks(groups, stripes))) <= ABORT_TARGET / 2
+        one = log_refusal(goal.clients, share, goal.dropout, middle)
+        acceptable = independent_or_better((one, distinct_blocks(share, stripes))) <= ABORT_TARGET / 2
         low, high = (middle, high) if acceptable else (low, middle - 1)
     return low
 
@@ -194,7 +195,7 @@ def _not_feasible(goal: Goal) -> Plan:
     """Everybody in one committee is the most private round there is, and it is not private enough."""
 
     def log_failure(clients: int, anonymity: int) -> float:
-        return _log_thin(replace(goal, clients=clients, min_anonymity=anonymity), groups=1, stripes=1)
+        return _log_thin(replace(goal, clients=clients, min_anonymity=anonymity), share=Fraction(1), stripes=1)
 
     # Honest users never become fewer as users are added, so both searches are over monotone conditions.
     clients = _first(goal.clients, MAX_CLIENTS, lambda n: log_failure(n, goal.min_anonymity) <= goal.log_budget)
@@ -229,10 +230,10 @@ def _tenth(log2: float) -> float:
     return math.ceil(log2 * 10) / 10
 
 
-def _why(goal: Goal, groups: int, stripes: int, failure_log2: float, abort: float) -> str:
-    size = goal.clients // groups
-    blocks = distinct_blocks(groups, stripes)
-    who = f"committees of {size}" if groups > 1 else f"all {size} users together"
+def _why(goal: Goal, share: Fraction, stripes: int, failure_log2: float, abort: float) -> str:
+    size = int(goal.clients * share)
+    blocks = distinct_blocks(share, stripes)
+    who = f"committees of {size}" if share < 1 else f"all {size} users together"
     where = f"all {blocks} blocks" if blocks > 1 else "every block"
     sentence = (
         f"{who} keep {goal.min_anonymity} honest survivors in {where}, "

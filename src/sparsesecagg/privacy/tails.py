@@ -14,11 +14,14 @@ floating-point error.
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+from sparsesecagg.errors import InvalidInput
 
 Logs = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -142,36 +145,48 @@ def independent_or_better(*failures: tuple[float, int]) -> float:
     return min(1.0, abs(math.expm1(log_success)) * (1 + ROUNDING))
 
 
-def distinct_blocks(groups: int, stripes: int) -> int:
-    """Return how many different committees a round has; with one group every one of them is everybody."""
-    return 1 if groups == 1 else groups * stripes
+def committee_sizes(clients: int, share: Fraction) -> list[tuple[int, int]]:
+    """Return the sizes of a stripe's committees, smaller first, and how many have each.
+
+    Users serve `share` = a/b of the blocks: b committees of ⌊a·N/b⌋ or ⌈a·N/b⌉ members, with a·N places in all.
+    """
+    if not 1 <= clients * share <= clients:
+        raise InvalidInput("share", f"must be between 1/{clients} (a committee of one) and 1, not {share}")
+    small, larger = divmod(clients * share.numerator, share.denominator)
+    return [(size, count) for size, count in ((small, share.denominator - larger), (small + 1, larger)) if count]
+
+
+def distinct_blocks(share: Fraction, stripes: int) -> int:
+    """Return how many committees a round has, b per stripe; if all serve everything, each of them is everybody."""
+    return 1 if share == 1 else share.denominator * stripes
 
 
 def log_privacy_failure(
-    clients: int, colluders: int, groups: int, stripes: int, *, dropout: float, anonymity: int
+    clients: int, colluders: int, share: Fraction, stripes: int, *, dropout: float, anonymity: int
 ) -> float:
     """Bound ln P[some block is opened with fewer than `anonymity` honest survivors] from above.
 
-    Every block is counted as if its committee had the smaller of the two sizes ⌊N/G⌋ and ⌈N/G⌉. That a
-    client refuses to open such a block (`min_survivors`) can only lower the probability and is not used.
+    Users serve `share` = a/b of the blocks. Every block is counted as if its committee had the smaller of the two sizes
+    ⌊a·N/b⌋ and ⌈a·N/b⌉. That a client refuses to open such a block (`min_survivors`) can only lower the probability
+    and is not used.
     """
-    one = log_honest_survivors_below(clients, colluders, clients // groups, dropout, anonymity)
-    return log_union(one, distinct_blocks(groups, stripes))
+    one = log_honest_survivors_below(clients, colluders, committee_sizes(clients, share)[0][0], dropout, anonymity)
+    return log_union(one, distinct_blocks(share, stripes))
 
 
-def log_refusal(clients: int, groups: int, dropout: float, min_survivors: int) -> float:
+def log_refusal(clients: int, share: Fraction, dropout: float, min_survivors: int) -> float:
     """Return ln P[fewer than `min_survivors` of one committee survive], for the smaller committee size."""
-    return log_binomial_below(clients // groups, 1 - dropout, min_survivors)
+    return log_binomial_below(committee_sizes(clients, share)[0][0], 1 - dropout, min_survivors)
 
 
 def log_forced_failure(
-    clients: int, colluders: int, groups: int, stripes: int, *, min_survivors: int, anonymity: int
+    clients: int, colluders: int, share: Fraction, stripes: int, *, min_survivors: int, anonymity: int
 ) -> float:
     """Bound ln P[a server that lies about dropouts opens a block of fewer than `anonymity` honest users].
 
     Clients refuse a block with fewer than `min_survivors` survivors, so more than min_survivors − anonymity
     of its committee must collude. The larger committee size is the worse one here.
     """
-    size = -(-clients // groups)
+    size = committee_sizes(clients, share)[-1][0]
     one = log_hypergeometric_at_least(clients, colluders, size, min_survivors - anonymity + 1)
-    return log_union(one, distinct_blocks(groups, stripes))
+    return log_union(one, distinct_blocks(share, stripes))

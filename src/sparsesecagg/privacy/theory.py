@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.privacy.tails import log_binomial, log_hypergeometric
+from sparsesecagg.privacy.tails import committee_sizes, log_binomial, log_hypergeometric
 
 
 def colluder_count(clients: int, colluding: float) -> int:
@@ -64,18 +65,15 @@ def pairwise_moments(alpha: float, clients: int, dropout: float) -> SelectionMom
     )
 
 
-def committee_moments(clients: int, groups: int, dropout: float) -> SelectionMoments:
+def committee_moments(clients: int, share: Fraction, dropout: float) -> SelectionMoments:
     """Return p′ and p̃ of the committee pattern, on average over the blocks of a stripe.
 
-    A user serves one block of G per stripe, so p = 1/G exactly. Two users meet less often than independent
-    ones would: Σ m(m−1) / (G·N(N−1)) over the committee sizes m = ⌊N/G⌋, ⌈N/G⌉, against 1/G².
+    A user serves a blocks of b per stripe, so p = a/b exactly. A committee is a random set of its size, so two users
+    meet less often than independent ones would: Σ m(m−1) / (b·N(N−1)) over the sizes m, against (a/b)².
     """
-    if not 1 <= groups <= clients:
-        raise InvalidInput("groups", f"must be between 1 and the {clients} clients, not {groups}")
-    small, larger_committees = divmod(clients, groups)
-    pairs = (groups - larger_committees) * small * (small - 1) + larger_committees * (small + 1) * small
-    joint = pairs / (groups * clients * (clients - 1)) if clients > 1 else 0.0
-    return SelectionMoments((1 - dropout) / groups, (1 - dropout) ** 2 * joint)
+    pairs = sum(count * size * (size - 1) for size, count in committee_sizes(clients, share))
+    joint = pairs / (share.denominator * clients * (clients - 1)) if clients > 1 else 0.0
+    return SelectionMoments((1 - dropout) * float(share), (1 - dropout) ** 2 * joint)
 
 
 def sampling_variance(moments: SelectionMoments, contributions: NDArray[np.float64]) -> float:
@@ -165,19 +163,19 @@ def pairwise_revealed_fraction(alpha: float, clients: int, dropout: float, collu
     return float(np.sum(probability * alone)) / selection_probability(alpha, clients)
 
 
-def committee_singled_out_fraction(clients: int, groups: int, dropout: float, colluding: float) -> float:
+def committee_singled_out_fraction(clients: int, share: Fraction, dropout: float, colluding: float) -> float:
     """Return the share of honest survivors' values whose committee has no other honest survivor. Exact.
 
     Inside a committee masks tie all honest survivors together, so singled out and revealed are the same
-    here. A random honest user sits in a committee of size m with probability proportional to m.
+    here. A random value of an honest user lies with a committee of size m with probability proportional to m, and the
+    other members are a random set.
     """
     colluders = colluder_count(clients, colluding)
-    small, larger_committees = divmod(clients, groups)
+    sizes = committee_sizes(clients, share)
+    places = sum(size * count for size, count in sizes)
     total = 0.0
-    for size, committees in ((small, groups - larger_committees), (small + 1, larger_committees)):
-        if size == 0 or committees == 0:
-            continue
+    for size, count in sizes:
         honest_peers = np.exp(log_hypergeometric(clients - 1, clients - colluders - 1, size - 1))
         all_lost = np.power(dropout, np.arange(size, dtype=float))
-        total += committees * size / clients * float(np.sum(honest_peers * all_lost))
+        total += count * size / places * float(np.sum(honest_peers * all_lost))
     return total

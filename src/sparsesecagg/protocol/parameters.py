@@ -21,6 +21,7 @@ from sparsesecagg.patterns import (
     Layout,
     Pattern,
     PatternSettings,
+    smallest_committee,
 )
 from sparsesecagg.quantize import Digits, Quantizer
 
@@ -165,9 +166,7 @@ class RoundParameters(msgspec.Struct, frozen=True, array_like=True, dict=True, f
 
     def _check_pattern(self) -> None:
         contributors = self.contributors
-        smallest = (
-            self.clients // round(1 / self.selection_probability) if self.pattern == "committee" else self.clients
-        )
+        smallest = smallest_committee(self.pattern_settings) if self.pattern == "committee" else self.clients
         if smallest < SMALLEST_COMMITTEE:
             enough = -(-1000 * SMALLEST_COMMITTEE // self.clients) / 1000
             raise InvalidInput(
