@@ -16,7 +16,7 @@ with atheris.instrument_imports(include=["sparsesecagg"]):
     from sparsesecagg.field import Word, unpack
     from sparsesecagg.protocol import Client, RoundParameters
     from sparsesecagg.protocol.locations import decode_locations
-    from sparsesecagg.protocol.messages import _checksum, decode_client_message, decode_server_message, decode_users
+    from sparsesecagg.protocol.messages import checksum, decode_client_message, decode_server_message, decode_users
 
 DIM = 500
 
@@ -30,9 +30,9 @@ def decode_anything(data: bytes) -> None:
     try:
         match choice:
             case 0:
-                decode_client_message(message + _checksum(message))
+                decode_client_message(message + checksum(message))
             case 1:
-                decode_server_message(message + _checksum(message))
+                decode_server_message(message + checksum(message))
             case 2:
                 decode_client_message(rest)
             case 3:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import sparsesecagg
 from reference.kdf import hkdf
-from sparsesecagg.crypto.kdf import DIGEST_SIZE, derive, digest, digest_joined
+from sparsesecagg.crypto.kdf import DIGEST_SIZE, derive, digest
 from strategies import seeds
 
 labels = st.text("abcdefghijklmnopqrstuvwxyz ", min_size=1, max_size=12)
@@ -92,8 +92,3 @@ def test_parts_of_a_digest_do_not_run_together() -> None:
     """The same bytes cut elsewhere are another input."""
     assert len({digest("a", b"bc", b"d"), digest("a", b"b", b"cd"), digest("a", b"bcd"), digest("ab", b"cd")}) == 4
     assert digest("a") != digest("a", b"")
-
-
-@given(st.lists(st.binary(max_size=40), max_size=5))
-def test_pieces_can_be_hashed_without_joining_them(pieces: list[bytes]) -> None:
-    assert digest_joined("label", *pieces) == digest("label", b"".join(pieces))

@@ -15,7 +15,7 @@ from protocol.rounds import Round, identities, small
 from sparsesecagg.errors import MalformedMessage, SparseSecAggError
 from sparsesecagg.protocol import Client, Stage
 from sparsesecagg.protocol.locations import decode_locations, encode_locations
-from sparsesecagg.protocol.messages import CHECKSUM_SIZE, _checksum, decode_client_message, decode_server_message
+from sparsesecagg.protocol.messages import CHECKSUM_SIZE, checksum, decode_client_message, decode_server_message
 
 PER_TYPE = 100_000
 DEEP = 1_500
@@ -44,7 +44,7 @@ def mutants(data: bytes, count: int, seed: int, skip: int = 1) -> Iterator[bytes
 def resealed(message: bytes, count: int, seed: int) -> Iterator[bytes]:
     """Yield mutants of a message whose checksum fits."""
     for body in mutants(message[:-CHECKSUM_SIZE], count, seed):
-        yield body + _checksum(body)
+        yield body + checksum(body)
 
 
 def transcript() -> dict[str, tuple[bytes, bool]]:

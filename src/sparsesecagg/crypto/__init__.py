@@ -2,6 +2,7 @@
 
 secrets    secrets that never print
 kdf        hashing and key derivation with named labels
+checksum   a checksum against accidents on the way
 keys       X25519 key pairs and agreement
 identity   Ed25519 identities, run keys, the roster
 sealing    authenticated encryption of shares

@@ -30,15 +30,6 @@ def _begun(label: str) -> Hash:
     return state
 
 
-def digest_joined(label: str, *pieces: bytes | memoryview) -> bytes:
-    """Return `digest` of the pieces as one part, without joining them."""
-    state = Hash(SHA256())
-    name = PREFIX + label.encode()
-    for data in (len(name).to_bytes(8, "little"), name, sum(map(len, pieces)).to_bytes(8, "little"), *pieces):
-        state.update(data)
-    return state.finalize()
-
-
 def derive(secret: bytes, label: str, context: bytes, names: bytes = b"", length: int = 32) -> bytes:
     """Return `length` bytes of HKDF-SHA256: salt = context digest, info = label and names of the parties."""
     return HKDF(SHA256(), length, context, PREFIX + label.encode() + b"/" + names).derive(secret)

@@ -13,7 +13,8 @@ from typing import Annotated, TypeVar
 import msgspec
 import numpy as np
 
-from sparsesecagg.crypto.kdf import DIGEST_SIZE, digest_joined
+from sparsesecagg.crypto.checksum import CHECKSUM_SIZE, checksum
+from sparsesecagg.crypto.kdf import DIGEST_SIZE
 from sparsesecagg.crypto.keys import PUBLIC_KEY_SIZE
 from sparsesecagg.crypto.sealing import TAG_SIZE
 from sparsesecagg.crypto.shamir import SHARE_SIZE
@@ -21,7 +22,6 @@ from sparsesecagg.errors import MalformedMessage
 from sparsesecagg.patterns.graphs import Users
 from sparsesecagg.protocol.parameters import MAX_CLIENTS, VERSION, VIEW_SIZE
 
-CHECKSUM_SIZE = 8
 USER_SIZE = 2
 NONCE_SIZE = 16
 CONFIRM_TAG_SIZE = 16
@@ -135,7 +135,7 @@ Kind = TypeVar("Kind")
 def encode(message: Message) -> bytes:
     """Return the message's bytes."""
     body = _ENCODER.encode(message)
-    return b"".join([_VERSION, body, _checksum(_VERSION, body)])  # One copy: an upload may be as large as the model.
+    return b"".join([_VERSION, body, checksum(_VERSION, body)])  # One copy: an upload may be as large as the model.
 
 
 def decode_client_message(data: bytes) -> ClientMessage:
@@ -152,8 +152,8 @@ def _decode(data: bytes, decoder: msgspec.msgpack.Decoder[Kind]) -> Kind:
     if data[:1] != _VERSION:
         found = f"version {data[0]}" if data else "nothing"
         raise MalformedMessage(f"expected a message of version {VERSION}, found {found}")
-    body, checksum = memoryview(data)[:-CHECKSUM_SIZE], data[-CHECKSUM_SIZE:]
-    if _checksum(body) != checksum:
+    body = memoryview(data)[:-CHECKSUM_SIZE]
+    if checksum(body) != data[-CHECKSUM_SIZE:]:
         raise MalformedMessage("the bytes were changed or cut off on the way")
     try:
         return decoder.decode(body[1:])
@@ -164,10 +164,6 @@ def _decode(data: bytes, decoder: msgspec.msgpack.Decoder[Kind]) -> Kind:
 def user_number(user: int) -> bytes:
     """Return a user's number as it travels."""
     return user.to_bytes(USER_SIZE, "little")
-
-
-def _checksum(*pieces: bytes | memoryview) -> bytes:
-    return digest_joined("message", *pieces)[:CHECKSUM_SIZE]
 
 
 def encode_users(users: Users, clients: int) -> bytes:
