@@ -65,6 +65,12 @@ def make_rounds() -> dict[str, Round]:
             _params(clients=7, dim=30, alpha=1.0, stripes=2, modulus_bits=12, neighbours=4, scale_bits=7),
             {2: Stage.UPLOAD, 5: Stage.UPLOAD},
         ),
+        "round_committee_fraction": Round(
+            "Everybody sends three blocks of each five, so pairs mask several of them; committees of unequal size.",
+            _params(clients=7, dim=40, alpha=0.6, stripes=2, modulus_bits=16, max_weight=9, scale_bits=9),
+            {3: Stage.SHARE_KEYS, 6: Stage.UPLOAD, 1: Stage.UNMASK},
+            weights=[9, 1, 2, 3, 4, 5, 6],
+        ),
         "round_committee_weights": Round(
             "Private weights in two digits beside the values of each block, and some values are clipped.",
             _params(**everyone, modulus_bits=8, max_weight=64, scale_bits=5),

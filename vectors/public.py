@@ -8,7 +8,7 @@ import numpy as np
 
 from sparsesecagg.crypto.secrets import PatternSeed
 from sparsesecagg.field import Word
-from sparsesecagg.patterns import Committee, Full, PatternSettings
+from sparsesecagg.patterns import Committee, Full, PatternSettings, served_fraction
 from sparsesecagg.patterns.gaps import GapTable, bernoulli_positions
 from sparsesecagg.patterns.graphs import CircleGraph, permutations, share_graph
 from sparsesecagg.patterns.pairwise import Pairwise
@@ -80,13 +80,18 @@ def share_graphs() -> Vector:
 
 def committees() -> Vector:
     """Layouts, committees and the blocks that pairs mask together."""
-    half = 1 << 31
+    half, two_fifths = 1 << 31, round(0.4 * 2**32)
     cases = [
         ("everybody is a member", 6, 45, half, 0, 3, [0, 1, 2, 3, 4, 5]),
         ("two users are gone, committees of unequal size", 9, 40, round(2**32 / 3), 0, 4, [0, 1, 2, 4, 5, 7, 8]),
         ("a circle inside the committee", 8, 20, 1 << 32, 4, 2, [0, 1, 2, 3, 4, 5, 6, 7]),
-        ("α = 0.4 among 8 users: G is held down to ⌊8/3⌋", 8, 10, round(0.4 * 2**32), 0, 4, [1, 2, 3, 4, 5, 6, 7]),
+        ("α = 0.4 among 8 users, one is gone", 8, 10, two_fifths, 0, 2, [1, 2, 3, 4, 5, 6, 7]),
         ("a model too small for its stripes", 6, 5, half, 0, 8, [0, 1, 2, 3, 4, 5]),
+        ("α = 0.4 among 25 users: committees of ten", 25, 100, two_fifths, 0, 2, [*range(25)]),
+        ("α = 0.3 among 23 users: committees of six and seven", 23, 60, round(0.3 * 2**32), 4, 1, [*range(23)]),
+        ("2/13 would be nearest to α, but gives committees of two", 19, 30, round(0.158 * 2**32), 0, 1, [*range(19)]),
+        ("a smaller α than 1/16", 70, 40, round(0.045 * 2**32), 0, 1, [*range(66)]),
+        ("as near to 15/16 as to 1: the smaller b", 5, 7, 31 << 27, 0, 1, [0, 1, 3, 4]),
     ]
     return {"about": "Committees. `context` is the members' context.", "cases": [_committee(*case) for case in cases]}
 
@@ -108,7 +113,7 @@ def _committee(
         "stripes": stripes,
         "members": members,
         "context": context.hex(),
-        "groups": round(1 / Committee.selection_probability(settings)),
+        "fraction": list(served_fraction(settings).as_integer_ratio()),
         "contributors": Committee.contributors(settings),
         "blocks": layout.blocks,
         "length": layout.length,

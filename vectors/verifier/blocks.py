@@ -140,14 +140,14 @@ def check_committees(case: Case) -> None:
     clients, dim, alpha_q32, neighbours, stripes = (
         case[name] for name in ("clients", "dim", "alpha_q32", "neighbours", "stripes")
     )
-    *_, members, context, groups, contributors, blocks, length, committees, users = take(
+    *_, members, context, fraction, contributors, blocks, length, committees, users = take(
         case,
-        "clients dim alpha_q32 neighbours stripes members context groups contributors blocks length committees users",
+        "clients dim alpha_q32 neighbours stripes members context fraction contributors blocks length committees users",
     )
     p = layout(
         clients=clients, dim=dim, alpha_q32=alpha_q32, neighbours=neighbours, stripes=stripes, pattern="committee"
     )
-    expect("sizes", (groups, contributors, blocks, length), (p.groups, p.contributors, p.blocks, p.length))
+    expect("sizes", (tuple(fraction), contributors, blocks, length), (p.fraction, p.contributors, p.blocks, p.length))
     pattern = patterns.Pattern(p, unhex(context), members, {})
     expect("committees", committees, pattern.senders)
     for stated in users:

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, fields
+from fractions import Fraction
 from functools import cached_property
+from math import gcd
 from typing import Any
 
 from vectors.verifier import words
@@ -69,21 +71,27 @@ class Parameters:
         return 2 * self.holders // 3 + 1 if self.authenticated else self.holders // 2 + 1
 
     @cached_property
-    def groups(self) -> int:
-        """G, the committees per stripe."""
-        nearest = max(1, (2**33 + self.alpha_q32) // (2 * self.alpha_q32))
-        return min(nearest, self.clients // 3) if (self.alpha_q32 + 1) * self.clients >= 3 * 2**32 else nearest
+    def fraction(self) -> tuple[int, int]:
+        """a and b: with `committee` everybody sends a of the b blocks of a stripe."""
+        nearest = (2**33 + self.alpha_q32) // (2 * self.alpha_q32)
+        candidates = [(a, b) for b in range(1, 17) for a in range(1, b + 1) if gcd(a, b) == 1]
+        if (self.alpha_q32 + 1) * self.clients >= 3 * 2**32:
+            candidates.append((1, min(nearest, self.clients // 3)))
+            candidates = [(a, b) for a, b in candidates if a * self.clients >= 3 * b]
+        else:
+            candidates.append((1, nearest))
+        return min(candidates, key=lambda ab: (abs(Fraction(*ab) - Fraction(self.alpha_q32, 2**32)), ab[1]))
 
     @property
     def used_stripes(self) -> int:
         """S, the stripes that the model has room for."""
-        return max(1, min(self.stripes, self.dim // self.groups))
+        return max(1, min(self.stripes, self.dim // self.fraction[1]))
 
     @cached_property
     def blocks(self) -> int:
         """B, the blocks."""
         if self.pattern == "committee":
-            return self.used_stripes * self.groups
+            return self.used_stripes * self.fraction[1]
         return self.dim if self.pattern == "pairwise" else -(-self.dim // 65536)
 
     @cached_property
@@ -94,7 +102,10 @@ class Parameters:
     @property
     def contributors(self) -> int:
         """The most users that send one block."""
-        return -(-self.clients // self.groups) if self.pattern == "committee" else self.clients
+        if self.pattern != "committee":
+            return self.clients
+        a, b = self.fraction
+        return -(-a * self.clients // b)
 
     @property
     def modulus(self) -> int:
@@ -176,7 +187,7 @@ def check(p: Parameters) -> None:
     option("neighbours", p.neighbours == 0 or (0 < p.neighbours < p.clients - 1 and p.neighbours % 2 == 0))
     option("neighbours", p.neighbours == 0 or not p.authenticated)
     option("threshold", p.least_threshold <= p.threshold <= p.holders)
-    option("alpha", p.pattern != "committee" or p.clients // p.groups >= 3)
+    option("alpha", p.pattern != "committee" or p.fraction[0] * p.clients // p.fraction[1] >= 3)
     option("min_survivors", 1 <= p.min_survivors <= p.contributors)
     option("max_weight", p.public_pattern or p.max_weight == 0)
     option("modulus_bits", p.modulus_bits in words.WORD_SIZES)

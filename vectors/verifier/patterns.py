@@ -47,14 +47,18 @@ def sample_gaps(p: int, pattern_seed: bytes, dim: int) -> list[int]:
 def committees_of(parameters: Parameters, context: bytes, members: Sequence[int]) -> list[list[int]]:
     """Return the committee of each block, in the order of its circle."""
     stream = permutation_stream(context, "committees")
-    groups = parameters.groups
+    a, b = parameters.fraction
+    larger = {step * a % b for step in range(len(members) % b)}
     committees = []
     for _ in range(parameters.used_stripes):
         order = permutation(members, stream)
-        for group in range(groups):
-            size = len(members) // groups + (group < len(members) % groups)
-            committees.append(order[:size])
+        arcs = []
+        for arc in range(b):
+            size = len(members) // b + (arc in larger)
+            arcs.append(order[:size])
             order = order[size:]
+        for block in range(b):
+            committees.append([user for step in range(a) for user in arcs[(block + step) % b]])
     return committees
 
 
