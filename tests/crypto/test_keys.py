@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given, settings
 
@@ -78,3 +80,23 @@ def test_a_refusal_shows_no_secret() -> None:
         KeyAgreement(PrivateKey(bytes.fromhex(ALICE))).with_peer(bytes(32))
     assert caught.value.__cause__ is None
     assert ALICE not in str(caught.getrepr(showlocals=True))
+
+
+@pytest.mark.parametrize("size", [0, 31, 33, 64])
+def test_no_key_of_another_length_is_usable(size: int) -> None:
+    with pytest.raises(InvalidKey):
+        require_usable(b"\x09" * size)
+
+
+@given(seeds)
+def test_a_key_is_usable_if_an_agreement_with_it_is(key: bytes) -> None:
+    """Be it anybody's public key or not: half of all numbers lie on the twist."""
+
+    def refused(check: Callable[[bytes], object]) -> bool:
+        try:
+            check(key)
+        except InvalidKey:
+            return True
+        return False
+
+    assert refused(require_usable) == refused(KeyAgreement(PrivateKey(bytes.fromhex(ALICE))).with_peer)

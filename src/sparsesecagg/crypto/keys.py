@@ -13,6 +13,19 @@ from sparsesecagg.errors import InvalidKey
 
 PUBLIC_KEY_SIZE = 32
 
+_UNUSABLE = "a public key is unusable: a low-order point, with which the secret is public"
+_PRIME = 2**255 - 19
+_LOW_ORDER = frozenset(
+    {
+        0,  # Order 1 and 2
+        1,  # Order 4, on the curve and on its twist
+        _PRIME - 1,
+        0x00B8495F16056286FDB1329CEB8D09DA6AC49FF1FAE35616AEB8413B7C7AEBE0,  # Order 8
+        0x57119FD0DD4E22D8868E1C58C45C44045BEF839C55B1D0B1248C50A3BC959C5F,
+    }
+)
+"""The u-coordinates of all points whose order divides 8, on the curve or its twist: X25519 sends them to zero."""
+
 
 def public_key(private: PrivateKey) -> bytes:
     """Return the public half of a private key."""
@@ -30,14 +43,14 @@ class KeyAgreement:
         try:
             return AgreedSecret(self._private.exchange(X25519PublicKey.from_public_bytes(public)))
         except ValueError:
-            raise InvalidKey("a public key is unusable: a low-order point, with which the secret is public") from None
-
-
-_ANYBODY = KeyAgreement(
-    PrivateKey(bytes(range(32)))
-)  # Protects nothing: a low-order point is one for every private key.
+            raise InvalidKey(_UNUSABLE) from None
 
 
 def require_usable(public: bytes) -> None:
-    """Raise `InvalidKey` for a low-order point, whoever it is that would agree with it."""
-    _ANYBODY.with_peer(public)
+    """Raise `InvalidKey` for a low-order point, whoever it is that would agree with it.
+
+    The points are known, so that the server of a large cohort need not multiply each key to find out.
+    """
+    coordinate = int.from_bytes(public, "little") % 2**255 % _PRIME  # X25519 ignores the top bit.
+    if len(public) != PUBLIC_KEY_SIZE or coordinate in _LOW_ORDER:
+        raise InvalidKey(_UNUSABLE)
