@@ -13,6 +13,14 @@ try:
 except ImportError:
     raise MissingExtra("flower", "secure aggregation in Flower") from None
 
-from sparsesecagg.engines.flower import EmptyCohort, MissingMod, MissingStrategy, SecAgg, StaleContext, secagg_mod
+from sparsesecagg.engines.flower import (
+    EmptyCohort,
+    MissingMod,
+    MissingStrategy,
+    SecAgg,
+    StaleContext,
+    UnprovenNode,
+    secagg_mod,
+)
 
-__all__ = ["EmptyCohort", "MissingMod", "MissingStrategy", "SecAgg", "StaleContext", "secagg_mod"]
+__all__ = ["EmptyCohort", "MissingMod", "MissingStrategy", "SecAgg", "StaleContext", "UnprovenNode", "secagg_mod"]

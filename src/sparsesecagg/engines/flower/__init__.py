@@ -12,6 +12,8 @@ terms         what all clients of a round must be told alike
 keys          keys made before their round
 state         what a client keeps between messages
 policy        the client's demands, from its configuration
+identity      who a node is in an authenticated run
+seats         which node is which user of the roster
 settings      the server's choices
 refused       strategies that can't be wrapped
 clip          the clips of the next round
@@ -22,8 +24,8 @@ certificates  keys and certificates for it
 demo          `make flower-demo`
 """
 
-from sparsesecagg.engines.flower.errors import EmptyCohort, MissingMod, MissingStrategy, StaleContext
+from sparsesecagg.engines.flower.errors import EmptyCohort, MissingMod, MissingStrategy, StaleContext, UnprovenNode
 from sparsesecagg.engines.flower.mod import secagg_mod
 from sparsesecagg.engines.flower.strategy import SecAgg
 
-__all__ = ["EmptyCohort", "MissingMod", "MissingStrategy", "SecAgg", "StaleContext", "secagg_mod"]
+__all__ = ["EmptyCohort", "MissingMod", "MissingStrategy", "SecAgg", "StaleContext", "UnprovenNode", "secagg_mod"]

@@ -36,6 +36,14 @@ class StaleContext(ProtocolError):
         super().__init__(f"the context of this node is stale: {problem}")
 
 
+class UnprovenNode(ProtocolError):
+    """A node that does not prove to be a user of the roster, or one too many; it is turned away."""
+
+    def __init__(self, node: int, problem: str) -> None:
+        self.node = node
+        super().__init__(f"node {node} is turned away: {problem}")
+
+
 class EmptyCohort(ProtocolError):
     """The wrapped strategy chose nobody to train."""
 

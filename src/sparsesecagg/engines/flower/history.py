@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ class RoundRecord:
 
     number: int
     cohort: int = 0
+    """Invited nodes; with a roster, its users."""
     stages: dict[str, StageFigures] = field(default_factory=lambda: {stage.name: StageFigures() for stage in STAGES})
     exchanges: int = 0
     dropped: dict[str, int] = field(default_factory=dict)
@@ -53,6 +54,11 @@ class RoundRecord:
     failed_at: str | None = None
     accuracy: float | None = None
     loss: float | None = None
+
+    @staticmethod
+    def begin(number: int, stages: Iterable[Stage]) -> RoundRecord:
+        """Return the record of a round with these stages, of which nothing has happened yet."""
+        return RoundRecord(number, stages={stage.name: StageFigures() for stage in stages})
 
     def complete(self, result: Result) -> None:
         """Take over what the protocol knows at the end."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 
+from sparsesecagg.crypto.identity import Identity
 from sparsesecagg.crypto.kdf import DIGEST_SIZE
 from sparsesecagg.crypto.keys import PUBLIC_KEY_SIZE, public_key
 from sparsesecagg.crypto.secrets import SECRET_SIZE, PrivateKey, Secret
@@ -32,7 +33,9 @@ class KeySeed(Secret):
         """Return fresh randomness."""
         return KeySeed(os.urandom(SEED_SIZE))
 
-    def client(self, user: int, params: RoundParameters, policy: Policy) -> tuple[Client, bytes]:
+    def client(
+        self, user: int, params: RoundParameters, policy: Policy, identity: Identity | None = None
+    ) -> tuple[Client, bytes]:
         """Return a client that has advertised the keys of this seed, and its message.
 
         Whatever the client draws after its keys comes from the system.
@@ -46,7 +49,7 @@ class KeySeed(Secret):
             del drawn[:size]
             return piece
 
-        client = Client(user, params, policy, entropy)
+        client = Client(user, params, policy, entropy, identity)
         return client, client.advertise_keys()
 
     def announcement(self) -> bytes:

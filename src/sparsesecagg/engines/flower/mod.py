@@ -18,9 +18,11 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MessageType, M
 
 from sparsesecagg.engines.flower.arrays import Template, Update
 from sparsesecagg.engines.flower.errors import MissingStrategy
+from sparsesecagg.engines.flower.identity import ROSTER, RUN_KEY, enrolment_of
 from sparsesecagg.engines.flower.keys import KeySeed
 from sparsesecagg.engines.flower.policy import policy_of
 from sparsesecagg.engines.flower.records import Packet, Value, is_ours, read_packet, refusal, without_ours
+from sparsesecagg.engines.flower.seats import Claim, prove
 from sparsesecagg.engines.flower.state import NodeState
 from sparsesecagg.engines.flower.terms import Terms
 from sparsesecagg.errors import (
@@ -32,7 +34,7 @@ from sparsesecagg.errors import (
     WrongRound,
     WrongStage,
 )
-from sparsesecagg.protocol import RoundParameters, Stage
+from sparsesecagg.protocol import Client, RoundParameters, Stage
 
 _LOG = logging.getLogger("flwr")
 
@@ -86,17 +88,19 @@ def _answer(message: Message, context: Context, call_next: Train) -> Message:
     fields: dict[str, Value] = {}
     match packet.stage:
         case Stage.ADVERTISE_KEYS:
-            payload = _advertise_keys(packet, context, state)
+            payload, fields = _advertise_keys(packet, context, state)
         case Stage.SHARE_KEYS:
             payload = _share_keys(packet, context, state)
         case Stage.UPLOAD:
             payload, trained_for = _upload(packet, message, context, state, call_next)
+        case Stage.CONFIRM:
+            payload = _confirm(packet, context, state)
         case Stage.UNMASK:
             payload = _unmask(packet, context, state)
             state.seed = KeySeed.draw()
             fields["keys"] = state.seed.announcement()
         case _:
-            raise WrongStage(packet.stage.name, "a round without identities")
+            raise WrongStage(packet.stage.name, "a round that goes on")
     state.store(context)
     # What the protocol cost, without training: how long a node trains is nobody's business.
     fields["seconds"] = time.perf_counter() - start - trained_for
@@ -104,16 +108,31 @@ def _answer(message: Message, context: Context, call_next: Train) -> Message:
     return Message(RecordDict(reply.records()), reply_to=message)
 
 
-def _advertise_keys(packet: Packet, context: Context, state: NodeState) -> bytes:
+def _advertise_keys(packet: Packet, context: Context, state: NodeState) -> tuple[bytes, dict[str, Value]]:
+    """Return fresh keys; in an authenticated round, also which user of the roster this is, and the proof."""
+    params, policy = _parameters(packet), policy_of(context)
+    policy.check_parameters(params)
     state.seed = KeySeed.draw()
-    _, advertisement = state.seed.client(packet.int_field("user"), _parameters(packet), policy_of(context))
-    return advertisement
+    if not params.authenticated:
+        _, advertisement = state.seed.client(packet.int_field("user"), params, policy)
+        return advertisement, {}
+    enrolment = enrolment_of(context)
+    if enrolment is None:
+        raise PolicyViolation(f"the round is authenticated, and this node has no {ROSTER} and {RUN_KEY}")
+    # The number is the node's own to say: it stands in the roster that its owner trusts.
+    user = enrolment.identity.user
+    _, advertisement = state.seed.client(user, params, policy, enrolment.identity)
+    claim = Claim(params, context.node_id, user, advertisement)
+    proof = prove(claim, enrolment.run_key, packet.bytes_field("challenge"))
+    return advertisement, {"user": user, "proof": proof}
 
 
 def _share_keys(packet: Packet, context: Context, state: NodeState) -> bytes:
     params, policy = _parameters(packet), policy_of(context)
     policy.check_parameters(params)  # Before the keys are spent: a round that is refused costs nothing.
-    client, _ = state.take_seed().client(packet.int_field("user"), params, policy)
+    enrolment = enrolment_of(context)
+    identity = enrolment.identity if enrolment else None
+    client, _ = state.take_seed().client(packet.int_field("user"), params, policy, identity)
     state.end()
     state.store(context)  # From here on the keys are spent, whatever happens.
     payload = client.share_keys(packet.payload)
@@ -125,7 +144,7 @@ def _upload(
     packet: Packet, message: Message, context: Context, state: NodeState, call_next: Train
 ) -> tuple[bytes, float]:
     """Train, then mask; return the upload and the seconds that training took."""
-    client = state.resume(packet.round_number, policy_of(context))
+    client = _resume(packet, context, state)
     if client.stage is not Stage.UPLOAD:
         raise WrongStage(packet.stage.name, client.stage.name)
     content, terms = without_ours(message.content), Terms.read(packet)
@@ -154,11 +173,24 @@ def _upload(
     return payload, trained_for
 
 
+def _confirm(packet: Packet, context: Context, state: NodeState) -> bytes:
+    client = _resume(packet, context, state)
+    payload = client.confirm(packet.payload)
+    state.begin(client)
+    return payload
+
+
 def _unmask(packet: Packet, context: Context, state: NodeState) -> bytes:
-    client = state.resume(packet.round_number, policy_of(context))
+    client = _resume(packet, context, state)
     payload = client.unmask(packet.payload)
     state.end()
     return payload
+
+
+def _resume(packet: Packet, context: Context, state: NodeState) -> Client:
+    """Return the client of the round under way, under the policy and the identity that the node has now."""
+    policy, enrolment = policy_of(context), enrolment_of(context)
+    return state.resume(packet.round_number, policy, enrolment.identity if enrolment else None)
 
 
 def _train(message: Message, context: Context, call_next: Train) -> Message:

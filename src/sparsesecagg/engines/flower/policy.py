@@ -1,7 +1,8 @@
 """The client's policy, read from the node's own configuration and from the run's.
 
 The owner of a node sets it with `flower-supernode --node-config`, the author of an app in `[tool.flwr.app.config]`.
-Where both speak, the stricter one counts: whoever submits a run can't talk a node out of its demands.
+Where both speak, the stricter one counts: whoever submits a run can't talk a node out of its demands. A node that has a
+roster demands authenticated rounds, or a server could turn authentication off by not speaking of it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 
 from flwr.app import Context
 
+from sparsesecagg.engines.flower.identity import IDENTITY_KEYS, is_enrolled
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.field import WORD_BITS
 from sparsesecagg.patterns import PATTERNS
@@ -28,14 +30,16 @@ def policy_of(context: Context) -> Policy:
             if (key := PREFIX + option) in config:
                 wanted = read(key, config[key])
                 settings[name] = stricter(settings[name], wanted) if name in settings else wanted
+    if is_enrolled(context):
+        settings["authenticated"] = True
     return Policy(**settings)
 
 
 def _refuse_unknown(node_config: Mapping[str, Any]) -> None:
     """Raise for a demand that nobody would read: a typing error must not weaken a policy."""
     for key in node_config:
-        if key.startswith(PREFIX) and key.removeprefix(PREFIX) not in _OPTIONS:
-            known = ", ".join(PREFIX + option for option in _OPTIONS)
+        if key.startswith(PREFIX) and key.removeprefix(PREFIX) not in _OPTIONS and key not in IDENTITY_KEYS:
+            known = ", ".join([*(PREFIX + option for option in _OPTIONS), *IDENTITY_KEYS])
             raise InvalidInput(key, f"in the node-config is no demand that a client can make: use one of {known}")
 
 
@@ -86,6 +90,7 @@ _OPTIONS: dict[str, tuple[str, Callable[[str, Any], Any], Callable[[Any, Any], A
     "min-threshold": ("min_threshold", _fraction, max),
     "min-survivors": ("min_survivors", _whole, max),
     "max-exposure": ("max_exposure", _positive, min),
+    "authenticated": ("authenticated", _switch, max),
     "patterns": ("patterns", _patterns, _both),
     "modulus-bits": ("modulus_bits", _bits, _both),
 }

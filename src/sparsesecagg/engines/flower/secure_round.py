@@ -1,8 +1,9 @@
 """The server's side of one round: the protocol's `Server`, fed through Flower.
 
-Users of the protocol are numbered; nodes of Flower have ids. This file knows both and keeps them apart. It sends
-stages, feeds replies to the state machine, counts whoever fell silent or sent something that does not fit, and never
-lets one node's reply end the round for the others.
+Users of the protocol are numbered; nodes of Flower have ids. This file knows both and keeps them apart: without a
+roster nodes are numbered as they come, with one a node has the number that it proves. It sends stages, feeds replies to
+the state machine, counts whoever fell silent or sent something that does not fit, and never lets one node's reply end
+the round for the others.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from sparsesecagg.engines.flower.records import (
     reason_of,
     wire_bytes,
 )
+from sparsesecagg.engines.flower.seats import Challenge, Claim, Seats
 from sparsesecagg.errors import SparseSecAggError, WrongRound, WrongStage
 from sparsesecagg.protocol import Result, RoundParameters, Server, Stage
 
@@ -39,7 +41,7 @@ _LOG = logging.getLogger("flwr")
 
 @dataclass
 class SecureRound:
-    """One round among the invited nodes; the node of `invitations[i]` is user i."""
+    """One round among the invited nodes."""
 
     params: RoundParameters
     invitations: Sequence[Invitation]
@@ -51,9 +53,16 @@ class SecureRound:
     upload_fields: Mapping[str, Value] = field(default_factory=dict)
     """What an UPLOAD message says beside the shares: the terms."""
 
+    seats: Seats | None = None
+    """In an authenticated round: which nodes have proven to be which users."""
+
     def __post_init__(self) -> None:
         self._server = Server(self.params)
-        self._user_of = {invitation.node: user for user, invitation in enumerate(self.invitations)}
+        self._invited = {invitation.node: invitation for invitation in self.invitations}
+        self._user_of = (
+            self.seats.known(self._invited) if self.seats else {node: user for user, node in enumerate(self._invited)}
+        )
+        self._challenge = Challenge()
         self._refusals: list[str] = []
         self._uploads: dict[int, Message] = {}
         self._upload_start = 0.0
@@ -63,15 +72,19 @@ class SecureRound:
         with self._failures_at(Stage.ADVERTISE_KEYS):
             directory = self._advertise_keys(grid)
         with self._failures_at(Stage.SHARE_KEYS):
-            delivery = self._talk(grid, Stage.SHARE_KEYS, self._messages(Stage.SHARE_KEYS, directory, self._terms()))
-        content = {user: self.invitations[user].content for user in delivery}
+            terms: dict[int, Mapping[str, Value]] = {
+                user: {"params": self.params.encode(), "user": user} for user in directory
+            }
+            delivery = self._talk(grid, Stage.SHARE_KEYS, self._messages(Stage.SHARE_KEYS, directory, terms))
+        node_of = {user: node for node, user in self._user_of.items()}
+        content = {user: self._invited[node_of[user]].content for user in delivery}
         fields = dict.fromkeys(delivery, self.upload_fields)
         self._uploads = self._messages(Stage.UPLOAD, delivery, fields, content)
         self._upload_start = time.perf_counter()
         return list(self._uploads.values())
 
     def open_sum(self, grid: Grid, replies: Iterable[Message]) -> Result:
-        """Add the uploads that arrived, run UNMASK, and return what the round came to."""
+        """Add the uploads that arrived, run CONFIRM with a roster, then UNMASK; return what the round came to."""
         with self._failures_at(Stage.UPLOAD):
             self.record.exchanges += 1
             self.record.stages[Stage.UPLOAD.name].seconds = time.perf_counter() - self._upload_start
@@ -79,6 +92,9 @@ class SecureRound:
             self.record.rejected += strangers
             self._uploads = {}
             requests = self._take(Stage.UPLOAD, sorted_replies)
+        if self.params.authenticated:
+            with self._failures_at(Stage.CONFIRM):
+                requests = self._talk(grid, Stage.CONFIRM, self._messages(Stage.CONFIRM, requests))
         with self._failures_at(Stage.UNMASK):
             self._talk(grid, Stage.UNMASK, self._messages(Stage.UNMASK, requests))
         result = self._server.result
@@ -98,15 +114,29 @@ class SecureRound:
                     self._server.receive(advertisement(announcement, user, self.params), sender=user)
                 except SparseSecAggError as error:
                     self._turn_down(Stage.ADVERTISE_KEYS, node, error)
-        others = {user: b"" for node, user in self._user_of.items() if node not in early}
+        others = [node for node in self._invited if node not in early]
         if not others:
             return self._close(Stage.ADVERTISE_KEYS)
-        return self._talk(grid, Stage.ADVERTISE_KEYS, self._messages(Stage.ADVERTISE_KEYS, others, self._terms()))
-
-    def _terms(self) -> dict[int, dict[str, Value]]:
-        """Return what a client needs to begin the round: the parameters and its number."""
+        for node in others:
+            self.announced.pop(node, None)  # Whoever is asked makes new keys, and forgets what it announced.
         params = self.params.encode()
-        return {user: {"params": params, "user": user} for user in range(len(self.invitations))}
+        messages = {}
+        for node in others:
+            # Without a roster a node is told its number; with one, it says and proves it.
+            asked: dict[str, Value] = (
+                {"challenge": self._challenge.public} if self.seats else {"user": self._user_of[node]}
+            )
+            messages[node] = self._message(Stage.ADVERTISE_KEYS, node, b"", {"params": params, **asked})
+        return self._talk(grid, Stage.ADVERTISE_KEYS, messages)
+
+    def _proven_user(self, node: int, packet: Packet) -> int:
+        """Return the user that a node proves to be, and give it its seat; raises `UnprovenNode`."""
+        assert self.seats is not None  # noqa: S101  # Only asked where there is a roster.
+        claim = Claim(self.params, node, packet.int_field("user"), packet.payload)
+        self._challenge.verify(claim, self.seats.roster, packet.bytes_field("proof"))
+        self.seats.take(claim.user, node, self._invited)
+        self._user_of[node] = claim.user
+        return claim.user
 
     # Talking
 
@@ -117,14 +147,27 @@ class SecureRound:
         fields: Mapping[int, Mapping[str, Value]] | None = None,
         content: Mapping[int, RecordDict] | None = None,
     ) -> dict[int, Message]:
-        """Return one message per user, by node, and count its bytes without the model."""
-        messages: dict[int, Message] = {}
-        for user, payload in payloads.items():
-            packet = Packet(stage, self.params.round_number, payload, (fields or {}).get(user, {}))
-            invitation = self.invitations[user]
-            self.record.stages[stage.name].received.append(packet.codec_bytes)
-            messages[invitation.node] = invitation.message(packet, self.timeouts[stage], (content or {}).get(user))
-        return messages
+        """Return one message per user, by node."""
+        node_of = {user: node for node, user in self._user_of.items()}
+        return {
+            node_of[user]: self._message(
+                stage, node_of[user], payload, (fields or {}).get(user, {}), (content or {}).get(user)
+            )
+            for user, payload in payloads.items()
+        }
+
+    def _message(
+        self,
+        stage: Stage,
+        node: int,
+        payload: bytes,
+        fields: Mapping[str, Value],
+        content: RecordDict | None = None,
+    ) -> Message:
+        """Return a message to a node, and count its bytes without the model."""
+        packet = Packet(stage, self.params.round_number, payload, fields)
+        self.record.stages[stage.name].received.append(packet.codec_bytes)
+        return self._invited[node].message(packet, self.timeouts[stage], content)
 
     def _talk(self, grid: Grid, stage: Stage, messages: Mapping[int, Message]) -> dict[int, bytes]:
         start = time.perf_counter()
@@ -160,7 +203,9 @@ class SecureRound:
             if packet.stage is not stage:
                 raise WrongStage(packet.stage.name, stage.name)
             with self._timed(stage):
-                self._server.receive(packet.payload, sender=self._user_of[node])
+                proving = self.seats is not None and stage is Stage.ADVERTISE_KEYS
+                user = self._proven_user(node, packet) if proving else self._user_of[node]
+                self._server.receive(packet.payload, sender=user)
         except SparseSecAggError as error:
             self._turn_down(stage, node, error)
             return

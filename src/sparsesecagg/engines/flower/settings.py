@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from math import ceil, isfinite
 from typing import Any
 
+from sparsesecagg.crypto.identity import Roster
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.protocol import STAGES, RoundParameters, Stage
 from sparsesecagg.protocol.parameters import SESSION_SIZE
@@ -35,7 +36,14 @@ class Settings:
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Allowed metrics of clients, and the largest magnitude of each."""
 
-    def parameters(self, clients: int, dim: int, round_number: int = 1, terms_digest: bytes = b"") -> RoundParameters:
+    def parameters(
+        self,
+        clients: int,
+        dim: int,
+        round_number: int = 1,
+        terms_digest: bytes = b"",
+        roster_digest: bytes = b"",
+    ) -> RoundParameters:
         """Return the parameters of one attempt at a round among so many clients."""
         return RoundParameters.create(
             clients=clients,
@@ -53,10 +61,14 @@ class Settings:
             round_number=round_number,
             model_digest=terms_digest,
             session=os.urandom(SESSION_SIZE),
+            roster_digest=roster_digest,
         )
 
-    def check(self, clip: float) -> None:
-        """Raise `InvalidInput` for what no cohort could mend: try the smallest cohort that can have these settings."""
+    def check(self, clip: float, roster: Roster | None = None) -> None:
+        """Raise `InvalidInput` for what no cohort could mend: try the smallest cohort that can have these settings.
+
+        With a roster the cohort is known, and tried.
+        """
         if not (isinstance(clip, int | float) and isfinite(clip) and clip > 0):
             raise InvalidInput("clip", f"must be positive and finite, not {clip}")
         if not (isinstance(self.alpha, int | float) and 0 < self.alpha <= 1):
@@ -68,6 +80,8 @@ class Settings:
         clients = ceil(max(3, self.min_survivors) / self.alpha) + 3
         trial = Settings(**{**vars(self), "threshold": None, "metrics": {}})
         trial.parameters(max(clients, (self.neighbours or 0) + 3), _PROBE_DIM)
+        if roster is not None:
+            self.parameters(len(roster.entries), _PROBE_DIM, roster_digest=roster.digest)
         for name, bound in self.metrics.items():
             if isinstance(bound, bool) or not isinstance(bound, int | float) or not isfinite(bound) or bound <= 0:
                 raise InvalidInput("metrics", f"must map names to largest magnitudes, and {name!r} has {bound!r}")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from flwr.app import ConfigRecord, Context
 
+from sparsesecagg.crypto.identity import Identity
 from sparsesecagg.engines.flower.errors import StaleContext
 from sparsesecagg.engines.flower.keys import SEED_SIZE, KeySeed
 from sparsesecagg.engines.flower.records import CONTROL
@@ -62,13 +63,13 @@ class NodeState:
         """Keep the client of a round that has begun."""
         self.round_number, self.client = client.params.round_number, client.save()
 
-    def resume(self, round_number: int, policy: Policy) -> Client:
+    def resume(self, round_number: int, policy: Policy, identity: Identity | None = None) -> Client:
         """Return the client of the round under way, if it is this round."""
         if not self.client:
             raise StaleContext(f"it holds no client of round {round_number}")
         if self.round_number != round_number:
             raise WrongRound(round_number, self.round_number)
-        return Client.restore(self.client, policy)
+        return Client.restore(self.client, policy, identity=identity)
 
     def end(self) -> None:
         """Forget the client of a round that is over."""

@@ -18,20 +18,24 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result as FlowerResult
 from flwr.serverapp.strategy import Strategy
 
+from sparsesecagg.crypto.identity import Roster
 from sparsesecagg.engines.flower.arrays import Template
 from sparsesecagg.engines.flower.clip import Clips
 from sparsesecagg.engines.flower.courier import Courier
 from sparsesecagg.engines.flower.errors import MissingMod
 from sparsesecagg.engines.flower.grid import PatientGrid
 from sparsesecagg.engines.flower.history import RoundRecord, RunFolder
+from sparsesecagg.engines.flower.identity import load_roster
 from sparsesecagg.engines.flower.invitations import Invitation, common_digest, invite
 from sparsesecagg.engines.flower.refused import require_averaging
+from sparsesecagg.engines.flower.seats import Seats
 from sparsesecagg.engines.flower.secure_round import SecureRound
 from sparsesecagg.engines.flower.settings import Settings, stage_timeouts, weight_limit
 from sparsesecagg.engines.flower.terms import Terms
 from sparsesecagg.errors import InvalidInput, ProtocolError
 from sparsesecagg.privacy.advice import advice
-from sparsesecagg.protocol import Result, Stage
+from sparsesecagg.protocol import STAGES, Result, Stage
+from sparsesecagg.protocol.stages import STAGES_WITH_ROSTER
 
 _LOG = logging.getLogger("flwr")
 _DEFAULT_WEIGHT_KEY = "num-examples"
@@ -60,6 +64,7 @@ class SecAgg(Strategy):
         min_survivors: int = 2,
         stripes: int = 4,
         dropout: float = 0.0,
+        roster: str | Path | Roster | None = None,
         metrics: Mapping[str, float] | None = None,
         timeout: float = 300.0,
         timeouts: Mapping[str | Stage, float] | None = None,
@@ -72,9 +77,11 @@ class SecAgg(Strategy):
         pairwise. `modulus_bits`: 8, 12, 16, 24 or 32 per value. `clip`: the largest change of one parameter in the
         first round; later ones follow the last mean unless `adaptive_clip` is false. `max_weight`: the largest number
         of examples of a node, 0 to weigh all alike. `threshold`, `min_survivors`, `neighbours`, `stripes`, `dropout`:
-        as in `RoundParameters`. `metrics`: client metrics to be averaged, each with its largest magnitude; all others
-        stay on the nodes. `timeout`, `timeouts`: seconds that a stage waits, for all and by name of the stage; UPLOAD
-        waits as long as `start` is told unless it is named. `run_dir`: where to write figures for a report.
+        as in `RoundParameters`. `roster`: the users of authenticated rounds, a file of `sparsesecagg roster build`;
+        nodes need `secagg-roster` and `secagg-run-key`. `metrics`: client metrics to be averaged, each with its largest
+        magnitude; all others stay on the nodes. `timeout`, `timeouts`: seconds that a stage waits, for all and by name
+        of the stage; UPLOAD waits as long as `start` is told unless it is named. `run_dir`: where to write figures for
+        a report.
         """
         self.strategy = require_averaging(strategy)
         self._settings = Settings(
@@ -89,9 +96,12 @@ class SecAgg(Strategy):
             dropout=dropout,
             metrics=dict(metrics or {}),
         )
-        self._settings.check(clip)
+        roster = load_roster(roster) if roster is not None else None
+        self._settings.check(clip, roster)
+        self._seats = Seats(roster) if roster is not None else None
+        self._stages = STAGES_WITH_ROSTER if roster is not None else STAGES
         self._clips = Clips(clip, adaptive_clip)
-        self._told_timeouts = self._timeouts = stage_timeouts(timeout, timeouts)
+        self._told_timeouts = self._timeouts = stage_timeouts(timeout, timeouts, self._stages)
         self._courier = Courier(poll_seconds)
         self._folder = RunFolder(Path(run_dir)) if run_dir is not None else None
         self._weight_key = str(getattr(strategy, "weighted_by_key", _DEFAULT_WEIGHT_KEY))
@@ -130,7 +140,7 @@ class SecAgg(Strategy):
         """Let the wrapped strategy choose nodes, exchange keys with them, and return their UPLOAD messages."""
         inner = grid.inner if isinstance(grid, PatientGrid) else grid
         self._round, self._grid = None, inner
-        self.history.append(RoundRecord(server_round))
+        self.history.append(RoundRecord.begin(server_round, self._stages))
         messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
         try:
             self._round = self._new_round(server_round, invite(messages))
@@ -186,6 +196,8 @@ class SecAgg(Strategy):
         shape = settings.pattern, settings.alpha, settings.modulus_bits
         _LOG.info("\t│\t├── %s pattern, alpha %g, words of %d bits", *shape)
         _LOG.info("\t│\t├── %s, client metrics: %s", weights, ", ".join(settings.metrics) or "none")
+        if self._seats:
+            _LOG.info("\t│\t├── authenticated: a roster of %d users", len(self._seats.roster.entries))
         _LOG.info("\t│\t└── around %s", type(self.strategy).__name__)
         if getattr(self.strategy, "fraction_evaluate", 0.0):
             _LOG.warning(
@@ -198,20 +210,29 @@ class SecAgg(Strategy):
 
     def _new_round(self, number: int, invitations: Sequence[Invitation]) -> SecureRound:
         """Return a round among the invited nodes; raises `InvalidInput` if the settings don't fit the cohort."""
-        record, clients = self.history[-1], len(invitations)
-        record.cohort = clients
+        record, roster = self.history[-1], self._seats.roster if self._seats else None
+        clients = record.cohort = len(roster.entries) if roster else len(invitations)
         template = Template.of(invitations[0].model)
         terms = self._terms = Terms(self._weight_key, self._clips.of(template.sizes), self._settings.metrics)
         record.clip = max(terms.scales)
         dim = template.dim + len(terms.metrics)
-        params = self._settings.parameters(clients, dim, number, common_digest(terms, invitations))
+        terms_digest = common_digest(terms, invitations)
+        params = self._settings.parameters(clients, dim, number, terms_digest, roster.digest if roster else b"")
+        if len(invitations) < params.threshold:
+            raise InvalidInput(
+                "strategy",
+                f"must choose {params.threshold} nodes or more, since rounds with this roster need so many of its "
+                f"{clients} users, and chose {len(invitations)}: raise fraction_train and min_available_nodes",
+            )
         self._write_config(dim, clients)
         if not self._advised:
             self._advised = True
             for sentence in advice(params):
                 _LOG.warning("SecAgg: %s", sentence.replace("--alpha ", "alpha=").replace("--", ""))
         fields = terms.fields()
-        return SecureRound(params, invitations, self._courier, self._timeouts, record, self._announced, fields)
+        return SecureRound(
+            params, invitations, self._courier, self._timeouts, record, self._announced, fields, self._seats
+        )
 
     def _aggregate(
         self, server_round: int, result: Result, invitation: Invitation
@@ -288,7 +309,7 @@ class SecAgg(Strategy):
             settings = {name: value for name, value in vars(self._settings).items() if value is not None}
             self._folder.write_config(
                 {"aggregator": self._settings.pattern, "engine": "flower", "clients": clients, "dim": dim}
-                | {"strategy": type(self.strategy).__name__}
+                | {"strategy": type(self.strategy).__name__, "authenticated": self._seats is not None}
                 | settings
             )
 

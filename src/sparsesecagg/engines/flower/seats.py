@@ -1,0 +1,91 @@
+"""Which node is which user of the roster, and how a node proves it.
+
+Flower gives nodes ids, a roster gives users numbers, and the server may not simply pair them off: a stranger in the
+place of a user would make every honest client refuse the round. So the server sends a fresh X25519 key, and a node
+answers with a value that only the owner of a listed run key can compute. It speaks of exactly this node, this attempt
+at a round and the keys that the node advertises. The identity has signed the run key, so its own key can stay offline.
+
+This protects the round from strangers. Clients do not rely on it: they prove themselves to each other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from cryptography.hazmat.primitives.constant_time import bytes_eq
+
+from sparsesecagg.crypto.identity import Roster
+from sparsesecagg.crypto.kdf import derive, digest
+from sparsesecagg.crypto.keys import KeyAgreement, public_key
+from sparsesecagg.crypto.secrets import SECRET_SIZE, AgreedSecret, PrivateKey
+from sparsesecagg.engines.flower.errors import UnprovenNode
+from sparsesecagg.protocol import RoundParameters
+
+_LABEL = "flower seat"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a node says: that it is this user, in this attempt, with these keys."""
+
+    params: RoundParameters
+    node: int
+    user: int
+    advertisement: bytes
+
+    @property
+    def digest(self) -> bytes:
+        """What a proof is bound to; the parameters hold the session and the roster."""
+        names = self.params.digest, str(self.node).encode(), str(self.user).encode()
+        return digest(_LABEL, *names, self.advertisement)
+
+
+def prove(claim: Claim, run_key: PrivateKey, challenge: bytes) -> bytes:
+    """Return the proof of a claim; raises `InvalidKey` for a challenge that would give it away."""
+    return _proof(claim, KeyAgreement(run_key).with_peer(challenge))
+
+
+class Challenge:
+    """A key of the server's for one attempt at a round, to which the nodes prove who they are."""
+
+    def __init__(self) -> None:
+        private = PrivateKey(os.urandom(SECRET_SIZE))
+        self.public = public_key(private)
+        self._agreement = KeyAgreement(private)
+
+    def verify(self, claim: Claim, roster: Roster, proof: bytes) -> None:
+        """Raise `UnprovenNode` unless the claim is proven."""
+        if not 0 <= claim.user < len(roster.entries):
+            raise UnprovenNode(claim.node, f"the roster has no user {claim.user}")
+        if not bytes_eq(proof, _proof(claim, self._agreement.with_peer(roster.entries[claim.user].run_key))):
+            raise UnprovenNode(claim.node, f"it does not prove to be user {claim.user} of the roster")
+
+
+@dataclass
+class Seats:
+    """The users of a roster that have proven themselves, by node. Lives as long as the run."""
+
+    roster: Roster
+    _node_of: dict[int, int] = field(default_factory=dict)
+
+    def known(self, nodes: Collection[int]) -> dict[int, int]:
+        """Return the user of each of these nodes that has proven to be one."""
+        return {node: user for user, node in self._node_of.items() if node in nodes}
+
+    def take(self, user: int, node: int, present: Collection[int]) -> None:
+        """Note that a node has proven to be a user.
+
+        A user has one node. Another one takes its place only when that node is gone, as after a restart.
+        """
+        holder = self._node_of.get(user, node)
+        if holder != node and holder in present:
+            raise UnprovenNode(node, f"user {user} of the roster is node {holder}, which is present")
+        # A node that is enrolled anew under another number leaves its old one.
+        self._node_of = {other: held for other, held in self._node_of.items() if held != node}
+        self._node_of[user] = node
+
+
+def _proof(claim: Claim, agreed: AgreedSecret) -> bytes:
+    return derive(agreed.reveal(), _LABEL, claim.digest)
