@@ -16,12 +16,13 @@ from experiments.common.experiment import Findings
 from experiments.common.work import OutOfTime, Work
 from sparsesecagg.learning.config import TrainingConfig
 from sparsesecagg.learning.federated import FederatedRun, Task
+from sparsesecagg.patterns.committee import served_fraction
 from sparsesecagg.privacy.theory import (
     colluder_count,
     committee_singled_out_fraction,
     pairwise_revealed_fraction,
-    selection_probability,
 )
+from sparsesecagg.protocol import RoundParameters
 
 ADVERSARIES = 1 / 3
 """The paper's share of adversarial users, for the anonymity that stands beside each result."""
@@ -167,7 +168,7 @@ def _numbers(
     config: TrainingConfig, system: System, run: FederatedRun, lines: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     reached = run.reached_target_at
-    return {
+    numbers = {
         "clients": config.clients,
         "system": system.aggregator,
         "label": system.label,
@@ -187,30 +188,38 @@ def _numbers(
         "contributors_mean": fmean(
             [line["contributors"]["mean"] for line in lines if line["contributors"]["mean"] is not None] or [0.0]
         ),
-        "anonymity": anonymity(config, system, run),
     }
+    return numbers | {"anonymity": anonymity(numbers, config.dropout)}
 
 
-def anonymity(config: TrainingConfig, system: System, run: FederatedRun) -> dict[str, Any]:
+def round_parameters(run: Mapping[str, Any], dropout: float) -> RoundParameters:
+    """Return the parameters of a run's rounds, from its numbers."""
+    pattern = "full" if run["system"] == "secagg" else run["system"]
+    return RoundParameters.create(
+        clients=run["clients"],
+        dim=run["dim"],
+        pattern=pattern,
+        alpha=run["alpha"],
+        dropout=dropout,
+        modulus_bits=run["modulus_bits"],
+    )
+
+
+def anonymity(run: Mapping[str, Any], dropout: float) -> dict[str, Any]:
     """Return among how many honest survivors a value hides, on average, and how many are read nonetheless."""
-    clients, dropout = config.clients, config.dropout
-    honest = clients - colluder_count(clients, ADVERSARIES)
-    if system.aggregator == "pairwise":
-        chance = selection_probability(system.alpha, clients)
-        revealed = {
-            name: pairwise_revealed_fraction(system.alpha, clients, dropout, share) for name, share in _SHARES.items()
-        }
-    else:
-        effective = run.folder.config()["effective"]
-        chance = effective["alpha"]
-        served = Fraction(chance).limit_denominator(1 << 16)
-        revealed = {
-            name: committee_singled_out_fraction(clients, served, dropout, share) for name, share in _SHARES.items()
-        }
+    params = round_parameters(run, dropout)
+    honest = params.clients - colluder_count(params.clients, ADVERSARIES)
+
+    def revealed(colluding: float) -> float:
+        if params.pattern == "pairwise":
+            return pairwise_revealed_fraction(run["alpha"], params.clients, dropout, colluding)
+        share = Fraction(1) if params.pattern == "full" else served_fraction(params.pattern_settings)
+        return committee_singled_out_fraction(params.clients, share, dropout, colluding)
+
     return {
         "adversaries": ADVERSARIES,
-        "honest_contributors": chance * (1 - dropout) * honest,
-        "revealed_fraction": revealed,
+        "honest_contributors": params.selection_probability * (1 - dropout) * honest,
+        "revealed_fraction": {name: revealed(share) for name, share in _SHARES.items()},
     }
 
 

@@ -1,0 +1,16 @@
+"""Accuracy at a fixed upload against guaranteed anonymity."""
+
+from experiments.common.experiment import Experiment
+from experiments.tradeoff.config import SCALES
+from experiments.tradeoff.plot import compare, plot
+from experiments.tradeoff.run import run
+
+EXPERIMENT = Experiment(
+    name="tradeoff",
+    title="accuracy at a fixed upload against guaranteed anonymity",
+    configurations=SCALES,
+    run=run,
+    plot=plot,
+    compare=compare,
+    needs=lambda config: (config.training.dataset,),
+)
