@@ -9,6 +9,7 @@ from typing import Any
 
 from experiments.common.experiment import Row
 from experiments.common.plotting import COLOURS, panels, save
+from experiments.common.training import secagg_of
 
 MEGABYTE = 1e6
 _STYLES = ("-", "--", ":", "-.")
@@ -54,11 +55,10 @@ def compare_training(result: Mapping[str, Any], paper: Mapping[str, str]) -> lis
     for run, ratio, clock in zip(numbers["runs"], numbers["ratios"], times, strict=True):
         if run["system"] == "secagg":
             continue
-        base = next(
-            time
-            for one, time in zip(numbers["runs"], times, strict=True)
-            if (one["system"], one["clients"]) == ("secagg", run["clients"])
-        )
+        secagg = secagg_of(numbers["runs"], run["clients"])
+        if secagg is None:
+            continue
+        base = times[numbers["runs"].index(secagg)]
         who = f"N={run['clients']}, {run['label']}"
         published = run["system"] == "pairwise"
         rows.append(
@@ -66,7 +66,7 @@ def compare_training(result: Mapping[str, Any], paper: Mapping[str, str]) -> lis
                 f"{who}: total upload less than SecAgg's until {target:.0%}",
                 paper["upload"] if published else "–",
                 _times(ratio["upload_until_target"], f"not reached; {ratio['upload_per_round']:.1f}× per round"),
-                f"rounds: {_rounds(run)} against {_rounds_of(numbers['runs'], run['clients'])}; {_anonymity(run)}",
+                f"rounds: {_rounds(run)} against {_rounds(secagg)}; {_anonymity(run)}",
             )
         )
         speedup = sum(base.values()) / sum(clock.values()) if ratio["upload_until_target"] else None
@@ -84,10 +84,6 @@ def compare_training(result: Mapping[str, Any], paper: Mapping[str, str]) -> lis
 def _rounds(run: Mapping[str, Any]) -> str:
     reached = run["reached_target_at"]
     return str(reached) if reached else f"over {run['rounds']} ({max(run['accuracy']):.1%} so far)"
-
-
-def _rounds_of(runs: Sequence[Mapping[str, Any]], clients: int) -> str:
-    return _rounds(next(run for run in runs if (run["system"], run["clients"]) == ("secagg", clients)))
 
 
 def _anonymity(run: Mapping[str, Any]) -> str:
@@ -145,6 +141,7 @@ def _accuracy(axes: Any, runs: Sequence[Mapping[str, Any]], target: float | None
     if target is not None:
         axes.axhline(100 * target, color="#2e8b57", linewidth=0.8)
     axes.set_xlabel("round")
+    axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_ylabel("test accuracy, %")
     axes.set_title("accuracy", fontsize=10)
     axes.legend(fontsize=7)

@@ -7,6 +7,7 @@ same data, the same dropouts and the same first model.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import fmean
@@ -116,16 +117,16 @@ def train_all(training: Training, seed: int, work: Work) -> Findings:
     tasks: dict[int, Task] = {}
     for number, (cohort, system) in enumerate(todo):
         config = training.options(cohort, system, seed)
+        run = _opened(config, cohort, system, tasks, work)
         before, rounds = sum(planned[:number]), sum(planned)
-        try:
-            run = _train(config, cohort, system, tasks, work, before, rounds)
-        except OutOfTime:
-            complete = False
-            run = _opened(config, cohort, system, tasks, work)
-        lines = run.folder.metrics()
-        if lines:
+        with suppress(OutOfTime):
+            _train(run, f"N={cohort.clients}, {system.label}", work, before, rounds)
+        complete = run.finished
+        if lines := run.folder.metrics():
             runs.append(_numbers(config, system, run, lines))
             timings.append(_timings(config, system, lines))
+        if not complete:
+            break
     if not runs:
         raise OutOfTime
     return Findings({"runs": runs, "ratios": ratios(runs)}, {"runs": timings}, complete)
@@ -141,27 +142,16 @@ def _opened(config: TrainingConfig, cohort: Cohort, system: System, tasks: dict[
     return FederatedRun.create(config, task, folder)
 
 
-def _train(
-    config: TrainingConfig,
-    cohort: Cohort,
-    system: System,
-    tasks: dict[int, Task],
-    work: Work,
-    before: int,
-    rounds: int,
-) -> FederatedRun:
-    run = _opened(config, cohort, system, tasks, work)
+def _train(run: FederatedRun, label: str, work: Work, before: int, rounds: int) -> None:
     if run.finished:
-        return run
-    label = f"N={cohort.clients}, {system.label}"
+        return
     work.check_time()
-    with run.task.pool(config) as pool:
+    with run.task.pool(run.config) as pool:
         work.report(label, before + run.round_number, rounds)
         for metrics in run.rounds(pool):
             work.report(f"{label}: {metrics.accuracy:.1%}", before + metrics.round, rounds)
             if not run.finished:
                 work.check_time()
-    return run
 
 
 def _numbers(
@@ -238,22 +228,28 @@ def _timings(config: TrainingConfig, system: System, lines: Sequence[Mapping[str
 
 
 def ratios(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return how much less each system uploads than SecAgg until the target; only where both reached it."""
+    """Return how much less each system uploads than SecAgg until the target; None where one did not reach it."""
     found = []
     for run in runs:
-        base = next(one for one in runs if (one["system"], one["clients"]) == ("secagg", run["clients"]))
-        both = run["reached_target_at"] is not None and base["reached_target_at"] is not None
-        per_round = (base["total_upload_bytes"] / sum(base["uploads"])) / (
-            run["total_upload_bytes"] / sum(run["uploads"])
-        )
+        base = secagg_of(runs, run["clients"])
+        both = base is not None and base["reached_target_at"] and run["reached_target_at"]
         found.append(
             {
                 "clients": run["clients"],
                 "label": run["label"],
                 "system": run["system"],
                 "upload_until_target": base["total_upload_bytes"] / run["total_upload_bytes"] if both else None,
-                "upload_per_round": per_round,
-                "rounds": [run["reached_target_at"], base["reached_target_at"]],
+                "upload_per_round": _mean_upload(base) / _mean_upload(run) if base else None,
+                "rounds": [run["reached_target_at"], base["reached_target_at"] if base else None],
             }
         )
     return found
+
+
+def secagg_of(runs: Sequence[Mapping[str, Any]], clients: int) -> Mapping[str, Any] | None:
+    """Return SecAgg's run with as many users, if there is one."""
+    return next((run for run in runs if (run["system"], run["clients"]) == ("secagg", clients)), None)
+
+
+def _mean_upload(run: Mapping[str, Any]) -> float:
+    return float(run["total_upload_bytes"] / max(1, sum(run["uploads"])))
