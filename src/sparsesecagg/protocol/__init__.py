@@ -15,6 +15,7 @@ masked_sum      adding uploads, taking away the masks that are left
 opening         restoring secrets from shares
 result          what a round leaves behind
 run_round       a whole round on one page
+allocation      reuse of freed memory
 """
 
 from sparsesecagg.protocol.client import Client

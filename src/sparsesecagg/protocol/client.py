@@ -35,6 +35,7 @@ from sparsesecagg.errors import (
     WrongView,
 )
 from sparsesecagg.field import pack
+from sparsesecagg.protocol.allocation import keep_freed_memory
 from sparsesecagg.protocol.client_state import ClientState, restore_state, save_state
 from sparsesecagg.protocol.masked_update import Trace, Update, mask_update
 from sparsesecagg.protocol.membership import Directory, Members, nonce_commitment, seed_commitment
@@ -81,6 +82,7 @@ class Client:
         entropy: Entropy = os.urandom,
         identity: Identity | None = None,
     ) -> None:
+        keep_freed_memory()
         params.check()
         if not 0 <= user < params.clients:
             raise InvalidInput("user", f"must be from 0 to {params.clients - 1}, not {user}")

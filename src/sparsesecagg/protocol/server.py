@@ -25,6 +25,7 @@ from sparsesecagg.errors import (
     WrongView,
 )
 from sparsesecagg.patterns.graphs import Users
+from sparsesecagg.protocol.allocation import keep_freed_memory
 from sparsesecagg.protocol.masked_sum import MaskedSum
 from sparsesecagg.protocol.membership import Directory, Members
 from sparsesecagg.protocol.messages import (
@@ -65,6 +66,7 @@ class Server:
     """One round. Feed it with `receive`, end each stage with `close_stage`, read `result`."""
 
     def __init__(self, params: RoundParameters) -> None:
+        keep_freed_memory()
         params.check()
         self.params = params
         self.stage = Stage.ADVERTISE_KEYS
