@@ -1,0 +1,186 @@
+"""Run real rounds and weigh the UPLOAD messages that went over the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from experiments.common.experiment import Findings
+from experiments.common.work import Work
+from experiments.table1.config import Config
+from sparsesecagg.errors import MissingExtra
+from sparsesecagg.privacy.theory import selection_probability
+from sparsesecagg.protocol import RoundParameters, Stage, Transcript, run_round
+from sparsesecagg.protocol.messages import Upload, decode_client_message
+from sparsesecagg.protocol.simulation import draw_drops, entropy_of_round
+
+KILOBYTE = 1000
+
+
+@dataclass(frozen=True)
+class System:
+    """One column of the table."""
+
+    key: str
+    label: str
+    pattern: str
+    alpha: float
+    modulus_bits: int
+
+
+def systems(config: Config, clients: int) -> list[System]:
+    """Return our systems; `pairwise` gives two columns, one per way of coding the locations."""
+    committee = config.committee / clients
+    return [
+        System("secagg", "SecAgg", "full", 1.0, 32),
+        System("pairwise", "pairwise, our coding", "pairwise", config.alpha, 32),
+        *(
+            System(f"committee-{bits}", f"committee of {config.committee}, {bits} bits", "committee", committee, bits)
+            for bits in config.committee_bits
+        ),
+    ]
+
+
+def run(config: Config, seed: int, work: Work) -> Findings:
+    """Weigh every system at every N."""
+    dim = config.dim or cifar_parameters()
+    todo = [(clients, system) for clients in config.cohorts for system in systems(config, clients)]
+    total = len(todo) + (len(config.cohorts) if config.flower else 0)
+    rows: list[dict[str, Any]] = []
+    for number, (clients, system) in enumerate(todo):
+        work.report(f"N={clients}, {system.label}", number, total)
+        rows += work.cell(f"{clients}-{system.key}", partial(weigh, config, clients, system, dim, seed))
+    missing = None
+    for number, clients in enumerate(config.cohorts if config.flower else ()):
+        work.report(f"N={clients}, Flower's SecAgg+", len(todo) + number, total)
+        row = work.cell(f"{clients}-flower", partial(weigh_flower, clients, dim, seed))
+        missing = row.get("missing") or missing
+        rows += [] if row.get("missing") else [row]
+    work.report("done", total, total)
+    numbers = {
+        "dim": dim,
+        "rows": rows,
+        "formula": [formula(config, clients, dim) for clients in config.cohorts],
+        "left_out": {"flower": missing or ("not part of this scale" if not config.flower else None)},
+    }
+    return Findings(numbers, {})
+
+
+def cifar_parameters() -> int:
+    """Count the parameters of the network that is trained on CIFAR-10."""
+    from sparsesecagg.learning.models.torch_model import TorchModel, require_torch
+
+    require_torch("the size of the CIFAR-10 network")
+    from sparsesecagg.learning.models import torch_zoo
+
+    return TorchModel(torch_zoo.cifar_cnn, name="cifar-cnn").dim
+
+
+def weigh(config: Config, clients: int, system: System, dim: int, seed: int) -> list[dict[str, Any]]:
+    """Run the rounds of one system and return its row, or two of them for `pairwise`."""
+    noise = np.random.default_rng(seed).normal(0, 0.1, dim + clients)
+    sizes: list[int] = []
+    with_bitmap: list[int] = []
+    all_stages: list[float] = []
+    exact = True
+    for number in range(config.rounds):
+        params = RoundParameters.create(
+            clients=clients,
+            dim=dim,
+            pattern=system.pattern,
+            alpha=system.alpha,
+            dropout=config.dropout,
+            modulus_bits=system.modulus_bits,
+            round_number=number,
+        )
+        transcript = Transcript()
+        outcome = run_round(
+            params,
+            lambda user: noise[user : user + dim],
+            drops=draw_drops(clients, config.dropout, [Stage.UPLOAD], np.random.default_rng([seed, number])),
+            entropy_of=entropy_of_round(seed, number),
+            transcript=transcript,
+        )
+        exact &= outcome.exact
+        all_stages.append(outcome.result.mean_bytes(outcome.result.sent_bytes)["total"])
+        for stage, _, data in transcript.to_server:
+            if stage is Stage.UPLOAD:
+                sizes.append(len(data))
+                with_bitmap.append(len(data) - _locations(data) + 1 + -(-dim // 8))
+    common = {"clients": clients, "modulus_bits": system.modulus_bits, "alpha": params.selection_probability}
+    found = [_row(system.key, system.label, sizes, float(np.mean(all_stages)), exact, common)]
+    if system.pattern == "pairwise":
+        longer = float(np.mean(with_bitmap)) - float(np.mean(sizes))
+        # The same real messages, with the locations in the paper's code: one bit per coordinate.
+        found.append(
+            _row(
+                "bitmap",
+                "pairwise, the paper's bitmap",
+                with_bitmap,
+                float(np.mean(all_stages)) + longer,
+                exact,
+                common,
+            )
+        )
+    return found
+
+
+def _locations(data: bytes) -> int:
+    message = decode_client_message(data)
+    assert isinstance(message, Upload)
+    return len(message.locations)
+
+
+def _row(
+    key: str, label: str, sizes: Sequence[int], all_stages: float, exact: bool, common: dict[str, Any]
+) -> dict[str, Any]:
+    upload = {"max": max(sizes), "mean": float(np.mean(sizes)), "min": min(sizes), "messages": len(sizes)}
+    return {"system": key, "label": label, **common, "upload_bytes": upload, "sent_bytes": all_stages, "exact": exact}
+
+
+def weigh_flower(clients: int, dim: int, seed: int) -> dict[str, Any]:
+    """Run one round of Flower's own SecAgg+; to whole kilobytes, as its messages hold time stamps of varying length.
+
+    Its UPLOAD is what all messages weigh more than those of a model of one parameter: the other stages don't depend on
+    the model, and what is left out is a header of a few hundred bytes.
+    """
+    from benchmarks import peer_flower
+    from benchmarks.cohort import Cohort
+
+    try:
+        peer_flower.require_flower()
+    except MissingExtra as absent:
+        return {"missing": str(absent)}
+    # Nobody drops out: sizes don't depend on it, and repairing dropouts takes Flower's server minutes.
+    measured, tiny = (peer_flower.measure(Cohort(clients, size, 1.0, 0.0, 32, seed)) for size in (dim, 1))
+    upload = _whole_kilobytes(measured.sent_bytes - tiny.sent_bytes)
+    return {
+        "system": "flower",
+        "label": "Flower's SecAgg+",
+        "clients": clients,
+        "modulus_bits": measured.settings["modulus_bits"],
+        "alpha": 1.0,
+        "upload_bytes": {"max": upload, "mean": upload, "min": upload, "messages": clients},
+        "sent_bytes": _whole_kilobytes(measured.sent_bytes),
+        "exact": measured.exact,
+    }
+
+
+def _whole_kilobytes(size: float) -> int:
+    return KILOBYTE * round(size / KILOBYTE)
+
+
+def formula(config: Config, clients: int, dim: int) -> dict[str, float]:
+    """Return what the paper's own formula gives on average: d·(32p + 1) bits, without any header.
+
+    The printed column grows with N, while p falls. It is what α/N in place of α/(N−1) gives: that is computed too.
+    """
+    probabilities = {
+        "bitmap_mean": selection_probability(config.alpha, clients),
+        "bitmap_mean_if_alpha_over_n": 1 - (1 - config.alpha / clients) ** (clients - 1),
+    }
+    return {"clients": clients, **{name: dim * (32 * p + 1) / 8 for name, p in probabilities.items()}}
