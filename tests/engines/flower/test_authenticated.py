@@ -282,6 +282,23 @@ class TestSeats:
         strategy, _ = run(grid, enrolled.roster, rounds=2)
         assert [record.survivors for record in strategy.history] == [USERS] * 2
 
+    def test_keys_that_were_announced_before_the_number_was_lost_are_not_used_after_it(
+        self, enrolled: Enrolled
+    ) -> None:
+        """Node 102 is replaced by 106 in round 2, is back in round 3, fails there, and takes part in round 4."""
+        grid = grid_of(enrolled, USERS + 1, user_of=lambda index: 2 if index == USERS else index)
+        grid.online.discard(106)
+
+        def come_and_go(node: int, message: Message) -> None:
+            if stage_of(message) == "UNMASK" and node == 105 and round_of(message) < 3:
+                grid.online ^= {102, 106}
+            if stage_of(message) == "UPLOAD" and node == 102 and round_of(message) == 3:
+                raise RuntimeError("no power")
+
+        grid.before = come_and_go
+        strategy, _ = run(grid, enrolled.roster, rounds=4)
+        assert [record.survivors for record in strategy.history] == [USERS, USERS, USERS - 1, USERS]
+
     def test_a_node_does_not_take_a_number_that_the_server_gives_it(self, enrolled: Enrolled) -> None:
         def swap(node: int, message: Message) -> None:
             if node == 102 and stage_of(message) == "SHARE_KEYS":

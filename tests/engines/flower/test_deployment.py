@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from engines.enrolment import enrol_users
 from sparsesecagg.engines.flower.deployment import LocalFederation, Node
 
 APP = Path(__file__).parent.parent / "mean_app"
@@ -115,21 +116,26 @@ def test_a_deployment_survives_kills_and_a_failed_round(tmp_path: Path) -> None:
     outcome.require(3, [0, 1, 2])
 
 
-def test_tls_and_node_authentication_and_a_stranger_who_is_turned_away(tmp_path: Path) -> None:
+def test_tls_node_authentication_a_roster_and_a_stranger_who_is_turned_away(tmp_path: Path) -> None:
+    """Three SuperNodes with run keys take part in an authenticated round; a fourth was never registered."""
+    users = enrol_users(tmp_path / "users", 3)
     with LocalFederation(tmp_path / "deployment", tls=True) as federation:
         keys = [federation.new_key(f"node-key-{index}") for index in range(4)]
         for key in keys[:3]:
             federation.register(key)
         for index, key in enumerate(keys):
-            federation.add_node(index, {"partition-id": index, "num-partitions": 3}, key)
+            config = {"partition-id": index, "num-partitions": 3, **users.node_config(2 - index if index < 3 else 0)}
+            federation.add_node(index, config, key)
         federation.wait_for_nodes(3)
         out = tmp_path / "out.json"
-        run = federation.run(APP, {"rounds": 1, "nodes": 3, "out": str(out)})
+        run = federation.run(APP, {"rounds": 1, "nodes": 3, "roster": str(users.roster), "out": str(out)})
         outcome = Outcome(out, run.finish(timeout=240))
         stranger = federation.nodes[3]
         assert stranger.process.wait(timeout=30) != 0
     assert federation.processes() == []
     assert outcome.rounds[0]["survivors"] == 3
+    assert outcome.rounds[0]["exchanges"] == 5
+    assert outcome.rounds[0]["sent_bytes"]["CONFIRM"] > 0
     outcome.require(1, [0, 1, 2])
     assert "SuperNode ID" not in stranger.log_text()
     assert "Failed to activate SuperNode" in stranger.log_text()

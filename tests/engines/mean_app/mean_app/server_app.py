@@ -20,7 +20,8 @@ def main(grid: Grid, context: Context) -> None:
     config = context.run_config
     nodes = int(config["nodes"])
     inner = FedAvg(fraction_evaluate=0.0, min_train_nodes=min(3, nodes), min_available_nodes=min(3, nodes))
-    strategy = SecAgg(inner, alpha=float(config["alpha"]), max_weight=32, timeout=60)
+    roster = str(config["roster"]) or None
+    strategy = SecAgg(inner, alpha=float(config["alpha"]), max_weight=32, timeout=60, roster=roster)
     models: dict[int, list[float]] = {}
 
     def keep(server_round: int, arrays: ArrayRecord) -> None:

@@ -1,0 +1,98 @@
+"""Which node is which user: a proof speaks of one node, one user, one attempt and one set of keys."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engines.enrolment import Enrolled, enrol_users
+from sparsesecagg.crypto.identity import Roster
+from sparsesecagg.crypto.secrets import PrivateKey
+from sparsesecagg.engines.flower.seats import Challenge, Claim, Seats, prove
+from sparsesecagg.errors import InvalidKey
+from sparsesecagg.flower import UnprovenNode
+from sparsesecagg.protocol import RoundParameters
+
+PARAMS = RoundParameters.create(clients=4, dim=10, session=bytes(range(16)), roster_digest=bytes(range(32)))
+CLAIM = Claim(PARAMS, node=104, user=2, advertisement=b"public keys")
+
+
+@pytest.fixture
+def users(tmp_path: Path) -> Enrolled:
+    return enrol_users(tmp_path, 4)
+
+
+def key_of(users: Enrolled, user: int) -> PrivateKey:
+    return PrivateKey(users.run_key(user).read_bytes())
+
+
+class TestProofs:
+    def test_the_owner_of_the_run_key_can_prove_its_claim(self, users: Enrolled) -> None:
+        challenge = Challenge()
+        challenge.verify(CLAIM, Roster.load(users.roster), prove(CLAIM, key_of(users, 2), challenge.public))
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"params": PARAMS.replace(session=bytes(16))},
+            {"params": PARAMS.replace(round_number=2)},
+            {"params": PARAMS.replace(roster_digest=bytes(range(1, 33)))},
+            {"node": 105},
+            {"advertisement": b"other keys"},
+            {"user": 3},
+        ],
+        ids=["session", "round", "roster", "node", "keys", "user"],
+    )
+    def test_a_proof_of_one_claim_is_none_of_another(self, users: Enrolled, changes: dict[str, Any]) -> None:
+        challenge, other = Challenge(), dataclasses.replace(CLAIM, **changes)
+        proof = prove(other, key_of(users, 2), challenge.public)
+        with pytest.raises(UnprovenNode, match="does not prove to be user 2"):
+            challenge.verify(CLAIM, Roster.load(users.roster), proof)
+
+    def test_it_is_none_for_another_challenge_or_with_another_key(self, users: Enrolled) -> None:
+        roster, challenge = Roster.load(users.roster), Challenge()
+        for proof in (
+            prove(CLAIM, key_of(users, 2), Challenge().public),
+            prove(CLAIM, key_of(users, 1), challenge.public),
+            b"",
+        ):
+            with pytest.raises(UnprovenNode):
+                challenge.verify(CLAIM, roster, proof)
+
+    @pytest.mark.parametrize("user", [-1, 4])
+    def test_nobody_is_a_user_whom_the_roster_does_not_have(self, users: Enrolled, user: int) -> None:
+        """Not even under a number that a list would count from its end."""
+        challenge, claim = Challenge(), dataclasses.replace(CLAIM, user=user)
+        proof = prove(claim, key_of(users, 3), challenge.public)
+        with pytest.raises(UnprovenNode, match=f"the roster has no user {user}"):
+            challenge.verify(claim, Roster.load(users.roster), proof)
+
+    def test_a_challenge_that_would_make_the_proof_public_is_refused(self, users: Enrolled) -> None:
+        with pytest.raises(InvalidKey, match="low-order"):
+            prove(CLAIM, key_of(users, 2), bytes(32))
+
+
+class TestSeats:
+    def test_a_user_has_one_node_until_that_is_gone(self, users: Enrolled) -> None:
+        seats = Seats(Roster.load(users.roster))
+        seats.take(2, 104, present={104, 105})
+        with pytest.raises(UnprovenNode, match="user 2 of the roster is node 104, which is present"):
+            seats.take(2, 105, present={104, 105})
+        seats.take(2, 105, present={105})
+        assert seats.known({104, 105}) == {105: 2}
+
+    def test_a_node_has_one_user(self, users: Enrolled) -> None:
+        seats = Seats(Roster.load(users.roster))
+        seats.take(2, 104, present={104})
+        seats.take(3, 104, present={104})
+        assert seats.known({104}) == {104: 3}
+
+    def test_proving_again_changes_nothing(self, users: Enrolled) -> None:
+        seats = Seats(Roster.load(users.roster))
+        for _ in range(2):
+            seats.take(2, 104, present={104})
+        assert seats.known({104, 105}) == {104: 2}
+        assert seats.known({105}) == {}
