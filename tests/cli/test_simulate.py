@@ -25,6 +25,12 @@ def test_the_json_contract(capsys: pytest.CaptureFixture[str]) -> None:
     assert result["peak_memory_bytes"] > 1e6
 
 
+def test_ten_of_25_users_send_four_tenths(capsys: pytest.CaptureFixture[str]) -> None:
+    result = run_json(capsys, *"simulate --clients 25 --dim 1000 --alpha 0.4".split())
+    assert result["alpha_effective"] == 0.4
+    assert result["contributors"] == {"mean": 10, "min": 10}
+
+
 @pytest.mark.parametrize(
     ("pattern", "bits", "largest"),
     [
@@ -121,6 +127,14 @@ def test_small_committees_are_warned_about(capsys: pytest.CaptureFixture[str]) -
     assert "--alpha 0.2 gives 8 or more" in err
     _, _, err = run(capsys, *"simulate --clients 40 --dim 100 --alpha 0.2 --json".split())
     assert err == ""
+
+
+def test_the_alpha_that_is_advised_gives_committees_that_are_large_enough(capsys: pytest.CaptureFixture[str]) -> None:
+    """8/25 = 0.32 would be taken for 5/16, which gives committees of seven."""
+    _, _, err = run(capsys, *"simulate --clients 25 --dim 100 --alpha 0.2 --json".split())
+    assert "committees of 5" in err
+    assert "--alpha 0.33 gives 8 or more" in err
+    assert run(capsys, *"simulate --clients 25 --dim 100 --alpha 0.33 --json".split())[2] == ""
 
 
 def test_likely_refusals_are_warned_about(capsys: pytest.CaptureFixture[str]) -> None:

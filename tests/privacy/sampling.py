@@ -1,9 +1,11 @@
 """Rounds drawn at random, and how to compare a sampled frequency with a bound."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 
+from sparsesecagg.patterns.committee import arc_sizes
 from sparsesecagg.privacy import tails
 
 FALSE_ALARM = 1e-6
@@ -18,15 +20,20 @@ def assert_not_exceeded(bound: float, hits: int, draws: int) -> None:
     assert tails.log_binomial_below(draws, 1 - min(1.0, bound), draws - hits + 1) >= math.log(FALSE_ALARM)
 
 
-def sampled_rounds(clients: int, groups: int, stripes: int, dropout: float, *, draws: int, seed: int):
-    """Return, per stripe, the group of each user; and who survived. All of shape (draws, clients)."""
+def sampled_rounds(clients: int, share: Fraction, stripes: int, dropout: float, *, draws: int, seed: int):
+    """Return, per stripe, the arc of each user; and who survived. All of shape (draws, clients)."""
     rng = np.random.default_rng(seed)
-    sizes = [len(part) for part in np.array_split(np.arange(clients), groups)]
-    order = np.tile(np.repeat(np.arange(groups), sizes), (draws, 1))
+    order = np.tile(np.repeat(np.arange(share.denominator), arc_sizes(clients, share)), (draws, 1))
     survives = rng.random((draws, clients)) >= dropout
     return [rng.permuted(order, axis=1) for _ in range(stripes)], survives
 
 
-def thinnest(group_of, counted, groups: int):
-    """Return per round the smallest number of counted users in any group."""
-    return np.min([(counted & (group_of == group)).sum(axis=1) for group in range(groups)], axis=0)
+def in_committees(arc_of, counted, share: Fraction):
+    """Return how many of the counted users are in each committee, shape (b, draws): a arcs, round the circle."""
+    arcs = [(counted & (arc_of == arc)).sum(axis=1) for arc in range(share.denominator)]
+    return np.array([np.sum((arcs * 2)[k : k + share.numerator], axis=0) for k in range(share.denominator)])
+
+
+def thinnest(arc_of, counted, share: Fraction):
+    """Return per round the smallest number of counted users in any committee."""
+    return in_committees(arc_of, counted, share).min(axis=0)

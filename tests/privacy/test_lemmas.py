@@ -5,6 +5,8 @@ rounds are independent. A figure over the rounds is compared with theory at six 
 holds is reported as broken for fewer than one seed in 10^4 (100 figures, Student's t with 59 degrees of freedom).
 """
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -19,7 +21,7 @@ STANDARD_ERRORS = 6
 HELD = np.linspace(0.2, 0.8, CLIENTS)
 MOMENTS = {
     "pairwise": pairwise_moments(ALPHA, CLIENTS, DROPOUT),
-    "committee": committee_moments(CLIENTS, round(1 / ALPHA), DROPOUT),
+    "committee": committee_moments(CLIENTS, Fraction(ALPHA), DROPOUT),
 }
 
 

@@ -3,6 +3,7 @@
 import math
 import time
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from privacy.sampling import assert_not_exceeded, sampled_rounds, thinnest
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.field import WORD_BITS, Word
+from sparsesecagg.patterns import served_fraction
 from sparsesecagg.privacy import graph_tails, tails
 from sparsesecagg.privacy.plan import Goal
 from sparsesecagg.privacy.planner import ABORT_TARGET, MARGIN, plan_each, plan_round
@@ -63,10 +65,11 @@ def test_every_plan_keeps_its_promises(goal):
     assume(plan.feasible)
     assert plan.privacy_failure_log2 <= goal.failure_log2
     assert 0 <= plan.abort_probability <= 1
-    assert plan.committee_size == goal.clients // plan.groups >= max(3, goal.min_anonymity)
-    assert plan.alpha == 1 / plan.groups
+    assert plan.committee_size == int(goal.clients * plan.share) >= max(3, goal.min_anonymity)
+    assert plan.alpha == float(plan.share)
+    assert served_fraction(RoundParameters.create(**plan.round_options()).pattern_settings) == plan.share
     assert max(2, goal.min_anonymity) <= plan.min_survivors <= plan.committee_size
-    contributors = math.ceil(goal.clients / plan.groups)
+    contributors = math.ceil(goal.clients * plan.share)
     assert plan.quantisation_levels == Word.of(plan.modulus_bits).largest // contributors
     assert plan.quantisation_levels >= goal.levels * max(1, goal.clip)
     assert plan.modulus_bits == WORD_BITS[0] or (
@@ -82,15 +85,22 @@ def test_every_plan_keeps_its_promises(goal):
 
 @settings(max_examples=60, deadline=None)
 @given(goals(300))
-def test_one_more_group_would_break_the_promise(goal):
+def test_no_smaller_share_of_the_model_would_keep_the_promise(goal):
     plan = plan_round(goal)
-    assume(plan.feasible)
-    more = plan.groups + 1
-    assume(goal.clients // more >= max(3, goal.min_anonymity) and goal.dim >= goal.stripes * more)
-    failure = tails.log_privacy_failure(
-        goal.clients, goal.colluders, more, goal.stripes, dropout=goal.dropout, anonymity=goal.min_anonymity
-    )
-    assert failure + MARGIN > goal.log_budget
+    assume(plan.feasible and goal.dim >= goal.stripes * goal.clients)
+    least = max(3, goal.min_anonymity)
+    shares = {Fraction(a, b) for b in range(1, 17) for a in range(1, b)} | {Fraction(1, g) for g in range(1, 101)}
+    for share in (share for share in shares if least <= share * goal.clients and share < plan.share):
+        failure = tails.log_privacy_failure(
+            goal.clients, goal.colluders, share, goal.stripes, dropout=goal.dropout, anonymity=goal.min_anonymity
+        )
+        assert failure + MARGIN > goal.log_budget
+
+
+def test_a_share_between_two_whole_numbers_of_committees_is_found():
+    plan = plan_round(Goal(100, 1_663_370, dropout=0.1, colluding=0.1, min_anonymity=5))
+    assert plan.share == Fraction(3, 11)
+    assert (plan.blocks_per_user, plan.blocks_per_stripe, plan.committee_size) == (3, 11, 27)
 
 
 @settings(max_examples=80, deadline=None)
@@ -145,19 +155,20 @@ def test_planned_failure_probability_is_never_below_the_sampled_frequency(client
         Goal(clients, 10_000, dropout=dropout, colluding=colluding, min_anonymity=anonymity, failure_log2=-8)
     )
     draws = 20_000
-    group_of, survives = sampled_rounds(clients, plan.groups, plan.stripes, dropout, draws=draws, seed=clients)
+    arc_of, survives = sampled_rounds(clients, plan.share, plan.stripes, dropout, draws=draws, seed=clients)
     honest = survives & (np.arange(clients) >= plan.goal.colluders)
-    failed = np.any([thinnest(of, honest, plan.groups) < anonymity for of in group_of], axis=0)
+    failed = np.any([thinnest(of, honest, plan.share) < anonymity for of in arc_of], axis=0)
     assert_not_exceeded(2**plan.privacy_failure_log2, int(failed.sum()), draws)
-    aborted = np.any([thinnest(of, survives, plan.groups) < plan.min_survivors for of in group_of], axis=0)
+    aborted = np.any([thinnest(of, survives, plan.share) < plan.min_survivors for of in arc_of], axis=0)
     aborted |= survives.sum(axis=1) < plan.threshold
     assert_not_exceeded(plan.abort_probability, int(aborted.sum()), draws)
 
 
-def test_no_client_needs_to_send_more_than_planned():
+@pytest.mark.parametrize(("failure_log2", "share"), [(-12, Fraction(1, 3)), (-20, Fraction(2, 5))])
+def test_no_client_needs_to_send_more_than_planned(failure_log2, share):
     """A real round with the planned settings: accepted by the protocol, exact, and of the planned size."""
-    plan = plan_round(Goal(40, 3_000, dropout=0.1, colluding=0.1, min_anonymity=4, failure_log2=-12))
-    assert plan.groups > 1
+    plan = plan_round(Goal(40, 3_000, dropout=0.1, colluding=0.1, min_anonymity=4, failure_log2=failure_log2))
+    assert plan.share == share
     params = RoundParameters.create(**plan.round_options())
     rng = np.random.default_rng(12)
     outcome = run_round(
@@ -176,7 +187,7 @@ def test_a_planned_round_with_a_sparse_share_graph_completes():
     assert plan.neighbours is not None
     params = RoundParameters.create(**plan.round_options())
     assert params.neighbours == plan.neighbours
-    assert params.layout.blocks == plan.groups * plan.stripes
+    assert params.layout.blocks == plan.blocks_per_stripe * plan.stripes
     outcome = run_round(params, lambda user: np.full(400, 0.5), drops=dict.fromkeys(range(5), Stage.UPLOAD))
     assert outcome.exact
     assert (
@@ -189,9 +200,9 @@ def test_large_committees_get_sparse_masks_that_stay_connected():
     plan = plan_round(goal)
     assert plan.neighbours < plan.committee_size - 1
     apart = graph_tails.log_disconnected(
-        math.ceil(goal.clients / plan.groups), plan.neighbours, 0.3, goal.colluders, population=goal.clients
+        math.ceil(goal.clients * plan.share), plan.neighbours, 0.3, goal.colluders, population=goal.clients
     )
-    assert apart + math.log(plan.groups * plan.stripes) <= goal.log_budget
+    assert apart + math.log(plan.blocks_per_stripe * plan.stripes) <= goal.log_budget
     assert plan.lying_server_failure_log2 == 0  # Who lies about dropouts can tear such masks.
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privacy.sampling import assert_not_exceeded, sampled_rounds, thinnest
+from privacy.sampling import assert_not_exceeded, in_committees, sampled_rounds, thinnest
 from sparsesecagg.privacy import tails
 
 
@@ -120,7 +120,9 @@ def test_privacy_only_gets_worse_with_more_groups_colluders_dropouts_or_a_higher
     def failure(
         groups: int = groups, colluders: int = colluders, dropout: float = dropout, anonymity: int = anonymity
     ) -> float:
-        return tails.log_privacy_failure(clients, colluders, groups, 4, dropout=dropout, anonymity=anonymity)
+        return tails.log_privacy_failure(
+            clients, colluders, Fraction(1, groups), 4, dropout=dropout, anonymity=anonymity
+        )
 
     here = failure() - 1e-9
     assert failure(groups=groups + 1) >= here
@@ -130,51 +132,56 @@ def test_privacy_only_gets_worse_with_more_groups_colluders_dropouts_or_a_higher
 
 
 @pytest.mark.parametrize(
-    ("clients", "colluding", "dropout", "groups", "anonymity"),
-    [(60, 0.1, 0.1, 4, 7), (50, 0.3, 0.3, 3, 2), (40, 0.0, 0.3, 4, 2), (31, 0.2, 0.2, 3, 2)],
+    ("clients", "colluding", "dropout", "share", "anonymity"),
+    [
+        *[(60, 0.1, 0.1, "1/4", 7), (50, 0.3, 0.3, "1/3", 2), (40, 0.0, 0.3, "1/4", 2), (31, 0.2, 0.2, "1/3", 2)],
+        *[(25, 0.2, 0.2, "2/5", 2), (37, 0.1, 0.3, "3/10", 2)],
+    ],
 )
-def test_privacy_bound_is_never_below_the_sampled_frequency(clients, colluding, dropout, groups, anonymity):
+def test_privacy_bound_is_never_below_the_sampled_frequency(clients, colluding, dropout, share, anonymity):
     """Failures around 2^−8 are sampled in whole rounds: committees, colluders and dropouts of all stripes."""
-    draws, stripes, colluders = 20_000, 4, round(colluding * clients)
-    group_of, survives = sampled_rounds(clients, groups, stripes, dropout, draws=draws, seed=clients)
+    draws, stripes, colluders, share = 20_000, 4, round(colluding * clients), Fraction(share)
+    arc_of, survives = sampled_rounds(clients, share, stripes, dropout, draws=draws, seed=clients)
     honest = survives & (np.arange(clients) >= colluders)
-    failed = np.any([thinnest(of, honest, groups) < anonymity for of in group_of], axis=0)
+    failed = np.any([thinnest(of, honest, share) < anonymity for of in arc_of], axis=0)
     bound = math.exp(
-        tails.log_privacy_failure(clients, colluders, groups, stripes, dropout=dropout, anonymity=anonymity)
+        tails.log_privacy_failure(clients, colluders, share, stripes, dropout=dropout, anonymity=anonymity)
     )
     assert_not_exceeded(bound, int(failed.sum()), draws)
     assert 2**-10 < failed.mean() < 2**-5  # It is an event that sampling can see ...
     assert bound < 4 * failed.mean()  # ... and the bound is not an idle one.
 
 
-def test_refusal_bound_is_never_below_the_sampled_frequency():
-    clients, groups, stripes, dropout, least, draws = 40, 4, 4, 0.3, 4, 20_000
-    group_of, survives = sampled_rounds(clients, groups, stripes, dropout, draws=draws, seed=7)
-    refused = np.any([thinnest(of, survives, groups) < least for of in group_of], axis=0)
-    one = tails.log_refusal(clients, groups, dropout, least)
-    bound = tails.independent_or_better((one, tails.distinct_blocks(groups, stripes)))
+@pytest.mark.parametrize(("clients", "share"), [(40, Fraction(1, 4)), (25, Fraction(2, 5))])
+def test_refusal_bound_is_never_below_the_sampled_frequency(clients, share):
+    stripes, dropout, least, draws = 4, 0.3, 4, 20_000
+    arc_of, survives = sampled_rounds(clients, share, stripes, dropout, draws=draws, seed=7)
+    refused = np.any([thinnest(of, survives, share) < least for of in arc_of], axis=0)
+    one = tails.log_refusal(clients, share, dropout, least)
+    bound = tails.independent_or_better((one, tails.distinct_blocks(share, stripes)))
     assert_not_exceeded(bound, int(refused.sum()), draws)
-    assert refused.mean() < bound < min(4 * refused.mean(), groups * stripes * math.exp(one))
+    assert refused.mean() < bound < min(4 * refused.mean(), share.denominator * stripes * math.exp(one))
 
 
 def test_forced_failure_counts_committees_that_colluders_can_fill():
-    clients, colluders, groups, stripes, draws = 31, 9, 4, 2, 20_000
-    group_of, _ = sampled_rounds(clients, groups, stripes, 0.0, draws=draws, seed=8)
+    clients, colluders, share, stripes, draws = 31, 9, Fraction(1, 4), 2, 20_000
+    arc_of, _ = sampled_rounds(clients, share, stripes, 0.0, draws=draws, seed=8)
     colludes = np.broadcast_to(np.arange(clients) < colluders, (draws, clients))
     # min_survivors 7, anonymity 2: from six colluders in a committee on, the seventh alone is honest.
-    most = np.max([(colludes & (of == group)).sum(axis=1) for of in group_of for group in range(groups)], axis=0)
-    bound = math.exp(tails.log_forced_failure(clients, colluders, groups, stripes, min_survivors=7, anonymity=2))
+    most = np.max([in_committees(of, colludes, share).max(axis=0) for of in arc_of], axis=0)
+    bound = math.exp(tails.log_forced_failure(clients, colluders, share, stripes, min_survivors=7, anonymity=2))
     assert_not_exceeded(bound, int((most >= 6).sum()), draws)
     assert bound < 4 * (most >= 6).mean()
 
 
 def test_no_committee_is_filled_once_min_survivors_exceeds_all_colluders():
-    assert tails.log_forced_failure(100, 10, 5, 4, min_survivors=15, anonymity=5) == -math.inf
+    assert tails.log_forced_failure(100, 10, Fraction(1, 5), 4, min_survivors=15, anonymity=5) == -math.inf
 
 
-def test_one_group_is_one_committee_however_many_stripes():
-    assert tails.distinct_blocks(1, 4) == 1
-    assert tails.distinct_blocks(3, 4) == 12
+def test_everybody_is_one_committee_however_many_stripes():
+    assert tails.distinct_blocks(Fraction(1), 4) == 1
+    assert tails.distinct_blocks(Fraction(1, 3), 4) == 12
+    assert tails.distinct_blocks(Fraction(2, 5), 4) == 20
 
 
 def test_certain_and_impossible_failures():

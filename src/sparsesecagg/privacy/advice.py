@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from math import floor
 
-from sparsesecagg.patterns import served_fraction, smallest_committee
+from sparsesecagg.patterns import Committee, PatternSettings, served_fraction, smallest_committee
 from sparsesecagg.privacy.tails import distinct_blocks, independent_or_better, log_refusal
 from sparsesecagg.protocol import RoundParameters
 
@@ -18,8 +20,13 @@ PAIRWISE_WARNING = (
 
 def refusal_probability(params: RoundParameters) -> float:
     """Return the chance that clients refuse a round of committees because a block has too few survivors."""
-    share = served_fraction(params.pattern_settings)
-    stripes = params.layout.blocks // share.denominator
+    return _refusal(params.pattern_settings, params)
+
+
+def _refusal(settings: PatternSettings, params: RoundParameters) -> float:
+    """Return the same for other settings of the pattern."""
+    share = served_fraction(settings)
+    stripes = Committee.make_layout(settings).blocks // share.denominator
     one = log_refusal(params.clients, share, params.dropout, params.min_survivors)
     return independent_or_better((one, distinct_blocks(share, stripes)))
 
@@ -33,14 +40,14 @@ def advice(params: RoundParameters) -> list[str]:
     sentences = []
     members = smallest_committee(params.pattern_settings)
     if members < min(FEW_MEMBERS, params.clients):
-        enough = min(1.0, FEW_MEMBERS / params.clients)
+        wanted = min(FEW_MEMBERS, params.clients)
+        enough = _least_alpha(params, lambda settings: smallest_committee(settings) >= wanted)
         sentences.append(
-            f"committees of {members} hide a user among few others: --alpha {_rounded_up(enough)} gives {FEW_MEMBERS} "
-            "or more"
+            f"committees of {members} hide a user among few others: --alpha {enough} gives {wanted} or more"
         )
     chance = refusal_probability(params)
     if chance > LIKELY_REFUSAL:
-        better = _least_alpha(params)
+        better = _least_alpha(params, lambda settings: _refusal(settings, params) <= LIKELY_REFUSAL)
         remedy = f"--alpha {better} would do" if better else "lower --min-survivors or --dropout"
         sentences.append(
             f"clients will refuse about {100 * chance:.0f} % of rounds at this dropout, because some block would keep "
@@ -49,15 +56,9 @@ def advice(params: RoundParameters) -> list[str]:
     return sentences
 
 
-def _least_alpha(params: RoundParameters) -> str | None:
-    """Return the smallest α, in hundredths, from which on refusals are rare."""
+def _least_alpha(params: RoundParameters, enough: Callable[[PatternSettings], bool]) -> str | None:
+    """Return the smallest α above the present one, in hundredths, that is enough."""
     for percent in range(floor(100 * params.alpha) + 1, 101):
-        candidate = params.replace(alpha_q32=(percent << 32) // 100)
-        if refusal_probability(candidate) <= LIKELY_REFUSAL:
+        if enough(replace(params.pattern_settings, alpha=round(percent * 2**32 / 100))):
             return f"{percent / 100:g}"
     return None
-
-
-def _rounded_up(alpha: float) -> str:
-    """Return α with three digits, not below it."""
-    return f"{min(1.0, -(-alpha * 1000 // 1) / 1000):g}"

@@ -1,10 +1,10 @@
 """Pick the settings of a round of the committee pattern from what it has to promise.
 
-The search is short because everything pulls one way. More groups G per stripe mean less to send (1/G of the
-model) and smaller committees; smaller committees have fewer contributors per word, so words may be shorter.
-What holds against it is privacy alone: the planner takes the largest G whose tail bound stays within the
-allowed probability, then the shortest word that keeps the resolution. Committees of a small cohort are no
-smaller than those of a large one, so it needs a large α, and saves mainly by its short words.
+The search is short because everything pulls one way. A smaller share α = a/b of the model means less to send and
+smaller committees; smaller committees have fewer contributors per word, so words may be shorter. What holds against
+it is privacy alone: the planner takes the least share whose tail bound stays within the allowed probability, then the
+shortest word that keeps the resolution. Committees of a small cohort are no smaller than those of a large one, so it
+needs a large α, and saves mainly by its short words.
 
 What the plan promises, per round, for an honest-but-curious server with the colluding users:
 
@@ -32,6 +32,7 @@ from sparsesecagg.crypto.shamir import SHARE_SIZE
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.field import WORD_BITS, Word, packed_size
 from sparsesecagg.patterns import SMALLEST_COMMITTEE, Committee, PatternSettings
+from sparsesecagg.patterns.committee import LARGEST_DENOMINATOR
 from sparsesecagg.privacy.graph_tails import log_disconnected
 from sparsesecagg.privacy.plan import LOWEST_FAILURE_LOG2, Goal, Nearest, Plan
 from sparsesecagg.privacy.sharing import Cohort, choose_sharing
@@ -155,11 +156,14 @@ def _least_share(goal: Goal) -> Fraction | None:
     if not keeps(Fraction(1)):
         return None
     # Smaller committees fail more often, and there are more of them: the bound grows with G.
-    low, high = 1, goal.clients // max(SMALLEST_COMMITTEE, goal.min_anonymity)
+    least = max(SMALLEST_COMMITTEE, goal.min_anonymity)
+    low, high = 1, goal.clients // least
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if keeps(Fraction(1, middle)) else (low, middle - 1)
-    return Fraction(1, low)
+    # Below 1/(G+1), which fails, other fractions have smaller committees and more of them, and fail too.
+    finer = {Fraction(a, b) for b in range(1, LARGEST_DENOMINATOR + 1) for a in range(b // (low + 1) + 1, -(-b // low))}
+    return next((share for share in sorted(finer) if share * goal.clients >= least and keeps(share)), Fraction(1, low))
 
 
 def _shortest_word(goal: Goal, share: Fraction) -> int:
