@@ -39,7 +39,7 @@ bench: .venv/.all ## Measure, and write benchmarks/results/ (minutes)
 	$(BIN)/python -m benchmarks
 
 soak: .venv/.all ## 100,000 rounds over a broken network (half an hour on two cores)
-	$(BIN)/python tests/soak.py
+	$(BIN)/python tests/soak.py --out results/soak.json
 
 FUZZ_SECONDS ?= 600
 fuzz: .venv/.all ## Coverage-guided fuzzing of every decoder (FUZZ_SECONDS=600)

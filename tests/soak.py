@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -22,6 +24,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--schedules", type=int, default=100_000)
     parser.add_argument("--first", type=int, default=1_000_000, help="number of the first schedule")
+    parser.add_argument("--out", type=Path, help="also write the counts to this JSON file")
     options = parser.parse_args()
     begin, done = time.monotonic(), 0
     endings: Counter[str] = Counter()
@@ -42,6 +45,23 @@ def main() -> None:
         sys.stdout.write(f"{title}:\n")
         for name, number in counts.most_common():
             sys.stdout.write(f"  {number:>12,}  {name}\n")
+    if options.out:
+        result = {
+            "command": f"python tests/soak.py --schedules {options.schedules} --first {options.first}",
+            "commit": commit(),
+            "schedules": done,
+            "seconds": round(time.monotonic() - begin),
+            "endings": dict(endings.most_common()),
+            "faults_and_errors": dict(seen.most_common()),
+        }
+        options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
+def commit() -> str:
+    """Return the commit that was soaked."""
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    root = Path(__file__).parents[1]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=root).stdout.strip()  # noqa: S603
 
 
 if __name__ == "__main__":
