@@ -21,6 +21,7 @@ def main(grid: Grid, context: Context) -> None:
         alpha=float(context.run_config["alpha"]),
         modulus_bits=16,
         max_weight=500,
+        roster=str(context.run_config["secagg-roster"]) or None,
         run_dir=str(context.run_config["run-dir"]) or None,
     )
     result = strategy.start(

@@ -14,6 +14,7 @@ from flwr.serverapp.strategy import FedAvg, Result
 
 from engines.enrolment import Enrolled, enrol_users
 from engines.in_process import InProcessGrid, Silent, model, round_of, stage_of, training_app, travel, values
+from sparsesecagg.cli import main
 from sparsesecagg.crypto.identity import Identity, Roster
 from sparsesecagg.crypto.keys import KeyAgreement
 from sparsesecagg.crypto.secrets import PrivateKey
@@ -398,6 +399,26 @@ class TestRetry:
 
 
 class TestConfiguration:
+    def test_the_files_of_the_roster_command_are_what_nodes_and_server_read(self, tmp_path: Path) -> None:
+        """As docs/flower.md tells it: identity, enrol, build, check; the identity's key is of no use to the node."""
+
+        def roster(*arguments: object) -> None:
+            with pytest.raises(SystemExit) as ended:
+                main(["roster", *map(str, arguments), "--json"])
+            assert ended.value.code == 0
+
+        entries = [tmp_path / f"{user}.json" for user in range(3)]
+        for user, entry in enumerate(entries):
+            key, run_key = tmp_path / f"{user}.identity", tmp_path / f"{user}.key"
+            roster("identity", "--key", key)
+            roster("enrol", "--key", key, "--run", "digits", "--run-key", run_key, "--entry", entry)
+            key.unlink()
+        made = Enrolled(tmp_path)
+        roster("build", "--run", "digits", "--roster", made.roster, *entries)
+        roster("check", "--roster", made.roster)
+        strategy, _ = run(grid_of(made, 3), made.roster)
+        assert strategy.history[0].survivors == 3
+
     def failure(self, enrolled: Enrolled, node_config: dict[str, Any]) -> str:
         grid = InProcessGrid(training_app(step), USERS, node_config=lambda index: node_config)
         return str(run(grid, enrolled.roster)[0].history[0].failure)
