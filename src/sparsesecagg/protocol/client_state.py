@@ -67,7 +67,7 @@ def restore_state(data: bytes) -> ClientState:
     """Return the state that `save_state` wrote."""
     try:
         return msgspec.msgpack.decode(data, type=ClientState, dec_hook=_read_secret)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise MalformedMessage("the bytes are not a saved client") from None
 
 
@@ -78,4 +78,6 @@ def _write_secret(value: Any) -> bytes:
 
 
 def _read_secret(kind: type, value: Any) -> Any:
+    if not isinstance(value, bytes):
+        raise TypeError("secrets are saved as bytes")  # A number would ask for that much memory.
     return kind(value)
