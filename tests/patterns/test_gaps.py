@@ -198,9 +198,9 @@ class CountingStream(KeyStream):
 
     bytes_read = 0
 
-    def fill(self, buffer: NDArray[np.uint8], size: int) -> None:
+    def fill(self, room: memoryview, size: int) -> None:
         CountingStream.bytes_read += size
-        super().fill(buffer, size)
+        super().fill(room, size)
 
 
 def bytes_and_ones(dim: int, probability: int, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:

@@ -35,16 +35,18 @@ class KeyStream:
     def __init__(self, key: Secret) -> None:
         self._encryptor = Cipher(algorithms.AES(key.reveal()), _FROM_ZERO).encryptor()
 
-    def fill(self, buffer: NDArray[np.uint8], size: int) -> None:
-        """Write the next `size` bytes to `buffer`, which has at least 15 bytes of room beyond."""
+    def fill(self, room: memoryview, size: int) -> None:
+        """Write the next `size` bytes to `room`, which has at least 15 bytes beyond."""
+        if size <= len(_ZEROS):  # Nearly always: the streams of pairs are short, and there are many.
+            self._encryptor.update_into(_ZEROS[:size], room)
+            return
         for start in range(0, size, len(_ZEROS)):
-            part = min(len(_ZEROS), size - start)
-            self._encryptor.update_into(_ZEROS[:part], buffer[start : start + part + _SLACK].data)
+            self._encryptor.update_into(_ZEROS[: size - start], room[start:])
 
     def read(self, size: int) -> NDArray[np.uint8]:
         """Return the next `size` bytes in fresh memory."""
         buffer = np.empty(size + _SLACK, np.uint8)
-        self.fill(buffer, size)
+        self.fill(buffer.data, size)
         return buffer[:size]
 
 
@@ -68,7 +70,7 @@ class MaskStream(KeyStream):
     def words(self, count: int, scratch: Scratch) -> NDArray[Any]:
         """Return the next `count` ≤ scratch.words words, valid until the scratch is used again."""
         size = count * self._word.dtype.itemsize
-        self.fill(scratch.buffer, size)
+        self.fill(scratch.buffer.data, size)
         # The key stream is defined as little-endian.
         words = scratch.buffer[:size].view(self._word.dtype.newbyteorder("<"))
         return self._in_field(words) if _leaves_field(words, self._word) else words
@@ -87,8 +89,9 @@ def read_side_by_side(streams: Sequence[KeyStream], sizes: Sequence[int]) -> NDA
     """Return the next `sizes[i]` bytes of stream i, one stream behind the other."""
     starts = list(accumulate(sizes, initial=0))
     buffer = np.empty(starts[-1] + _SLACK, np.uint8)
+    room = buffer.data
     for stream, start, size in zip(streams, starts[:-1], sizes, strict=True):
-        stream.fill(buffer[start:], size)
+        stream.fill(room[start:], size)
     return buffer[: starts[-1]]
 
 

@@ -67,8 +67,9 @@ class GapTable:
         gaps: NDArray[np.int32] = self.guide.take(highest.astype(np.intp))
         unsure = np.flatnonzero(gaps < 0)
         if self.one_longer:
-            least = -1 - gaps[unsure]
-            gaps[unsure] = least + (self.cumulative[least] < draws[unsure])
+            least = ~gaps[unsure]  # −1 − g, undone
+            least += self.cumulative[least] < draws[unsure]
+            gaps[unsure] = least
         else:
             gaps[unsure] = np.searchsorted(self.cumulative, draws[unsure], side="left")
         return gaps
@@ -97,7 +98,7 @@ def _walk(streams: list[KeyStream], reads: int, dim: int, probability: int) -> l
     is_one &= ends <= dim
     ones = ends[is_one]
     ones -= 1
-    behind = np.cumsum(np.count_nonzero(is_one, axis=1)).tolist()
+    behind = np.cumsum(is_one.sum(axis=1)).tolist()
     result = [ones[start:stop] for start, stop in pairwise([0, *behind])]
     for index in np.flatnonzero(ends[:, -1] < dim).tolist():  # The guess was short: go on where the stream stopped.
         reached = int(ends[index, -1])

@@ -30,8 +30,10 @@ def encode_locations(positions: NDArray[np.int64], dim: int) -> bytes:
     gaps = positions.copy()
     gaps[1:] -= positions[:-1]
     gaps[1:] -= 1
-    ends = np.cumsum(gaps >> k)  # A quotient ends behind the zeros and the ones of all before it.
-    ends += np.arange(count)
+    ends = gaps >> k  # A quotient ends behind the zeros and the ones of all before it.
+    ends += 1
+    np.cumsum(ends, out=ends)
+    ends -= 1
     unary_bits = int(ends[-1]) + 1 if count else 0
     unary_size, low_size = (unary_bits + 7) // 8, (count * k + 7) // 8
     if _HEADER + unary_size + low_size >= bitmap_size:
@@ -78,10 +80,11 @@ def _decode_gaps(data: bytes, dim: int) -> NDArray[np.int64]:
     if count and (int(ends[-1]) + 1 - count) << k >= dim:
         raise MalformedMessage(f"a location is not below {dim}")
     places = np.arange(count)
-    positions = ends - places
-    positions <<= k
-    positions += np.cumsum(_read_low_bits(data[_HEADER + unary_size :], count, k), dtype=np.int64)
+    positions = np.cumsum(_read_low_bits(data[_HEADER + unary_size :], count, k), dtype=np.int64)
     positions += places
+    ends -= places
+    ends <<= k
+    positions += ends
     return positions
 
 

@@ -66,7 +66,7 @@ def mask_update(
         return MaskedUpdate(b"", words, clipped)
     # A pattern that only pairs know sends the coordinates at which pairs have drawn a mask, and no others.
     coordinates, sums = add_up(shared, params.word)
-    integers, clipped = params.quantizer.quantize(update[coordinates], factor, rng)
+    integers, clipped = params.quantizer.quantize(update.take(coordinates), factor, rng)
     if trace:
         trace(coordinates, integers)
     sums += params.word.embed(integers)

@@ -73,9 +73,9 @@ class RowMasks:
 def add_to_column(column: Accumulator, masks: Iterable[Mask], word: Word) -> None:
     """Add masks whose blocks are single coordinates to a column of words, in place; masks are taken in batches."""
     for batch in _batches(masks, len(column)):
-        coordinates, words = _side_by_side(batch, len(column), word)
+        rows, words = _side_by_side(batch, len(column), word)
         # `at` is fast only between equal types, and counts a coordinate as often as masks meet at it.
-        np.add.at(column, coordinates, words.astype(word.accumulator))
+        np.add.at(column, np.concatenate(rows), words.astype(word.accumulator))
 
 
 def add_up(masks: Sequence[Mask], word: Word) -> tuple[NDArray[np.int64], Accumulator]:
@@ -84,30 +84,32 @@ def add_up(masks: Sequence[Mask], word: Word) -> tuple[NDArray[np.int64], Accumu
     One sort brings together the masks that meet at a coordinate, so that time and memory follow the masks' words and
     not the dimension.
     """
-    coordinates, words = _side_by_side(masks, 0, word)
-    if not len(coordinates):
-        return coordinates, word.zeros((0,))
-    coordinates, terms = _sorted_by_coordinate(coordinates, words)
-    last = np.flatnonzero(np.append(coordinates[1:] != coordinates[:-1], True))
-    # Terms are below 2^32, so 2^31 of them add up to less than 2^63.
-    sums = np.diff(np.cumsum(terms)[last], prepend=np.uint64(0))
-    return coordinates[last], sums.astype(word.accumulator)
+    coordinates, words = _sorted_by_coordinate(*_side_by_side(masks, 0, word))
+    terms = words.astype(word.accumulator)
+    # Few masks meet: those behind the first at their coordinate are taken out and added to it.
+    again = np.flatnonzero(coordinates[1:] == coordinates[:-1]) + 1
+    sums = np.delete(terms, again)
+    np.add.at(sums, again - np.arange(1, len(again) + 1), terms[again])
+    return np.delete(coordinates, again), sums
 
 
-def _sorted_by_coordinate(coordinates: NDArray[np.int64], words: Words) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+def _sorted_by_coordinate(rows: Sequence[NDArray[np.int64]], words: Words) -> tuple[NDArray[np.int64], Words]:
     """Sort the words by their coordinates; the order of words at one coordinate is of no account."""
-    if int(coordinates.max()) >> 32:
+    if any(len(each) and int(each[-1]) >> 32 for each in rows):
+        coordinates = np.concatenate(rows)
         order = np.argsort(coordinates)
-        return coordinates[order], words[order].astype(np.uint64)
+        return coordinates[order], words[order]
     # Coordinate and word fit one number of 64 bits, and numbers sort twice as fast as they can be put in order.
-    pairs = coordinates.view(np.uint64) << np.uint64(32)
-    pairs |= words.astype(np.uint64)
+    pairs = np.empty(len(words), "<u8")
+    low, high = pairs.view("<u4").reshape(-1, 2).T
+    low[:] = words
+    np.concatenate([np.empty(0, np.int64), *rows], out=high, casting="unsafe")
     pairs.sort()
-    return (pairs >> np.uint64(32)).view(np.int64), pairs & np.uint64(0xFFFF_FFFF)
+    return high.astype(np.int64), low
 
 
-def _side_by_side(masks: Sequence[Mask], length: int, word: Word) -> tuple[NDArray[np.int64], Words]:
-    """Return the coordinates of all masks, one mask behind the other, and the words to add there.
+def _side_by_side(masks: Sequence[Mask], length: int, word: Word) -> tuple[list[NDArray[np.int64]], Words]:
+    """Return the coordinates of each mask, sorted, and the words to add there, one mask behind the other.
 
     `length` is the number of all coordinates, for masks that cover them all.
     """
@@ -117,7 +119,7 @@ def _side_by_side(masks: Sequence[Mask], length: int, word: Word) -> tuple[NDArr
     for mask, (start, stop) in zip(masks, pairwise(accumulate(counts, initial=0)), strict=True):
         if not mask.positive:
             word.negate(words[start:stop])
-    return np.concatenate(rows) if rows else np.empty(0, np.int64), words
+    return rows, words
 
 
 def _batches(masks: Iterable[Mask], length: int) -> Iterator[list[Mask]]:
@@ -130,4 +132,5 @@ def _batches(masks: Iterable[Mask], length: int) -> Iterator[list[Mask]]:
         if size >= _BATCH_WORDS:
             yield batch
             batch, size = [], 0
-    yield batch
+    if batch:
+        yield batch
