@@ -24,7 +24,7 @@ ABOVE_ZERO = 2**-40
         ("clients", 1 << 16, (1 << 16) + 1),
         ("dim", 1, 0),
         ("dim", 1 << 40, (1 << 40) + 1),
-        ("alpha", 1, 1 + 2**-30),
+        ("alpha", 1, math.nextafter(1, 2)),
         ("alpha", ABOVE_ZERO, 0),
         ("dropout", 0, -(2**-60)),
         ("dropout", math.nextafter(0.5, 0), 0.5),

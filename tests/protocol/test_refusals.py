@@ -11,6 +11,7 @@ from protocol.test_client import refuses, tampered, users
 from protocol.test_server import refused
 from protocol.test_server import tampered as tampered_by_user
 from reference.x25519 import low_order_points
+from sparsesecagg.crypto import sealing
 from sparsesecagg.crypto.kdf import digest
 from sparsesecagg.errors import (
     InvalidInput,
@@ -23,7 +24,14 @@ from sparsesecagg.errors import (
 )
 from sparsesecagg.protocol import Client, Policy, RoundParameters, Server, Stage
 from sparsesecagg.protocol.membership import ENTRY_SIZE
-from sparsesecagg.protocol.messages import decode_client_message, decode_server_message, encode, encode_users
+from sparsesecagg.protocol.messages import (
+    decode_client_message,
+    decode_server_message,
+    decode_users,
+    encode,
+    encode_users,
+)
+from sparsesecagg.protocol.opening import restore_secrets
 
 # Keys
 
@@ -128,8 +136,8 @@ def test_the_clients_own_least_number_of_survivors_counts_at_every_stage() -> No
     Client.restore(saved, Policy(min_survivors=4)).share_keys(four)
 
 
-def test_a_user_with_too_few_neighbours_to_hold_its_shares_gives_away_none() -> None:
-    """Of a directory that is large enough, but too small for the degree of the graph: everybody is a neighbour."""
+def test_a_user_with_fewer_holders_than_the_threshold_gives_away_no_share() -> None:
+    """The directory has more than half of the cohort, but fewer users than a secret needs to be restored."""
     game = Round(small(clients=9, neighbours=6, threshold=7)).run_to(Stage.SHARE_KEYS)
     message = decode_server_message(game.inbox[0])
     six = tampered(game.inbox[0], users=users(*range(6), clients=9), entries=message.entries[: 6 * ENTRY_SIZE])
@@ -196,6 +204,36 @@ def test_a_user_outside_the_cohort_has_no_client(user: int) -> None:
 
 
 # Messages of the server
+
+
+def test_a_set_of_nobody_is_a_set() -> None:
+    assert decode_users(bytes(1), 5).tolist() == []
+    assert decode_users(b"\x10", 5).tolist() == [4]
+    with pytest.raises(MalformedMessage, match="user 5 is not among the 5"):
+        decode_users(b"\x20", 5)
+
+
+def test_a_share_that_does_not_open_is_the_only_one_left_out() -> None:
+    game = Round(small()).run_to(Stage.UPLOAD)
+    spoilt = bytearray(decode_server_message(game.inbox[0]).shares)
+    spoilt[0] ^= 1
+    game.inbox[0] = tampered(game.inbox[0], shares=bytes(spoilt))
+    game.step()
+    message = decode_client_message(game.answer(0))
+    assert decode_users(message.owners, 5).tolist() == [0, 2, 3, 4]
+
+
+def test_sealed_numbers_outside_the_field_are_left_out_as_well() -> None:
+    """The owner may seal what it likes: it opens, and still is no share."""
+    game = Round(small()).run_to(Stage.UPLOAD)
+    owner = game.clients[1]
+    key = sealing.sealing_key(owner._state.sealing_agreed[0], owner._directory.digest, 1, 0)
+    rubbish = sealing.seal(key, b"\xff" * 72, game.params.round_number, 1, 0)
+    shares = decode_server_message(game.inbox[0]).shares
+    game.inbox[0] = tampered(game.inbox[0], shares=rubbish + shares[len(rubbish) :])
+    game.step()
+    message = decode_client_message(game.answer(0))
+    assert decode_users(message.owners, 5).tolist() == [0, 2, 3, 4]
 
 
 def test_a_client_checks_the_parameters_it_is_restored_with() -> None:
@@ -466,6 +504,18 @@ def test_nothing_is_taken_after_the_end() -> None:
         game.server.receive(late)
     with pytest.raises(WrongStage):
         game.server.close_stage()
+
+
+def test_a_share_outside_the_field_restores_nothing() -> None:
+    """Also for whoever restores secrets without a server that has looked at the shares."""
+    game = Round(small()).run_to(Stage.UNMASK)
+    messages = {user: decode_client_message(game.answer(user)) for user in range(5)}
+    members, shared = game.server._members, game.server._shares
+    assert members is not None
+    assert len(restore_secrets(members, set(range(5)), shared, messages)) == 5
+    messages[2] = msgspec.structs.replace(messages[2], shares=b"\xff" * len(messages[2].shares))
+    with pytest.raises(InvalidShare, match="outside the field"):
+        restore_secrets(members, set(range(5)), shared, messages)
 
 
 def test_a_user_can_not_commit_to_one_seed_and_share_another() -> None:
