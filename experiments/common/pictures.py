@@ -18,10 +18,13 @@ _STYLES = ("-", "--", ":", "-.")
 def draw_training(result: Mapping[str, Any], folder: Path, title: str) -> list[Path]:
     """Draw total upload, accuracy over rounds and wall-clock time of all runs."""
     runs, target = result["numbers"]["runs"], result["configuration"]["training"]["target"]
-    figure, (upload, accuracy, clock) = panels(3, title)
-    _bars_of_upload(upload, runs)
-    _accuracy(accuracy, runs, target)
-    _bars_of_time(clock, runs, wall_clock(result))
+    revealed = result["numbers"].get("revealed")
+    figure, axes = panels(4 if revealed else 3, title)
+    _bars_of_upload(axes[0], runs)
+    _accuracy(axes[1], runs, target)
+    _bars_of_time(axes[2], runs, wall_clock(result))
+    if revealed:
+        _bars_of_revealed(axes[3], revealed)
     return save(figure, folder, result["name"])
 
 
@@ -126,6 +129,24 @@ def _bars_of_time(axes: Any, runs: Sequence[Mapping[str, Any]], times: Sequence[
     axes.set_title("wall clock at 100 Mbit/s", fontsize=10)
     axes.legend(fontsize=8)
     _name_bars(axes, runs)
+
+
+def _bars_of_revealed(axes: Any, revealed: Sequence[Mapping[str, Any]]) -> None:
+    for shift, key, hatch, label in (
+        (-0.2, "singled_out_fraction", "//", "as the paper counts"),
+        (0.2, "revealed_fraction", "", "as the audit reads"),
+    ):
+        percent = [100 * found[key] for found in revealed]
+        places = [number + shift for number in range(len(revealed))]
+        colours = [COLOURS[found["pattern"]] for found in revealed]
+        axes.bar(places, percent, width=0.38, color=colours, hatch=hatch, edgecolor="white", label=label)
+        for place, value in zip(places, percent, strict=True):
+            axes.annotate(f"{value:.2g}", (place, value), ha="center", va="bottom", fontsize=8)
+    names = [f"{found['pattern']}\nN={found['clients']}" for found in revealed]
+    axes.set_xticks(range(len(revealed)), names, fontsize=7, rotation=35, ha="right")
+    axes.set_ylabel("% of honest users' values, a third colluding")
+    axes.set_title("read in the clear", fontsize=10)
+    axes.legend(fontsize=8)
 
 
 def _accuracy(axes: Any, runs: Sequence[Mapping[str, Any]], target: float | None) -> None:

@@ -66,11 +66,13 @@ class Cohort:
     systems: tuple[System, ...]
     samples: int | None = None
     """Training samples used; all unless said otherwise."""
+    lr: float | None = None
+    """The learning rate; that of the paper unless said otherwise."""
 
     @classmethod
-    def usual(cls, clients: int, samples: int | None = None) -> Cohort:
+    def usual(cls, clients: int, lr: float | None = None) -> Cohort:
         """Return SecAgg, the published pattern and ours."""
-        return cls(clients, (SECAGG, PAIRWISE, committee_of_ten(clients)), samples)
+        return cls(clients, (SECAGG, PAIRWISE, committee_of_ten(clients)), lr=lr)
 
 
 @dataclass(frozen=True)
@@ -84,8 +86,6 @@ class Training:
     partition: str = "iid"
     model: str | None = None
     hidden: int | None = None
-    epochs: int | None = None
-    lr: float | None = None
     dropout: float = 0.3
 
     def options(self, cohort: Cohort, system: System, seed: int) -> TrainingConfig:
@@ -97,8 +97,7 @@ class Training:
             partition=self.partition,
             model=self.model,
             hidden=self.hidden,
-            epochs=self.epochs,
-            lr=self.lr,
+            lr=cohort.lr,
             dropout=self.dropout,
             rounds=system.rounds or self.rounds,
             target_accuracy=self.target,

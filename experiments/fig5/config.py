@@ -13,12 +13,16 @@ from experiments.common.training import Cohort, Training
 @dataclass(frozen=True)
 class Config:
     training: Training
+    audit_dim: int
+    audit_rounds: int
 
 
 SCALES = {
-    "quick": Config(Training("digits", (Cohort.usual(25),), target=0.88, rounds=12)),
+    "quick": Config(Training("digits", (Cohort.usual(25),), target=0.88, rounds=12), 300, 3),
     "default": Config(
-        Training("mnist", (Cohort.usual(25), Cohort.usual(100)), target=0.97, rounds=60, model="small-cnn")
+        Training("mnist", (Cohort.usual(25), Cohort.usual(100)), target=0.97, rounds=60, model="small-cnn"),
+        2000,
+        20,
     ),
     "paper": Config(
         Training(
@@ -27,6 +31,8 @@ SCALES = {
             target=0.97,
             rounds=400,
             model="mnist-cnn",
-        )
+        ),
+        20_000,
+        30,
     ),
 }
