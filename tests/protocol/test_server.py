@@ -188,7 +188,7 @@ def test_uploads_are_added_on_arrival_and_forgotten() -> None:
     for user in range(12):
         game.server.receive(game.answer(user))
         assert arrays() == before
-    assert not game.server._sum._locations  # type: ignore[union-attr]
+    assert not game.server._sum._steps  # type: ignore[union-attr]
 
 
 def test_messages_of_one_user_have_the_same_size_as_those_of_any_other() -> None:

@@ -7,6 +7,7 @@ others have cancelled.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,16 +27,18 @@ from sparsesecagg.protocol.opening import Secrets
 
 
 class MaskedSum:
-    """The sum of all uploads so far, by block: one model in memory, and the coded locations of a secret pattern."""
+    """The sum of all uploads so far, by block: one model in memory, and the locations if the pattern is secret."""
 
     def __init__(self, members: Members) -> None:
         self._members = members
         self._params = members.directory.params
         blocks = self._params.layout.blocks
         self._sums = self._params.word.zeros((blocks, self._params.width))
-        self.contributors = np.zeros(blocks, np.uint32)
+        self.contributors = np.zeros(blocks, np.min_scalar_type(self._params.clients))
         """How many users have sent each block."""
-        self._locations: dict[int, bytes] = {}
+        self._steps: dict[int, NDArray[np.unsignedinteger[Any]]] = {}
+        """By user: the steps between the coordinates it sent, a byte or two each; to add them up is faster than to
+        decode locations again."""
 
     def add(self, upload: Upload) -> None:
         """Add one upload; a malformed one raises and changes nothing."""
@@ -47,9 +50,10 @@ class MaskedSum:
                 np.add(self._sums[place], row, out=self._sums[place])
             self.contributors[blocks] += 1
         else:
-            self._locations[upload.sender] = upload.locations
-            # `at` is fast only between equal types.
             coordinates = np.asarray(blocks)
+            steps = np.diff(coordinates, prepend=0)
+            self._steps[upload.sender] = steps.astype(np.min_scalar_type(steps.max(initial=0)))
+            # `at` is fast only between equal types.
             np.add.at(self._sums[:, 0], coordinates, words.astype(self._sums.dtype))
             np.add.at(self.contributors, coordinates, self.contributors.dtype.type(1))
 
@@ -83,13 +87,18 @@ class MaskedSum:
         pattern = self._members.pattern
         if pattern.public and upload.locations:
             raise MalformedMessage(f"{pattern.name} has public locations, none may be sent")
-        blocks = self._sent_by(upload.sender, upload.locations)
+        blocks = (
+            pattern.selected(upload.sender, [])
+            if pattern.public
+            else decode_locations(upload.locations, self._params.dim)
+        )
         count = self._params.layout.count(blocks) * self._params.width
         return blocks, unpack(upload.words, count, self._params.word)
 
-    def _sent_by(self, user: int, locations: bytes) -> BlockIds:
+    def _sent_by(self, user: int) -> BlockIds:
+        """Return the blocks that a survivor has sent."""
         pattern = self._members.pattern
-        return pattern.selected(user, []) if pattern.public else decode_locations(locations, self._params.dim)
+        return pattern.selected(user, []) if pattern.public else np.cumsum(self._steps[user], dtype=np.int64)
 
     def _masks_left(self, secrets: Secrets) -> Iterator[Mask]:
         """Make the masks that are left, one by one, with the signs that remove them."""
@@ -102,7 +111,7 @@ class MaskedSum:
 
     def _private_mask(self, user: int, seed: PrivateSeed) -> Mask:
         stream = MaskStream(private_mask_seed(seed, self._members.context, user), self._params.word)
-        return Mask(stream, self._sent_by(user, self._locations.get(user, b"")), positive=False)
+        return Mask(stream, self._sent_by(user), positive=False)
 
     def _orphaned_masks(self, user: int, private: PrivateKey, survivors: set[int]) -> list[Mask]:
         """Return the masks that survivors share with a dropped user."""

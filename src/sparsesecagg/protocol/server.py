@@ -2,7 +2,7 @@
 
 `receive` takes one client message at a time, `close_stage` ends a stage and returns the next message for each client.
 A message that does not fit raises a typed error and changes nothing. Uploads are added as they arrive and then
-forgotten, so memory stays at one model (and, for `pairwise`, the coded locations of each user).
+forgotten, so memory stays at one model (and, for `pairwise`, the locations of each user).
 """
 
 from __future__ import annotations
@@ -213,17 +213,15 @@ class Server:
         nonces = b"".join(self._shares[user].nonce for user in users.tolist())
         self._members = Members(directory, users, nonces)
         self._sum = MaskedSum(self._members)
-        parcels: dict[int, list[bytes]] = {user: [] for user in users.tolist()}
-        for sender in users.tolist():
-            shares = self._shares[sender].shares
-            for place, receiver in enumerate(directory.graph.neighbours(sender).tolist()):
-                if receiver in parcels:
-                    parcels[receiver].append(shares[place * SEALED_SIZE : (place + 1) * SEALED_SIZE])
+        sealed = np.frombuffer(b"".join(self._shares[user].shares for user in users.tolist()), f"V{SEALED_SIZE}")
+        receivers = np.concatenate([directory.graph.neighbours(user) for user in users.tolist()])
+        # Senders are in order, and so they stay for each receiver, who expects them so.
+        order = np.argsort(receivers, kind="stable")
+        first, behind = (np.searchsorted(receivers[order], users, side).tolist() for side in ("left", "right"))
         bitmap = encode_users(users, self.params.clients)
-        # Senders were visited in order, so each parcel is in the order that its receiver expects.
         return {
-            user: encode(ShareDelivery(*self._head, bitmap, nonces, b"".join(parcel)))
-            for user, parcel in parcels.items()
+            user: encode(ShareDelivery(*self._head, bitmap, nonces, sealed[order[start:stop]].tobytes()))
+            for user, start, stop in zip(users.tolist(), first, behind, strict=True)
         }
 
     def _announce_survivors(self, users: Users) -> dict[int, bytes]:
