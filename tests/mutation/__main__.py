@@ -1,0 +1,54 @@
+"""Change protocol/ and crypto/ in every small way, and see whether some test notices."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import sys
+import time
+
+from tests.mutation import CACHE, ROOMS, ROOT, SOURCE
+from tests.mutation.changes import Module
+from tests.mutation.coverage import record
+from tests.mutation.forks import in_forks
+from tests.mutation.hunt import work
+from tests.mutation.results import OUTCOMES, RESULTS, remembered, summary
+
+
+def main() -> None:
+    """Run the mutants and write down which of them nobody noticed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=main.__doc__)
+    parser.add_argument("--again", action="store_true", help="leave out what was noticed before, in files unchanged")
+    parser.add_argument("--minutes", type=float, default=1e6, help="stop then; what ran is a random sample")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    options = parser.parse_args()
+    deadline = time.monotonic() + 60 * options.minutes
+    begin = sum(os.times()[:4])
+    sys.path.insert(0, str(SOURCE.parent))  # Of this tree, wherever the installed package may be.
+
+    paths = [path for room in ROOMS for path in sorted((SOURCE / room).glob("*.py"))]
+    modules = {module.file: module for module in (Module(path, ROOT) for path in paths)}
+    mutants = [mutant for module in modules.values() for mutant in module.mutants]
+    CACHE.mkdir(parents=True, exist_ok=True)
+    if not options.again:
+        OUTCOMES.unlink(missing_ok=True)
+    found = remembered(modules)
+    due = [mutant for mutant in mutants if mutant.name not in found]
+    # Checks first, the rest in random order: a run that is cut short has all of these and a fair sample of those.
+    random.Random(2026).shuffle(due)
+    due.sort(key=lambda mutant: not mutant.check)
+    tests = record(options.jobs)
+    sys.stderr.write(f"{len(due):,} of {len(mutants):,} mutants, {len(tests):,} tests\n")
+    parts = [due[start :: options.jobs] for start in range(options.jobs)]
+    for some in in_forks([lambda part=part: work(modules, part, tests, deadline) for part in parts]):
+        found |= some
+
+    report = summary(mutants, found, sum(os.times()[:4]) - begin)
+    RESULTS.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    sys.stdout.write("\n" + json.dumps({name: report[name] for name in ("total", "checks", "others")}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

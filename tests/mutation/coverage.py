@@ -1,0 +1,148 @@
+"""Which tests run which lines: every test runs once under a tracer, so that a mutant meets only those that can notice.
+
+What a file of tests has run is kept until it or the package changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import sys
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import pytest
+
+from tests.mutation import CACHE, ROOMS, ROOT, SOURCE
+from tests.mutation.changes import Mutant
+from tests.mutation.forks import in_forks
+
+TESTS = ("crypto", "protocol", "vectors/test_vectors.py", "vectors/test_failures.py", "test_hygiene.py")
+LEFT_OUT = "not (hundred_thousand or random_schedules or run_folder or memory or allocation or millisecond)"
+"""Tests that take long or measure the machine."""
+EXAMPLES = 20
+"""Of each Hypothesis test: most of what it finds, it finds early."""
+SECONDS = 3.0
+"""Of tests for one mutant, slower ones left out; what only those would notice counts as a survivor."""
+PYTEST = [
+    *("-o", "addopts=", "-W", "ignore::pytest.PytestAssertRewriteWarning", "-qq", "-s", "-k", LEFT_OUT),
+    *("-p", "no:xdist", "-p", "no:timeout", "-p", "no:cacheprovider", "--rootdir", str(ROOT)),
+]
+
+Lines = dict[str, tuple[float, dict[str, set[int]]]]
+"""By test: its seconds, and the lines that it runs in each file."""
+
+
+def is_ours(filename: str) -> bool:
+    """Tell whether code comes from this package."""
+    return f"{os.sep}sparsesecagg{os.sep}" in filename
+
+
+def test_files() -> list[Path]:
+    """Return the files whose tests take part."""
+    chosen = [ROOT / "tests" / test for test in TESTS]
+    return [path for each in chosen for path in (sorted(each.glob("test_*.py")) if each.is_dir() else [each])]
+
+
+class FewExamples:
+    """Cuts Hypothesis tests short."""
+
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        """Lower the number of examples where it is higher."""
+        for item in items:
+            test = getattr(item, "obj", None)
+            test = getattr(test, "__func__", test)
+            chosen = getattr(test, "_hypothesis_internal_use_settings", None) or hypothesis.settings.default
+            if hasattr(test, "hypothesis") and chosen.max_examples > EXAMPLES:
+                test._hypothesis_internal_use_settings = hypothesis.settings(chosen, max_examples=EXAMPLES)
+
+
+class _Recorder(FewExamples):
+    """Notes for each test how long it takes and which lines of ours it runs."""
+
+    def __init__(self) -> None:
+        self.tests: Lines = {}
+        self.failed: list[str] = []
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_protocol(self, item: Any) -> Iterator[None]:
+        lines: dict[str, set[int]] = defaultdict(set)
+
+        def local(frame: Any, event: str, _: Any) -> Any:
+            if event == "line":
+                lines[frame.f_code.co_filename].add(frame.f_lineno)
+            return local
+
+        def trace(frame: Any, _event: str, _: Any) -> Any:
+            return local if is_ours(frame.f_code.co_filename) else None
+
+        start = time.process_time()
+        sys.settrace(trace)
+        threading.settrace(trace)
+        yield
+        sys.settrace(None)
+        threading.settrace(None)  # type: ignore[arg-type]
+        self.tests[item.nodeid] = (time.process_time() - start, dict(lines))
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed:
+            self.failed.append(report.nodeid)
+
+
+def record(jobs: int) -> Lines:
+    """Return the lines of all tests; run those that have changed since they were last recorded."""
+    source = "".join(path.read_text(encoding="utf-8") for path in sorted(SOURCE.rglob("*.py")))
+    files = {
+        path: CACHE / f"{hashlib.sha256((source + path.read_text(encoding='utf-8')).encode()).hexdigest()}.lines"
+        for path in test_files()
+    }
+    missing = [path for path, cached in files.items() if not cached.exists()]
+    in_forks([lambda part=missing[start::jobs]: _record(part, files) for start in range(jobs)])
+    tests: Lines = {}
+    for cached in files.values():
+        tests |= pickle.loads(cached.read_bytes())  # noqa: S301  # Written by ourselves.
+    return tests
+
+
+def _record(paths: list[Path], files: dict[Path, Path]) -> None:
+    """Run some files of tests, and write down the lines of ours that each test runs."""
+    ours = {str(SOURCE / room) for room in ROOMS}
+    recorder = _Recorder()
+    if paths:
+        pytest.main([*PYTEST, *map(str, paths)], plugins=[recorder])
+    if recorder.failed:
+        raise SystemExit(f"these fail without any mutant: {', '.join(recorder.failed)}")
+    for path in paths:
+        tests = {
+            test: (seconds, {file: seen for file, seen in lines.items() if str(Path(file).parent) in ours})
+            for test, (seconds, lines) in recorder.tests.items()
+            if test.startswith(f"{path.relative_to(ROOT).as_posix()}::")
+        }
+        files[path].write_bytes(pickle.dumps(tests))
+
+
+def tests_of(path: Path, mutant: Mutant, tests: Lines, first: Counter[str]) -> list[str]:
+    """Return the tests that run the mutant's statement (at import: anything of the file), as many as time allows.
+
+    Those come first that have noticed most mutants so far (`first`), then those for which the check raises, then the
+    quick ones.
+    """
+    lines, raising = set(mutant.lines), set(mutant.raising)
+    running = []
+    for test, (seconds, files) in tests.items():
+        seen = files.get(str(path), set())
+        if seen if mutant.at_import else lines & seen:
+            running.append((-first[test], not raising & seen, seconds, test))
+    chosen, total = [], 0.0
+    for *_, seconds, test in sorted(running):
+        total += seconds
+        if total > SECONDS:
+            break
+        chosen.append(test)
+    return chosen

@@ -1,0 +1,104 @@
+"""What a run leaves behind: counts, scores, survivors; and on this machine what was noticed, for `--again`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.mutation import CACHE, ROOT
+from tests.mutation.changes import Module, Mutant
+from tests.mutation.coverage import EXAMPLES, SECONDS
+
+RESULTS = ROOT / "results" / "mutation.json"
+JUDGEMENTS = Path(__file__).parent / "equivalent.json"
+OUTCOMES = CACHE / "outcomes.jsonl"
+
+
+def note(module: Module, mutant: Mutant, outcome: str) -> str:
+    """Show what became of a mutant, a survivor in full, and write it down for `--again`."""
+    sys.stderr.write("." if outcome else f"\nsurvived: {'CHECK ' * mutant.check}{mutant.line} {mutant.name}\n")
+    with OUTCOMES.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"mutant": mutant.name, "source": _sha256(module), "noticed": outcome}) + "\n")
+    return outcome
+
+
+def remembered(modules: dict[str, Module]) -> dict[str, str]:
+    """Return what noticed a mutant in an earlier run, of files that are still the same.
+
+    A survivor is remembered only if it was judged equivalent: for the others there may be a test now.
+    """
+    sources, reasons = {_sha256(module) for module in modules.values()}, _reasons()
+    lines = OUTCOMES.read_text(encoding="utf-8").splitlines() if OUTCOMES.exists() else []
+    notes = [each for each in map(json.loads, lines) if each["source"] in sources]
+    return {each["mutant"]: each["noticed"] for each in notes if each["noticed"] or each["mutant"] in reasons}
+
+
+def summary(mutants: list[Mutant], found: dict[str, str], seconds: float) -> dict[str, Any]:
+    """Return everything that is worth keeping."""
+    reasons = _reasons()
+    survivors: list[dict[str, Any]] = []
+    for mutant in [mutant for mutant in mutants if found.get(mutant.name) == ""]:
+        survivors.append({"mutant": mutant.name, "line": mutant.line, "kind": mutant.kind, "check": mutant.check})
+        if mutant.name in reasons:
+            survivors[-1]["equivalent"] = reasons[mutant.name]
+    files = dict.fromkeys(mutant.file for mutant in mutants)
+    checks, others = ([mutant for mutant in mutants if mutant.check is wanted] for wanted in (True, False))
+    return {
+        "command": "python -m tests.mutation",
+        "commit": _commit(),
+        "examples_per_hypothesis_test": EXAMPLES,
+        "seconds_of_tests_per_mutant": SECONDS,
+        "cpu_seconds": round(seconds),
+        "total": _counts(mutants, found, reasons),
+        "checks": _counts(checks, found, reasons),
+        "others": {**_counts(others, found, reasons), "two_sigma": _two_sigma(others, found)},
+        "files": {file: _counts([m for m in mutants if m.file == file], found, reasons) for file in files},
+        "timeouts": sorted(name for name, outcome in found.items() if outcome == "timeout"),
+        "survivors": survivors,
+    }
+
+
+def _reasons() -> dict[str, str]:
+    """Return the mutants that behave like the original, and why."""
+    judgements = json.loads(JUDGEMENTS.read_text(encoding="utf-8"))
+    return {name: each["reason"] for each in judgements for name in each["mutants"]}
+
+
+def _counts(mutants: list[Mutant], found: dict[str, str], reasons: dict[str, str]) -> dict[str, Any]:
+    """Count; `score` takes every survivor as a hole, `score_without_equivalent` those that were not judged harmless."""
+    outcomes = {mutant.name: found[mutant.name] for mutant in mutants if mutant.name in found}
+    alive = [name for name, outcome in outcomes.items() if not outcome]
+    equivalent = sum(name in reasons for name in alive)
+    late = sum(outcome == "timeout" for outcome in outcomes.values())
+    noticed = len(outcomes) - len(alive)
+    return {
+        "mutants": len(mutants),
+        "run": len(outcomes),
+        "killed": noticed - late,
+        "timeout": late,
+        "survived": len(alive),
+        "equivalent": equivalent,
+        "score": round(noticed / max(1, len(outcomes)), 4),
+        "score_without_equivalent": round(noticed / max(1, len(outcomes) - equivalent), 4),
+    }
+
+
+def _two_sigma(mutants: list[Mutant], found: dict[str, str]) -> float:
+    """Return twice the standard error of the score of a sample; 0 when all ran."""
+    ran = [bool(found[mutant.name]) for mutant in mutants if mutant.name in found]
+    score = sum(ran) / max(1, len(ran))
+    return round(2 * math.sqrt(score * (1 - score) / max(1, len(ran)) * (1 - len(ran) / max(1, len(mutants)))), 4)
+
+
+def _sha256(module: Module) -> str:
+    return hashlib.sha256(module.source.encode()).hexdigest()
+
+
+def _commit() -> str:
+    command = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()  # noqa: S603
