@@ -20,7 +20,9 @@ from tests.mutation.results import OUTCOMES, RESULTS, remembered, summary
 def main() -> None:
     """Run the mutants and write down which of them nobody noticed."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=main.__doc__)
-    parser.add_argument("--again", action="store_true", help="leave out what was noticed before, in files unchanged")
+    parser.add_argument(
+        "--again", action="store_true", help="leave out what was noticed before, in functions unchanged"
+    )
     parser.add_argument("--minutes", type=float, default=1e6, help="stop then; what ran is a random sample")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()

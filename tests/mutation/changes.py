@@ -95,13 +95,25 @@ class Module:
         self.source = path.read_text(encoding="utf-8")
         self.tree = ast.parse(self.source)
         self._lines = self.source.splitlines()
+        self._functions = dict(self._sources(self.tree, ""))
         self._seen: Counter[tuple[str, str]] = Counter()
         self.mutants = list(self._visit(self.tree, (), "<module>", range(1, 2), range(0), False))
+
+    def source_of(self, mutant: Mutant) -> str:
+        """Return the source of the function that a mutant is in, or of the module if it runs at import."""
+        return self._functions.get(mutant.function, self.source)
 
     def compiled(self, mutant: Mutant) -> CodeType:
         """Return the code of the module with one change; line numbers stay."""
         tree = mutant.change(deepcopy(self.tree))
         return compile(ast.fix_missing_locations(tree), str(self.path), "exec", dont_inherit=True)
+
+    def _sources(self, parent: ast.Module | ast.ClassDef, prefix: str) -> Iterator[tuple[str, str]]:
+        for node in parent.body:
+            if isinstance(node, ast.FunctionDef):
+                yield f"{prefix}{node.name}", "\n".join(self._lines[node.lineno - 1 : node.end_lineno])
+            elif isinstance(node, ast.ClassDef):
+                yield from self._sources(node, f"{prefix}{node.name}.")
 
     def _visit(
         self, parent: ast.AST, path: Steps, function: str, lines: range, raising: range, check: bool

@@ -130,15 +130,15 @@ def _record(paths: list[Path], files: dict[Path, Path]) -> None:
 def tests_of(path: Path, mutant: Mutant, tests: Lines, first: Counter[str]) -> list[str]:
     """Return the tests that run the mutant's statement (at import: anything of the file), as many as time allows.
 
-    Those come first that have noticed most mutants so far (`first`), then those for which the check raises, then the
-    quick ones.
+    Those come first that have noticed most mutants so far (`first`), then those for which the check raises, those in
+    the file that mirrors the module, and the quick ones.
     """
     lines, raising = set(mutant.lines), set(mutant.raising)
     running = []
     for test, (seconds, files) in tests.items():
         seen = files.get(str(path), set())
         if seen if mutant.at_import else lines & seen:
-            running.append((-first[test], not raising & seen, seconds, test))
+            running.append((-first[test], not raising & seen, f"test_{path.stem}" not in test, seconds, test))
     chosen, total = [], 0.0
     for *_, seconds, test in sorted(running):
         total += seconds

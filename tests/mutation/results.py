@@ -23,19 +23,24 @@ def note(module: Module, mutant: Mutant, outcome: str) -> str:
     """Show what became of a mutant, a survivor in full, and write it down for `--again`."""
     sys.stderr.write("." if outcome else f"\nsurvived: {'CHECK ' * mutant.check}{mutant.line} {mutant.name}\n")
     with OUTCOMES.open("a", encoding="utf-8") as file:
-        file.write(json.dumps({"mutant": mutant.name, "source": _sha256(module), "noticed": outcome}) + "\n")
+        file.write(json.dumps({"mutant": mutant.name, "source": _sha256(module, mutant), "noticed": outcome}) + "\n")
     return outcome
 
 
 def remembered(modules: dict[str, Module]) -> dict[str, str]:
-    """Return what noticed a mutant in an earlier run, of files that are still the same.
+    """Return what noticed a mutant in an earlier run, of functions that are still the same.
 
     A survivor is remembered only if it was judged equivalent: for the others there may be a test now.
     """
-    sources, reasons = {_sha256(module) for module in modules.values()}, _reasons()
     lines = OUTCOMES.read_text(encoding="utf-8").splitlines() if OUTCOMES.exists() else []
-    notes = [each for each in map(json.loads, lines) if each["source"] in sources]
-    return {each["mutant"]: each["noticed"] for each in notes if each["noticed"] or each["mutant"] in reasons}
+    notes = {(each["mutant"], each["source"]): each["noticed"] for each in map(json.loads, lines)}
+    reasons = _reasons()
+    found = {
+        mutant.name: notes.get((mutant.name, _sha256(module, mutant)))
+        for module in modules.values()
+        for mutant in module.mutants
+    }
+    return {name: outcome for name, outcome in found.items() if outcome or (outcome is not None and name in reasons)}
 
 
 def summary(mutants: list[Mutant], found: dict[str, str], seconds: float) -> dict[str, Any]:
@@ -95,8 +100,8 @@ def _two_sigma(mutants: list[Mutant], found: dict[str, str]) -> float:
     return round(2 * math.sqrt(score * (1 - score) / max(1, len(ran)) * (1 - len(ran) / max(1, len(mutants)))), 4)
 
 
-def _sha256(module: Module) -> str:
-    return hashlib.sha256(module.source.encode()).hexdigest()
+def _sha256(module: Module, mutant: Mutant) -> str:
+    return hashlib.sha256(module.source_of(mutant).encode()).hexdigest()
 
 
 def _commit() -> str:

@@ -21,6 +21,13 @@ def test_a_gap_code_may_be_as_long_as_a_bitmap_and_no_longer() -> None:
             decode_locations(code, dim - 8)
 
 
+def test_where_both_codes_are_equally_long_the_bitmap_is_sent() -> None:
+    """A gap code of one position takes eleven bytes."""
+    position = np.array([0], np.int64)
+    assert encode_locations(position, 80) == twin.bitmap([0], 80)
+    assert encode_locations(position, 81) == twin.rice([0], 0)
+
+
 def test_a_dense_set_written_in_gaps_is_refused() -> None:
     with pytest.raises(MalformedMessage, match="at most"):
         decode_locations(twin.rice(list(range(64)), 0), 64)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import msgspec
 import numpy as np
 import pytest
@@ -31,7 +33,7 @@ from sparsesecagg.protocol.messages import (
     encode,
     encode_users,
 )
-from sparsesecagg.protocol.opening import restore_secrets
+from sparsesecagg.protocol.opening import _MOST_TRIES, _choices, restore_secrets
 
 # Keys
 
@@ -457,6 +459,15 @@ class TestUnmaskMessages:
         refused(game.server, tampered_by_user(answer, shares=wrong), MalformedMessage)
         game.server.receive(answer)
 
+    def test_a_user_may_hold_no_share_that_opens(self, game: Round) -> None:
+        """Then it sends none, and the others restore the secrets."""
+        answer = game.answer(0)
+        game.server.receive(tampered_by_user(answer, owners=bytes(2), shares=b""))
+        for user in range(1, 9):
+            game.server.receive(game.answer(user))
+        game.server.close_stage()
+        assert game.server.result is not None
+
     def test_a_single_share_of_somebody_elses_secret_is_refused(self, game: Round) -> None:
         assert game.server._members is not None
         strangers = sorted(set(range(9)) - set(game.server._members.owners(0).tolist()))
@@ -530,3 +541,18 @@ def test_a_user_can_not_commit_to_one_seed_and_share_another() -> None:
     with pytest.raises(InvalidShare, match="user 0"):
         game.run_to(Stage.DONE)
     assert game.server.result is None
+
+
+@pytest.mark.parametrize(("count", "needed"), [(7, 4), (10, 9), (52, 51), (299, 298), (11, 6)])
+def test_any_single_false_share_is_left_out_within_the_tries_that_are_made(count: int, needed: int) -> None:
+    """For certain, not by luck: the first choices leave out each share once."""
+    choices = list(islice(_choices(count, needed), 1 + -(-count // (count - needed))))
+    assert choices[0].tolist() == list(range(needed))
+    assert all(len(set(chosen.tolist())) == needed for chosen in choices)
+    left_out = [set(range(count)) - set(chosen.tolist()) for chosen in choices[1:]]
+    assert set().union(*left_out) == set(range(count))
+    assert len(choices) <= _MOST_TRIES
+
+
+def test_without_a_spare_share_there_is_one_choice() -> None:
+    assert [chosen.tolist() for chosen in _choices(4, 4)] == [[0, 1, 2, 3]]
