@@ -207,6 +207,10 @@ class Update(np.ndarray[Any, Any]):
         values[beyond] = self._extra[places[beyond] - self._starts[-1]]
         return values
 
+    def take(self, indices: Any, *_: Any, **__: Any) -> Any:
+        """Return single values, for readers that do not index: NumPy's own `take` would read the memory behind."""
+        return self[indices]
+
     def _read(self, start: int, stop: int) -> NDArray[Any]:
         values = np.empty(stop - start, self.dtype)
         first = max(0, int(np.searchsorted(self._starts, start, side="right")) - 1)
