@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-import resource
-import sys
 from pathlib import Path
 
 from benchmarks.cohort import Cohort
 from sparsesecagg.errors import InvalidInput
+from sparsesecagg.protocol.peak_memory import peak
 
-_STATUS = Path("/proc/self/status")
+__all__ = ["available", "estimate", "peak", "refuse_what_does_not_fit"]
+
 _MEMINFO = Path("/proc/meminfo")
 _BASE = 120 << 20
 """An interpreter with NumPy, and what else a process needs."""
 _PAIR = 1_000
 """Bytes that one pair of users costs a whole simulated cohort: sealed shares, keys and their Python objects."""
-
-
-def peak() -> int:
-    """Return this process's peak resident memory in bytes.
-
-    Linux counts what the parent held at the fork into `ru_maxrss`, so there the memory map's own mark is read.
-    """
-    if _STATUS.exists():
-        for line in _STATUS.read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return used if sys.platform == "darwin" else used * 1024
 
 
 def available() -> int | None:

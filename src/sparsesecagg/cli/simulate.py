@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import resource
-import sys
 from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any
@@ -17,7 +15,7 @@ from sparsesecagg.cli.shared import JsonOption, SeedOption, err, out, print_json
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.patterns import DEFAULT_STRIPES
 from sparsesecagg.privacy.advice import advice
-from sparsesecagg.protocol import STAGES, Outcome, Policy, RoundParameters, Stage, run_round
+from sparsesecagg.protocol import STAGES, Outcome, Policy, RoundParameters, Stage, peak_memory, run_round
 from sparsesecagg.protocol.simulation import draw_drops, entropy_of_round, make_identities, seeded_entropy
 
 _ANY = "ANY"
@@ -77,6 +75,7 @@ def simulate(
         err.print(f"[yellow]note:[/yellow] {sentence}.", highlight=False, soft_wrap=True)
 
     outcomes = []
+    peak_memory.forget_peak()
     with progress() as bar:
         task = bar.add_task("simulating", total=rounds * clients * len(STAGES))
         for number in range(1, rounds + 1):
@@ -139,7 +138,7 @@ def _summary(params: RoundParameters, outcomes: Sequence[Outcome]) -> dict[str, 
             "mean": float(np.mean([count.mean() for count in contributors])),
             "min": min(int(count.min()) for count in contributors),
         },
-        "peak_memory_bytes": _peak_memory(),
+        "peak_memory_bytes": peak_memory.peak(),
         "clipped": sum(outcome.clipped for outcome in outcomes),
         "rounds": len(outcomes),
         "pattern": params.pattern,
@@ -155,12 +154,6 @@ def _mean(values: Sequence[int]) -> int | float:
 
 def _mean_of(rows: Sequence[Any]) -> dict[str, float]:
     return {key: float(np.mean([row[key] for row in rows])) for key in rows[0]}
-
-
-def _peak_memory() -> int:
-    """Return the largest resident size of this process so far, in bytes."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def _table(params: RoundParameters, summary: dict[str, Any]) -> Table:

@@ -16,6 +16,7 @@ opening         restoring secrets from shares
 result          what a round leaves behind
 run_round       a whole round on one page
 allocation      reuse of freed memory
+peak_memory     what the process has needed, for reports
 """
 
 from sparsesecagg.protocol.client import Client
