@@ -29,11 +29,12 @@ def plot(result: Mapping[str, Any], folder: Path) -> list[Path]:
             low, high = ([mean + side * spread for mean, spread in zip(means, around, strict=True)] for side in (-1, 1))
             panel.fill_between(numbers, low, high, color=colour, alpha=0.2, linewidth=0)
         panel.axhline(100 * config["fraction"], color=COLOURS["theory"], linewidth=0.8, linestyle=":", label="K/d")
-        panel.set_ylim(0, 110 * highest)
+        panel.set_ylim(0, 130 * highest)
+        panel.xaxis.get_major_locator().set_params(integer=True)
         panel.set_xlabel("round")
         panel.set_ylabel("% of K, mean over pairs of users")
         panel.set_title(_NAMES.get(run["partition"], run["partition"]), fontsize=10)
-        panel.legend(fontsize=8, loc="lower right")
+        panel.legend(fontsize=8, loc="upper right", ncols=3)
     return save(figure, folder, result["name"])
 
 

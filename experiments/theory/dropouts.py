@@ -1,0 +1,70 @@
+"""The corollary on dropouts: up to N − t users may fall silent, and not one more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from experiments.theory.checks import check
+from experiments.theory.config import Dropouts
+from sparsesecagg.errors import ThresholdNotMet
+from sparsesecagg.protocol import Policy, RoundParameters, Stage, run_round
+from sparsesecagg.protocol.simulation import entropy_of_round
+
+PATTERNS = ("full", "pairwise", "committee")
+STAGES = (Stage.SHARE_KEYS, Stage.UPLOAD, Stage.UNMASK)
+
+
+def measure(config: Dropouts, clients: int, seed: int) -> dict[str, Any]:
+    """Run rounds with the most dropouts that are allowed, and with one more, at every stage with every pattern."""
+    exact = refused = rounds = 0
+    for number, (pattern, stage) in enumerate((pattern, stage) for pattern in PATTERNS for stage in STAGES):
+        # How few survivors a client puts up with is its own choice, and not what is tested here.
+        params = RoundParameters.create(
+            clients=clients, dim=config.dim, pattern=pattern, alpha=config.alpha, min_survivors=1, round_number=number
+        )
+        rng = np.random.default_rng([seed, clients, number])
+        silent = rng.permutation(clients)[: clients - params.threshold + 1].tolist()
+        updates = rng.normal(0, 0.1, (clients, config.dim))
+
+        def attempt(
+            gone: list[int],
+            params: RoundParameters = params,
+            stage: Stage = stage,
+            updates: Any = updates,
+            number: int = number,
+        ) -> bool:
+            return run_round(
+                params,
+                list(updates),
+                drops=dict.fromkeys(gone, stage),
+                policy=Policy(min_survivors=1),
+                entropy_of=entropy_of_round(seed, number),
+            ).exact
+
+        rounds += 1
+        exact += attempt(silent[:-1])
+        try:
+            attempt(silent)
+        except ThresholdNotMet:
+            refused += 1
+    most = clients - params.threshold
+    return {"clients": clients, "most": most, "rounds": rounds, "exact": exact, "refused": refused}
+
+
+def checks(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """All rounds with N − t dropouts are exact; all with one more end in `ThresholdNotMet`."""
+    return [
+        check(
+            "Corollary (dropouts)",
+            f"N = {point['clients']}, {point['most']} dropouts (θ = {point['most'] / point['clients']:.3f}): exact "
+            f"rounds, and rounds refused with one dropout more",
+            [point["exact"], point["refused"]],
+            expected=[point["rounds"], point["rounds"]],
+            holds=point["exact"] == point["refused"] == point["rounds"],
+            error_rate=0,
+            note=f"{', '.join(PATTERNS)}; silent from {', '.join(stage.name for stage in STAGES)} on",
+        )
+        for point in points
+    ]

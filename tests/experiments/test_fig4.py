@@ -1,0 +1,101 @@
+"""Figure 4: patterns drawn for it count as the theory says, and the comparison with it can fail."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from experiments.common.work import Work
+from experiments.fig4.config import Config
+from experiments.fig4.plot import compare, plot
+from experiments.fig4.run import _test, parameters, run
+from experiments.fig4.sampling import sample, variance_of_a_round
+from sparsesecagg.privacy.theory import pairwise_revealed_fraction, pairwise_singled_out_fraction
+from sparsesecagg.protocol import RoundParameters
+
+THIRD = 1 / 3
+SMALL = Config(
+    alphas=(0.2, 0.5),
+    cohorts=(12, 16),
+    dropouts=(0.0, 0.3),
+    rounds=8,
+    dim=200,
+    audit_alphas=(0.5,),
+    audit_cohorts=(12,),
+    audit_rounds=1,
+    audit_dim=60,
+)
+
+
+@pytest.fixture(scope="module")
+def numbers(tmp_path_factory):
+    return run(SMALL, 0, Work(tmp_path_factory.mktemp("work") / "fig4", {})).numbers
+
+
+@pytest.fixture(scope="module")
+def rounds():
+    """Many rounds of one setting of the published pattern."""
+    params = RoundParameters.create(clients=12, dim=400, pattern="pairwise", alpha=0.6, dropout=0.3)
+    return params, sample(params, (0.3,), THIRD, 120, (1,))["0.3"]
+
+
+@pytest.mark.parametrize(
+    ("name", "theory"), [("singled_out", pairwise_singled_out_fraction), ("revealed", pairwise_revealed_fraction)]
+)
+def test_sampled_shares_are_the_computed_ones(rounds, name, theory):
+    """At six standard errors of a ratio over 120 rounds."""
+    found = rounds[1]
+    values = np.array([one["values"] for one in found])
+    counts = np.array([one[name] for one in found])
+    expected = theory(0.6, 12, 0.3, THIRD)
+    error = (counts - expected * values).std(ddof=1) / np.sqrt(len(found)) / values.mean()
+    assert counts.mean() / values.mean() == pytest.approx(expected, abs=6 * error)
+
+
+def test_the_variance_of_a_round_is_as_computed(rounds):
+    """A variance of 120 rounds has a relative error of √(2/119) = 0.13; five of these are allowed."""
+    params, found = rounds
+    measured = np.var([one["contributors"] for one in found], ddof=1)
+    assert measured == pytest.approx(variance_of_a_round(params, 0.3, THIRD), rel=0.65)
+
+
+def test_without_dropouts_committees_have_exactly_their_mean():
+    params = RoundParameters.create(clients=15, dim=300, pattern="committee", alpha=0.4)
+    assert variance_of_a_round(params, 0.0, THIRD) == 0
+    for one in sample(params, (0.0,), THIRD, 5, (2,))["0"]:
+        assert one["contributors"] == pytest.approx(0.4 * 10)
+
+
+def test_an_alpha_that_is_too_small_for_committees_is_left_out(numbers):
+    assert parameters(SMALL, "committee", 12, 0.2, 200) is None  # Two or three members.
+    points = {(one["pattern"], one["clients"], one["alpha"]) for one in numbers["revealed"]}
+    assert ("pairwise", 12, 0.2) in points
+    assert ("committee", 12, 0.2) not in points
+
+
+def test_t_agrees_with_theorem_2(numbers):
+    assert numbers["test"]["holds"]
+    assert numbers["test"]["error_rate"] == 1e-3
+
+
+def test_a_t_that_is_off_is_noticed(numbers):
+    wrong = [dict(one) for one in numbers["contributors"]]
+    wrong[0]["z"] += 10
+    assert not _test(wrong)["holds"]
+
+
+def test_attacked_rounds_read_more_of_pairs_than_the_paper_counts_and_all_of_it_right(numbers):
+    attacked = next(one for one in numbers["audits"] if one["pattern"] == "pairwise")
+    assert attacked["read_correctly"] == attacked["read"] > 0
+    assert attacked["revealed"]["mean"] > 5 * attacked["singled_out"]
+
+
+def test_the_picture_and_the_comparison_need_the_result_only(numbers, tmp_path):
+    result = {
+        "name": "fig4",
+        "configuration": json.loads(json.dumps(dataclasses.asdict(SMALL))),
+        "numbers": json.loads(json.dumps(numbers)),
+    }
+    assert all(path.stat().st_size > 0 for path in plot(result, tmp_path))
+    assert compare(result)[0].ours == "yes"
