@@ -67,13 +67,13 @@ def make_rounds() -> dict[str, Round]:
         ),
         "round_committee_fraction": Round(
             "Everybody sends three blocks of each five, so pairs mask several of them; committees of unequal size.",
-            _params(clients=7, dim=40, alpha=0.6, stripes=2, modulus_bits=16, max_weight=9, scale_bits=9),
+            _params(clients=7, dim=40, alpha=0.6, stripes=2, modulus_bits=16, scale_bits=9),
             {3: Stage.SHARE_KEYS, 6: Stage.UPLOAD, 1: Stage.UNMASK},
-            weights=[9, 1, 2, 3, 4, 5, 6],
         ),
         "round_committee_weights": Round(
-            "Private weights in two digits beside the values of each block, and some values are clipped.",
-            _params(**everyone, modulus_bits=8, max_weight=64, scale_bits=5),
+            "Private weights in two digits beside the values of each block, and some values are clipped. Nobody serves two "
+            "blocks: one stripe of two, though α = 0.4 and three stripes were asked for.",
+            _params(**everyone | {"alpha": 0.4, "stripes": 3}, modulus_bits=8, max_weight=64, scale_bits=5),
             {2: Stage.UPLOAD},
             weights=[64, 32, 16, 48, 0, 8],
         ),

@@ -77,12 +77,11 @@ def test_the_sum_is_exact_whatever_the_settings_and_the_dropouts(
 @given(st.data())
 def test_committees_of_ten_among_25_users_are_exact_under_dropouts(data: st.DataObject) -> None:
     """α = 0.4: pairs share several blocks of a stripe, and users drop out at any stage."""
-    params = RoundParameters.create(clients=25, dim=203, alpha=0.4, modulus_bits=16, max_weight=50, min_survivors=1)
+    params = RoundParameters.create(clients=25, dim=203, alpha=0.4, modulus_bits=16, min_survivors=1)
     assert (params.contributors, params.layout.blocks) == (10, 20)
     gone = data.draw(st.sets(st.integers(0, 24), max_size=9))
     drops = {user: data.draw(st.sampled_from(STAGES)) for user in gone}
-    weights = data.draw(st.lists(st.integers(0, 50), min_size=25, max_size=25))
-    outcome = run_round(params, updates(params), weights=weights, drops=drops, policy=LENIENT)
+    outcome = run_round(params, updates(params), drops=drops, policy=LENIENT)
     assert outcome.exact
     assert len(set(outcome.result.sent_bytes[Stage.UPLOAD.name])) == 1
     contributors = outcome.result.contributors_per_block

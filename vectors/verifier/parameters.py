@@ -73,6 +73,10 @@ class Parameters:
     @cached_property
     def fraction(self) -> tuple[int, int]:
         """a and b: with `committee` everybody sends a of the b blocks of a stripe."""
+        if self.max_weight:
+            at_most = 2**33 // (2 * self.alpha_q32 - 1)
+            enough = (self.alpha_q32 + 1) * self.clients >= 3 * 2**32
+            return 1, min(at_most, self.clients // 3) if enough else at_most
         nearest = (2**33 + self.alpha_q32) // (2 * self.alpha_q32)
         candidates = [(a, b) for b in range(1, 17) for a in range(1, b + 1) if gcd(a, b) == 1]
         if (self.alpha_q32 + 1) * self.clients >= 3 * 2**32:
@@ -85,7 +89,7 @@ class Parameters:
     @property
     def used_stripes(self) -> int:
         """S, the stripes that the model has room for."""
-        return max(1, min(self.stripes, self.dim // self.fraction[1]))
+        return 1 if self.max_weight else max(1, min(self.stripes, self.dim // self.fraction[1]))
 
     @cached_property
     def blocks(self) -> int:

@@ -30,6 +30,8 @@ class PatternSettings:
     degree: int | None
     """Neighbours per user in the mask graph; None for a complete graph."""
     stripes: int
+    disjoint: bool = False
+    """Nobody may serve two blocks: a private integer that stands in each could be solved for from their sums."""
 
 
 class Pattern(ABC):

@@ -39,18 +39,21 @@ def served_fraction(settings: PatternSettings) -> Fraction:
     The fraction nearest to α with b ≤ 16, or 1/G for the integer G nearest to 1/α, whichever is nearer; of equally near
     ones that with the smaller b. Committees keep three members: an α that asks for as many gets no fraction that gives
     fewer. An α that asks for smaller committees gets them, and the parameters refuse it.
+
+    Disjoint committees are 1/G for the largest G that does not make them smaller than α asks for.
     """
-    return _nearest_fraction(settings.alpha, settings.clients)
+    return _nearest_fraction(settings.alpha, settings.clients, settings.disjoint)
 
 
 @lru_cache(maxsize=256)
-def _nearest_fraction(alpha: int, clients: int) -> Fraction:
-    whole = (2 * (1 << 32) + alpha) // (2 * alpha)
+def _nearest_fraction(alpha: int, clients: int, disjoint: bool) -> Fraction:
+    # Nearest to 1/α, or not above it. α was rounded to a multiple of 2^−32: 1/10 must not become 1/9.
+    whole = (1 << 33) // (2 * alpha - 1) if disjoint else (2 * (1 << 32) + alpha) // (2 * alpha)
     most = clients // SMALLEST_COMMITTEE
     # α was rounded to a multiple of 2^−32: allow for that in α·N ≥ 3.
     asks_for_enough = (alpha + 1) * clients >= SMALLEST_COMMITTEE << 32 and most > 0
     candidates = {Fraction(1, min(whole, most) if asks_for_enough else whole)}
-    for blocks in range(1, LARGEST_DENOMINATOR + 1):
+    for blocks in range(1, 1 if disjoint else LARGEST_DENOMINATOR + 1):
         below = (alpha * blocks) >> 32
         candidates |= {Fraction(served, blocks) for served in (below, below + 1) if 1 <= served <= blocks}
     if asks_for_enough:
@@ -104,7 +107,7 @@ class Committee(Pattern):
     def make_layout(settings: PatternSettings) -> Layout:
         """Cut into stripes of b blocks; fewer stripes where the model is too small for them."""
         count = served_fraction(settings).denominator
-        stripes = max(1, min(settings.stripes, settings.dim // count))
+        stripes = 1 if settings.disjoint else max(1, min(settings.stripes, settings.dim // count))
         return Layout.cut(settings.dim, stripes * count)
 
     @staticmethod

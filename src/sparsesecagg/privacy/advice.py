@@ -53,24 +53,7 @@ def advice(params: RoundParameters) -> list[str]:
             f"clients will refuse about {100 * chance:.0f} % of rounds at this dropout, because some block would keep "
             f"fewer than {params.min_survivors} survivors: {remedy}"
         )
-    equations, survivors = weight_equations(params), (1 - params.dropout) * params.clients
-    if params.max_weight and 2 * equations > survivors:
-        sentences.append(
-            f"private weights are hardly hidden: a user has the same one in all its blocks, and the blocks' sums are "
-            f"{equations} equations for the weights of about {survivors:.0f} survivors; a single stripe "
-            "gives fewer (docs/privacy.md)"
-        )
     return sentences
-
-
-def weight_equations(params: RoundParameters) -> int:
-    """Return how many independent sums of the users' weights the server learns at most in a round of committees.
-
-    The b sums of a stripe are independent; each stripe's total is the same.
-    """
-    share = served_fraction(params.pattern_settings)
-    stripes = params.layout.blocks // share.denominator
-    return 1 + stripes * (share.denominator - 1)
 
 
 def _least_alpha(params: RoundParameters, enough: Callable[[PatternSettings], bool]) -> str | None:

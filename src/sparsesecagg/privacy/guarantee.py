@@ -22,11 +22,12 @@ def guaranteed_anonymity(params: RoundParameters, *, dropout: float, colluding: 
     if params.pattern == "pairwise":
         return ALONE
     share = Fraction(1) if params.pattern == "full" else served_fraction(params.pattern_settings)
+    stripes = -(-params.layout.blocks // share.denominator)
     colluders = colluder_count(params.clients, colluding)
 
     def holds(anonymity: int) -> bool:
         log_failure = log_privacy_failure(
-            params.clients, colluders, share, params.stripes, dropout=dropout, anonymity=anonymity
+            params.clients, colluders, share, stripes, dropout=dropout, anonymity=anonymity
         )
         return log_failure <= failure_log2 * math.log(2)
 

@@ -208,7 +208,14 @@ class RoundParameters(msgspec.Struct, frozen=True, array_like=True, dict=True, f
     @cached_property
     def pattern_settings(self) -> PatternSettings:
         """What the pattern needs to know."""
-        return PatternSettings(self.clients, self.dim, self.alpha_q32, self.neighbours or None, self.stripes)
+        return PatternSettings(
+            self.clients,
+            self.dim,
+            self.alpha_q32,
+            self.neighbours or None,
+            self.stripes,
+            disjoint=self.max_weight > 0,
+        )
 
     @property
     def pattern_type(self) -> type[Pattern]:
