@@ -71,7 +71,7 @@ def make_rounds() -> dict[str, Round]:
             {3: Stage.SHARE_KEYS, 6: Stage.UPLOAD, 1: Stage.UNMASK},
         ),
         "round_committee_weights": Round(
-            "Private weights in two digits beside the values of each block, and some values are clipped. Nobody serves two "
+            "Private weights in two digits beside the values of each block; some values are clipped. Nobody serves two "
             "blocks: one stripe of two, though α = 0.4 and three stripes were asked for.",
             _params(**everyone | {"alpha": 0.4, "stripes": 3}, modulus_bits=8, max_weight=64, scale_bits=5),
             {2: Stage.UPLOAD},
