@@ -83,7 +83,7 @@ def test_weights_far_below_the_limit_are_warned_of_when_short_words_suffer(caplo
     ("settings", "sentence"),
     [
         ({"pattern": "pairwise", "alpha": 0.5}, "reveals many single values to the server"),
-        ({"alpha": 0.3}, "committees of 3 hide a user among few others: alpha=0.8 gives 8 or more"),
+        ({"alpha": 0.3}, "committees of 3 hide a user among few others: alpha=0.51 gives 8 or more"),
         ({"alpha": 0.3, "min_survivors": 3, "dropout": 0.3}, "clients will refuse about"),
     ],
     ids=str,
