@@ -1,7 +1,7 @@
 """Figure 6: MNIST, sorted by label and dealt out in 300 shards, until 94 %.
 
 Differs from the paper: the small network (21,840 parameters) in place of McMahan's (1,663,370), and at
-N = 100 a learning rate of 0.02 in place of 0.01, which halves the rounds for all systems; `--paper` uses its own.
+N = 100 a learning rate of 0.05 in place of 0.01, which saves most rounds for all systems; `--paper` uses its own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SCALES = {
     "default": Config(
         Training(
             "mnist",
-            (Cohort.usual(25), Cohort.usual(100, lr=0.02)),
+            (Cohort.usual(25), Cohort.usual(100, lr=0.05)),
             target=0.94,
             rounds=60,
             partition="shards",

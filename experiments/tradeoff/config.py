@@ -57,6 +57,6 @@ def _config(
 
 SCALES = {
     "quick": _config("digits", 30, 32, 2410, 9_600, (10, 30), (8, 16), failure_log2=-7),
-    "default": _config("mnist", 100, 64, 50_890, 500_000, (5, 10, 20, 50, 100), samples=12_000),
+    "default": _config("mnist", 100, 64, 50_890, 300_000, (10, 20, 50, 100), (8, 16), samples=12_000),
     "paper": _config("mnist", 100, 64, 50_890, 2_000_000, (5, 10, 20, 33, 50, 100)),
 }
