@@ -13,7 +13,7 @@ from tests.mutation import CACHE, ROOMS, ROOT, SOURCE
 from tests.mutation.changes import Module
 from tests.mutation.coverage import record
 from tests.mutation.forks import in_forks
-from tests.mutation.hunt import work
+from tests.mutation.hunt import Limits, work
 from tests.mutation.results import OUTCOMES, RESULTS, remembered, summary
 
 
@@ -24,10 +24,10 @@ def main() -> None:
         "--again", action="store_true", help="leave out what was noticed before, in functions unchanged"
     )
     parser.add_argument("--minutes", type=float, default=1e6, help="stop then; what ran is a random sample")
+    parser.add_argument("--seconds", type=float, default=3.0, help="of tests for one mutant")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
-    deadline = time.monotonic() + 60 * options.minutes
-    begin = sum(os.times()[:4])
+    limits = Limits(options.seconds, time.monotonic() + 60 * options.minutes)
     sys.path.insert(0, str(SOURCE.parent))  # Of this tree, wherever the installed package may be.
 
     paths = [path for room in ROOMS for path in sorted((SOURCE / room).glob("*.py"))]
@@ -44,10 +44,10 @@ def main() -> None:
     tests = record(options.jobs)
     sys.stderr.write(f"{len(due):,} of {len(mutants):,} mutants, {len(tests):,} tests\n")
     parts = [due[start :: options.jobs] for start in range(options.jobs)]
-    for some in in_forks([lambda part=part: work(modules, part, tests, deadline) for part in parts]):
+    for some in in_forks([lambda part=part: work(modules, part, tests, limits) for part in parts]):
         found |= some
 
-    report = summary(mutants, found, sum(os.times()[:4]) - begin)
+    report = summary(mutants, found)
     RESULTS.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     sys.stdout.write("\n" + json.dumps({name: report[name] for name in ("total", "checks", "others")}, indent=1) + "\n")
 

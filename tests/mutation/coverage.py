@@ -28,8 +28,6 @@ LEFT_OUT = "not (hundred_thousand or random_schedules or run_folder or memory or
 """Tests that take long or measure the machine."""
 EXAMPLES = 20
 """Of each Hypothesis test: most of what it finds, it finds early."""
-SECONDS = 3.0
-"""Of tests for one mutant, slower ones left out; what only those would notice counts as a survivor."""
 PYTEST = [
     *("-o", "addopts=", "-W", "ignore::pytest.PytestAssertRewriteWarning", "-qq", "-s", "-k", LEFT_OUT),
     *("-p", "no:xdist", "-p", "no:timeout", "-p", "no:cacheprovider", "--rootdir", str(ROOT)),
@@ -127,8 +125,8 @@ def _record(paths: list[Path], files: dict[Path, Path]) -> None:
         files[path].write_bytes(pickle.dumps(tests))
 
 
-def tests_of(path: Path, mutant: Mutant, tests: Lines, first: Counter[str]) -> list[str]:
-    """Return the tests that run the mutant's statement (at import: anything of the file), as many as time allows.
+def tests_of(path: Path, mutant: Mutant, tests: Lines, first: Counter[str], budget: float) -> list[str]:
+    """Return the tests that run the mutant's statement (at import: anything of the file), as `budget` seconds allow.
 
     Those come first that have noticed most mutants so far (`first`), then those for which the check raises, those in
     the file that mirrors the module, and the quick ones.
@@ -142,7 +140,7 @@ def tests_of(path: Path, mutant: Mutant, tests: Lines, first: Counter[str]) -> l
     chosen, total = [], 0.0
     for *_, seconds, test in sorted(running):
         total += seconds
-        if total > SECONDS:
+        if total > budget:
             break
         chosen.append(test)
     return chosen

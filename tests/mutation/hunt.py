@@ -11,6 +11,7 @@ import importlib.util
 import sys
 import time
 from collections import Counter, defaultdict
+from dataclasses import dataclass
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import CodeType, FunctionType
 from typing import Any
@@ -24,23 +25,41 @@ from cryptography.hazmat.primitives.asymmetric import ed25519, x25519  # noqa: F
 
 from tests.mutation import SOURCE
 from tests.mutation.changes import Module, Mutant
-from tests.mutation.coverage import PYTEST, SECONDS, FewExamples, Lines, is_ours, test_files, tests_of
+from tests.mutation.coverage import PYTEST, FewExamples, Lines, is_ours, test_files, tests_of
 from tests.mutation.forks import in_forks, within_limits
 from tests.mutation.results import note
 
-CPU_SECONDS = int(SECONDS) + 3
+
+@dataclass(frozen=True)
+class Limits:
+    """How long to hunt."""
+
+    budget: float
+    """Seconds of tests for one mutant; slower ones are left out, and what only those would notice survives."""
+    deadline: float
+    """When to stop, on the monotonic clock."""
+
+    @property
+    def cpu_seconds(self) -> int:
+        """After this a mutant has hung."""
+        return int(self.budget) + 3
+
+    @property
+    def over(self) -> bool:
+        """Whether time is up."""
+        return time.monotonic() > self.deadline
 
 
-def work(modules: dict[str, Module], mutants: list[Mutant], tests: Lines, deadline: float) -> dict[str, str]:
+def work(modules: dict[str, Module], mutants: list[Mutant], tests: Lines, limits: Limits) -> dict[str, str]:
     """Return what became of each mutant: what noticed it, "timeout", or "" for a survivor."""
     inside = [mutant for mutant in mutants if not mutant.at_import]
-    hunter = _Hunter(modules, inside, tests, deadline)
+    hunter = _Hunter(modules, inside, tests, limits)
     (found,) = in_forks([hunter.run])
     for mutant in [mutant for mutant in mutants if mutant.at_import]:
-        if time.monotonic() > deadline:
+        if limits.over:
             break
         module = modules[mutant.file]
-        found[mutant.name] = note(module, mutant, _meet_at_import(module, mutant, tests))
+        found[mutant.name] = note(module, mutant, _meet_at_import(module, mutant, tests, limits))
     assert isinstance(found, dict)
     return found
 
@@ -48,8 +67,8 @@ def work(modules: dict[str, Module], mutants: list[Mutant], tests: Lines, deadli
 class _Hunter(FewExamples):
     """Instead of running the tests, lets every mutant meet those that might notice it."""
 
-    def __init__(self, modules: dict[str, Module], mutants: list[Mutant], tests: Lines, deadline: float) -> None:
-        self._modules, self._mutants, self._tests, self._deadline = modules, mutants, tests, deadline
+    def __init__(self, modules: dict[str, Module], mutants: list[Mutant], tests: Lines, limits: Limits) -> None:
+        self._modules, self._mutants, self._tests, self._limits = modules, mutants, tests, limits
         self._found: dict[str, str] = {}
 
     def run(self) -> dict[str, str]:
@@ -66,12 +85,14 @@ class _Hunter(FewExamples):
                 functions[_place(value.__code__)].append(value)
         noticed_by: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         for mutant in self._mutants:
-            if time.monotonic() > self._deadline:
+            if self._limits.over:
                 break
             module, here = self._modules[mutant.file], noticed_by[mutant.file, mutant.function]
-            chosen = [items[test] for test in tests_of(module.path, mutant, self._tests, here)]
+            chosen = [items[test] for test in tests_of(module.path, mutant, self._tests, here, self._limits.budget)]
             code = _code_of(module.compiled(mutant), mutant.function)
-            outcome = within_limits(lambda c=code, i=chosen: _meet(functions[_place(c)], c, i), CPU_SECONDS)
+            outcome = within_limits(
+                lambda c=code, i=chosen: _meet(functions[_place(c)], c, i), self._limits.cpu_seconds
+            )
             self._found[mutant.name] = note(module, mutant, outcome)
             if outcome in items:
                 here[outcome] += 1
@@ -103,7 +124,7 @@ def _meet(functions: list[FunctionType], code: CodeType, items: list[Any]) -> st
     return ""
 
 
-def _meet_at_import(module: Module, mutant: Mutant, tests: Lines) -> str:
+def _meet_at_import(module: Module, mutant: Mutant, tests: Lines, limits: Limits) -> str:
     """Import everything afresh, one module changed, and run the tests of that module."""
     name = ".".join(module.path.relative_to(SOURCE.parent).with_suffix("").parts)
     code = module.compiled(mutant)
@@ -121,8 +142,8 @@ def _meet_at_import(module: Module, mutant: Mutant, tests: Lines) -> str:
 
     def meet() -> str:
         sys.meta_path.insert(0, Finder)  # type: ignore[arg-type]
-        chosen = tests_of(module.path, mutant, tests, Counter())
+        chosen = tests_of(module.path, mutant, tests, Counter(), limits.budget)
         ended = pytest.main([*PYTEST, "-x", *chosen], plugins=[FewExamples()])
         return "" if ended == pytest.ExitCode.OK else "a test of the module"
 
-    return within_limits(meet, CPU_SECONDS)
+    return within_limits(meet, limits.cpu_seconds)

@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.mutation import CACHE, ROOT
 from tests.mutation.changes import Module, Mutant
-from tests.mutation.coverage import EXAMPLES, SECONDS
+from tests.mutation.coverage import EXAMPLES
 
 RESULTS = ROOT / "results" / "mutation.json"
 JUDGEMENTS = Path(__file__).parent / "equivalent.json"
@@ -43,7 +43,7 @@ def remembered(modules: dict[str, Module]) -> dict[str, str]:
     return {name: outcome for name, outcome in found.items() if outcome or (outcome is not None and name in reasons)}
 
 
-def summary(mutants: list[Mutant], found: dict[str, str], seconds: float) -> dict[str, Any]:
+def summary(mutants: list[Mutant], found: dict[str, str]) -> dict[str, Any]:
     """Return everything that is worth keeping."""
     reasons = _reasons()
     survivors: list[dict[str, Any]] = []
@@ -57,8 +57,6 @@ def summary(mutants: list[Mutant], found: dict[str, str], seconds: float) -> dic
         "command": "python -m tests.mutation",
         "commit": _commit(),
         "examples_per_hypothesis_test": EXAMPLES,
-        "seconds_of_tests_per_mutant": SECONDS,
-        "cpu_seconds": round(seconds),
         "total": _counts(mutants, found, reasons),
         "checks": _counts(checks, found, reasons),
         "others": {**_counts(others, found, reasons), "two_sigma": _two_sigma(others, found)},

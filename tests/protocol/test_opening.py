@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import islice
 
 import msgspec
 import numpy as np
@@ -15,6 +16,7 @@ from sparsesecagg.crypto import shamir
 from sparsesecagg.errors import InvalidShare, ThresholdNotMet
 from sparsesecagg.protocol import Result, RoundParameters, Stage
 from sparsesecagg.protocol.messages import Unmask, decode_client_message, decode_users, encode
+from sparsesecagg.protocol.opening import _MOST_TRIES, _choices
 
 Lies = Mapping[int, Callable[[int], bool]]
 """For each lying holder: of which owners' secrets it sends a false share."""
@@ -121,3 +123,22 @@ def test_a_secret_with_too_few_shares_ends_the_round() -> None:
         game.server.receive(game.answer(user))
     with pytest.raises(ThresholdNotMet, match="2 users left at UNMASK, 3 are needed"):
         game.server.close_stage()
+
+
+@pytest.mark.parametrize(("count", "needed"), [(7, 4), (10, 9), (52, 51), (299, 298), (11, 6)])
+def test_any_single_false_share_is_left_out_within_the_tries_that_are_made(count: int, needed: int) -> None:
+    """For certain, not by luck: the first choices leave out each share once."""
+    choices = list(islice(_choices(count, needed), 1 + -(-count // (count - needed))))
+    assert choices[0].tolist() == list(range(needed))
+    assert all(len(set(chosen.tolist())) == needed for chosen in choices)
+    left_out = [set(range(count)) - set(chosen.tolist()) for chosen in choices[1:]]
+    assert set().union(*left_out) == set(range(count))
+    assert len(choices) <= _MOST_TRIES
+
+
+def test_without_a_spare_share_there_is_one_choice() -> None:
+    assert [chosen.tolist() for chosen in _choices(4, 4)] == [[0, 1, 2, 3]]
+
+
+def test_with_spare_shares_there_is_always_another_choice() -> None:
+    assert len(list(islice(_choices(7, 4), 1000))) == 1000

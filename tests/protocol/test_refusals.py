@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import islice
-
 import msgspec
 import numpy as np
 import pytest
@@ -33,7 +31,7 @@ from sparsesecagg.protocol.messages import (
     encode,
     encode_users,
 )
-from sparsesecagg.protocol.opening import _MOST_TRIES, _choices, restore_secrets
+from sparsesecagg.protocol.opening import restore_secrets
 
 # Keys
 
@@ -541,18 +539,3 @@ def test_a_user_can_not_commit_to_one_seed_and_share_another() -> None:
     with pytest.raises(InvalidShare, match="user 0"):
         game.run_to(Stage.DONE)
     assert game.server.result is None
-
-
-@pytest.mark.parametrize(("count", "needed"), [(7, 4), (10, 9), (52, 51), (299, 298), (11, 6)])
-def test_any_single_false_share_is_left_out_within_the_tries_that_are_made(count: int, needed: int) -> None:
-    """For certain, not by luck: the first choices leave out each share once."""
-    choices = list(islice(_choices(count, needed), 1 + -(-count // (count - needed))))
-    assert choices[0].tolist() == list(range(needed))
-    assert all(len(set(chosen.tolist())) == needed for chosen in choices)
-    left_out = [set(range(count)) - set(chosen.tolist()) for chosen in choices[1:]]
-    assert set().union(*left_out) == set(range(count))
-    assert len(choices) <= _MOST_TRIES
-
-
-def test_without_a_spare_share_there_is_one_choice() -> None:
-    assert [chosen.tolist() for chosen in _choices(4, 4)] == [[0, 1, 2, 3]]

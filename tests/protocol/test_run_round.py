@@ -10,7 +10,7 @@ import pytest
 from protocol.rounds import LENIENT, identities, small, updates
 from sparsesecagg import secure_sum
 from sparsesecagg.errors import InvalidInput, MalformedMessage, RoundRefused, ThresholdNotMet
-from sparsesecagg.protocol import STAGES, Policy, Result, RoundParameters, Stage, Transcript, run_round
+from sparsesecagg.protocol import STAGES, Policy, RoundParameters, Stage, Transcript, run_round
 from sparsesecagg.protocol.messages import decode_client_message
 from sparsesecagg.protocol.simulation import draw_drops, entropy_of_round, seeded_entropy
 from sparsesecagg.protocol.stages import STAGES_WITH_ROSTER
@@ -138,42 +138,6 @@ class TestRefusals:
         assert outcome.result.survivors == (0, 1, 3, 4)
         assert outcome.exact
         assert outcome.result.dropped["UPLOAD"] == 1
-
-
-class TestResult:
-    @pytest.fixture
-    def result(self) -> Result:
-        params = small(clients=5, dim=4, dropout=0.2)
-        vectors = [np.full(4, 0.1 * (user + 1), np.float32) for user in range(5)]
-        return run_round(params, vectors, drops={4: Stage.UPLOAD}, policy=LENIENT).result
-
-    def test_sum_and_means(self, result: Result) -> None:
-        assert result.sum() == pytest.approx([1.0] * 4, abs=1e-6)
-        assert result.mean() == pytest.approx([0.25] * 4, abs=1e-6)
-        assert result.mean("expected") == pytest.approx([1.0 / (0.8 * 5)] * 4, abs=1e-6)
-        assert result.mean().dtype == result.mean("expected").dtype == np.float32
-
-    def test_the_expected_mean_divides_by_the_fraction_that_is_sent(self) -> None:
-        params = small(clients=8, dim=80, alpha=0.5, pattern="committee", stripes=1)
-        result = run_round(params, [np.ones(80, np.float32)] * 8, policy=LENIENT).result
-        assert result.mean("expected") == pytest.approx([1.0] * 80, abs=1e-6)
-        assert result.mean() == pytest.approx([1.0] * 80, abs=1e-6)
-
-    def test_weighted_sums_and_means(self) -> None:
-        params = small(clients=3, dim=4, max_weight=10)
-        vectors = [np.full(4, value, np.float32) for value in (0.1, 0.2, 0.3)]
-        result = run_round(params, vectors, weights=[10, 0, 5], policy=LENIENT).result
-        assert result.sum() == pytest.approx([2.5] * 4, abs=1e-5)
-        assert result.mean() == pytest.approx([2.5 / 15] * 4, abs=1e-6)
-        assert result.weight_per_block is not None
-        assert set(result.weight_per_block.tolist()) == {15}
-        with pytest.raises(InvalidInput, match="private weights"):
-            result.mean("expected")
-
-    def test_where_nobody_is_the_mean_is_zero(self) -> None:
-        params = small(clients=3, dim=4, max_weight=10)
-        result = run_round(params, [np.ones(4, np.float32)] * 3, weights=[0, 0, 0], policy=LENIENT).result
-        assert result.mean().tolist() == [0.0] * 4
 
 
 class TestSecureSum:

@@ -49,3 +49,7 @@ def test_too_few_users() -> None:
 def test_updates_of_different_lengths() -> None:
     with pytest.raises(InvalidInput, match="update"):
         secure_sum([np.ones(3, np.float32), np.ones(4, np.float32), np.ones(3, np.float32)])
+
+
+def test_a_single_number_is_a_vector_too() -> None:
+    assert secure_sum([np.array([value]) for value in (0.5, 1.0, 2.0)]).sum() == pytest.approx([3.5])

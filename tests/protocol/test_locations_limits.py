@@ -86,11 +86,13 @@ def test_positions_beyond_32_bits_survive(positions: list[int]) -> None:
     assert len(code) < 64
 
 
-@pytest.mark.parametrize(
-    ("count", "gap", "k"), [(100, 0, 0), (100, 1, 0), (100, 3, 1), (100, 100, 6), (100, 1000, 9), (50, 70_000, 16)]
-)
-def test_the_parameter_follows_the_mean_gap(count: int, gap: int, k: int) -> None:
-    """As the specification has it: another choice would be read, but another implementation would send other bytes."""
+@pytest.mark.parametrize("count", [1, 2, 3, 10, 57, 200])
+@pytest.mark.parametrize("gap", [0, 1, 2, 3, 5, 11, 30, 100, 257, 1000, 70_000, 10**6])
+def test_the_parameter_is_the_one_that_the_specification_prescribes(count: int, gap: int) -> None:
+    """Another would be read as well, but then two implementations would send different bytes."""
     positions = np.arange(count) * (gap + 1) + gap
     code = encode_locations(positions, int(positions[-1]) * 10 + 4000)
-    assert (code[0], code[1]) == (1, k)
+    zeros = int(positions[-1]) + 1 - count
+    # c·(k+1) + ⌊max(0, z − ⌊c·(2^k − 1)/2⌋) / 2^k⌋
+    costs = [count * (k + 1) + max(0, zeros - count * (2**k - 1) // 2) // 2**k for k in range(32)]
+    assert code == twin.rice(positions.tolist(), costs.index(min(costs)))

@@ -1,0 +1,60 @@
+"""From an update to an upload: what is clipped is counted, block by block, whatever the size of the pieces."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from protocol.rounds import LENIENT, Round, small
+from sparsesecagg.protocol import Stage, run_round
+
+
+@pytest.mark.parametrize(("pattern", "alpha"), [("full", 1.0), ("committee", 0.5), ("pairwise", 0.9)])
+def test_clipped_values_are_counted_over_all_blocks(pattern: str, alpha: float) -> None:
+    """Every second value is beyond the clip; a user counts those that it sends."""
+    params = small(clients=8, dim=64, pattern=pattern, alpha=alpha)
+    update = np.where(np.arange(64) % 2 == 0, 1.5, 0.5).astype(np.float32)
+    game = Round(params).run_to(Stage.UPLOAD)
+    game.updates = [update] * 8
+    game.step()
+    game.run_to(Stage.DONE)
+    result = game.server.result
+    assert result is not None
+    beyond = int(result.contributors[::2].sum())
+    assert sum(client.clipped for client in game.clients.values()) == beyond > 0
+    assert result.clipped == (None if pattern == "pairwise" else beyond)
+
+
+def test_values_at_the_clip_are_not_beyond_it() -> None:
+    params = small(dim=6, clip=0.5)
+    vectors = [np.array([0.5, -0.5, 0.25, 0.0, 0.5000001, -9.0], np.float32)] * 5
+    outcome = run_round(params, vectors, policy=LENIENT)
+    assert outcome.clipped == outcome.result.clipped == 10
+    assert outcome.result.mean() == pytest.approx([0.5, -0.5, 0.25, 0.0, 0.5, -0.5], abs=1e-6)
+
+
+def test_an_update_longer_than_a_piece_is_masked_in_one_go_with_the_next() -> None:
+    """Two and a bit pieces of 2^16 coordinates: nothing is lost or doubled at the seams."""
+    dim = 2 * (1 << 16) + 5
+    params = small(clients=3, dim=dim, stripes=1)
+    vectors = [np.linspace(-1, 1, dim).astype(np.float32)] * 3
+    outcome = run_round(params, vectors, policy=LENIENT)
+    assert outcome.exact
+    assert np.abs(outcome.result.mean() - vectors[0]).max() < 1e-6
+
+
+@pytest.mark.parametrize("shape", [(39,), (41,), (40, 1), (1, 40), ()])
+def test_another_shape_is_refused(shape: tuple[int, ...]) -> None:
+    game = Round(small()).run_to(Stage.UPLOAD)
+    with pytest.raises(ValueError, match="must have shape"):
+        game.clients[0].upload(game.inbox[0], np.zeros(shape, np.float32))
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_any_floats_will_do(kind: type) -> None:
+    game = Round(small()).run_to(Stage.UPLOAD)
+    game.updates = [np.full(40, 0.25, kind)] * 5
+    game.step()
+    game.run_to(Stage.DONE)
+    assert game.server.result is not None
+    assert game.server.result.mean() == pytest.approx([0.25] * 40, abs=1e-6)

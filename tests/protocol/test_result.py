@@ -1,0 +1,62 @@
+"""The result of a round: sums, means and how they are normalised."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from protocol.rounds import LENIENT, small
+from sparsesecagg.errors import InvalidInput
+from sparsesecagg.protocol import Result, Stage, run_round
+
+
+@pytest.fixture
+def result() -> Result:
+    params = small(clients=5, dim=4, dropout=0.2)
+    vectors = [np.full(4, 0.1 * (user + 1), np.float32) for user in range(5)]
+    return run_round(params, vectors, drops={4: Stage.UPLOAD}, policy=LENIENT).result
+
+
+def test_sum_and_means(result: Result) -> None:
+    assert result.sum() == pytest.approx([1.0] * 4, abs=1e-6)
+    assert result.mean() == pytest.approx([0.25] * 4, abs=1e-6)
+    assert result.mean("expected") == pytest.approx([1.0 / (0.8 * 5)] * 4, abs=1e-6)
+    assert result.mean().dtype == result.mean("expected").dtype == np.float32
+
+
+def test_the_expected_mean_divides_by_the_fraction_that_is_sent() -> None:
+    params = small(clients=8, dim=80, alpha=0.5, pattern="committee", stripes=1)
+    result = run_round(params, [np.ones(80, np.float32)] * 8, policy=LENIENT).result
+    assert result.mean("expected") == pytest.approx([1.0] * 80, abs=1e-6)
+    assert result.mean() == pytest.approx([1.0] * 80, abs=1e-6)
+
+
+def test_weighted_sums_and_means() -> None:
+    params = small(clients=3, dim=4, max_weight=10)
+    vectors = [np.full(4, value, np.float32) for value in (0.1, 0.2, 0.3)]
+    result = run_round(params, vectors, weights=[10, 0, 5], policy=LENIENT).result
+    assert result.sum() == pytest.approx([2.5] * 4, abs=1e-5)
+    assert result.mean() == pytest.approx([2.5 / 15] * 4, abs=1e-6)
+    assert result.weight_per_block is not None
+    assert set(result.weight_per_block.tolist()) == {15}
+    with pytest.raises(InvalidInput, match="private weights"):
+        result.mean("expected")
+
+
+def test_where_nobody_is_the_mean_is_zero() -> None:
+    params = small(clients=3, dim=4, max_weight=10)
+    result = run_round(params, [np.ones(4, np.float32)] * 3, weights=[0, 0, 0], policy=LENIENT).result
+    assert result.mean().tolist() == [0.0] * 4
+
+
+def test_where_one_unit_of_weight_is_the_mean_is_that_users_update() -> None:
+    params = small(clients=3, dim=4, max_weight=10)
+    vectors = [np.full(4, value, np.float32) for value in (0.1, 0.2, 0.3)]
+    result = run_round(params, vectors, weights=[0, 1, 0], policy=LENIENT).result
+    assert result.mean() == pytest.approx([0.2] * 4, abs=1e-5)
+
+
+def test_another_normalisation_is_refused_by_name() -> None:
+    result = run_round(small(), [np.ones(40, np.float32)] * 5, policy=LENIENT).result
+    with pytest.raises(InvalidInput, match="not 'none'"):
+        result.mean("none")  # type: ignore[arg-type]
