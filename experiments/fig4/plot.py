@@ -82,7 +82,7 @@ def _draw_counted(axes: Any, points: Sequence[Mapping[str, Any]], config: Mappin
         zorder=5,
     )
     axes.set_title("singled out, as the paper counts it\nlines: exact; shaded: single rounds", fontsize=10)
-    _percent_axis(axes, 1e-5, 100)
+    _percent_axis(axes, 1e-5, 100, loc="lower left")
 
 
 def _draw_audited(
@@ -109,7 +109,7 @@ def _draw_audited(
                 markerfacecolor="none",
             )
     axes.set_title("truly revealed: large marks are attacked rounds\nlines: exact; dots: sampled patterns", fontsize=10)
-    _percent_axis(axes, 1e-5, 100)
+    _percent_axis(axes, 1e-5, 2e4, loc="upper center", ncols=2)  # Room for the legend above what there can be.
 
 
 def _percent(found: Sequence[Mapping[str, float]], name: str) -> list[float]:
@@ -117,7 +117,7 @@ def _percent(found: Sequence[Mapping[str, float]], name: str) -> list[float]:
     return [max(1e-9, 100 * one[name]) for one in found]
 
 
-def _percent_axis(axes: Any, least: float, most: float) -> None:
+def _percent_axis(axes: Any, least: float, most: float, **legend: Any) -> None:
     axes.set_yscale("log")
     axes.set_ylim(least, most)
     ticks = [tick for tick in (1e-5, 1e-4, 1e-3, 0.01, 0.1, 1, 10, 100) if least <= tick <= most]
@@ -125,7 +125,7 @@ def _percent_axis(axes: Any, least: float, most: float) -> None:
     axes.minorticks_off()
     axes.set_xlabel("α")
     axes.set_ylabel("% of honest survivors' values")
-    axes.legend(fontsize=7.5, loc="lower left")
+    axes.legend(fontsize=7.5, **legend)
 
 
 def compare(result: Mapping[str, Any]) -> Sequence[Row]:
