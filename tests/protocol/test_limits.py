@@ -167,3 +167,10 @@ def test_defaults() -> None:
 def test_every_bit_of_the_rosters_digest_makes_a_round_authenticated() -> None:
     assert small(roster_digest=bytes(31) + b"\x01").authenticated
     assert small(roster_digest=b"\x80" + bytes(31)).authenticated
+
+
+def test_a_round_with_weights_however_small_has_disjoint_committees() -> None:
+    """As the pattern needs to know."""
+    for weight, disjoint in ((0, False), (1, True), (2, True)):
+        params = small(clients=9, alpha=1 / 3, pattern="committee", max_weight=weight)
+        assert params.pattern_settings.disjoint is disjoint

@@ -114,11 +114,12 @@ def test_too_many_lies_fail_the_round_after_a_bounded_search() -> None:
         open_with(SEVEN, dict.fromkeys(range(4), everybody))
 
 
-def test_a_secret_with_too_few_shares_ends_the_round() -> None:
-    """In a sparse graph enough users may be left, and yet too few holders of one secret."""
+@pytest.mark.parametrize("owner", [0, 7, 14])
+def test_a_secret_with_too_few_shares_ends_the_round(owner: int) -> None:
+    """In a sparse graph enough users may be left, and yet too few holders of one secret, whoever's it is."""
     params = small(clients=15, dim=20, neighbours=4)
     game = Round(params).run_to(Stage.UNMASK)
-    lonely = game.server._members.directory.holders(0).tolist()  # type: ignore[union-attr]
+    lonely = game.server._members.directory.holders(owner).tolist()  # type: ignore[union-attr]
     for user in [user for user in game.inbox if user not in lonely[:3]]:
         game.server.receive(game.answer(user))
     with pytest.raises(ThresholdNotMet, match="2 users left at UNMASK, 3 are needed"):
