@@ -43,7 +43,8 @@ def main() -> None:
     due.sort(key=lambda mutant: not mutant.check)
     tests = record(options.jobs)
     sys.stderr.write(f"{len(due):,} of {len(mutants):,} mutants, {len(tests):,} tests\n")
-    parts = [due[start :: options.jobs] for start in range(options.jobs)]
+    at_import, inside = ([mutant for mutant in due if mutant.at_import is wanted] for wanted in (True, False))
+    parts = [at_import, *(inside[start :: options.jobs] for start in range(options.jobs))]
     for some in in_forks([lambda part=part: work(modules, part, tests, limits) for part in parts]):
         found |= some
 
