@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.rounds import Round, small
+from protocol.rounds import Round, small, updates
 from sparsesecagg.crypto import shamir
 from sparsesecagg.errors import InvalidShare, ThresholdNotMet
 from sparsesecagg.protocol import Result, RoundParameters, Stage
@@ -57,6 +57,13 @@ def open_with(params: RoundParameters, lies: Lies, silent: tuple[int, ...] = (),
         raise
     assert game.server.result is not None
     return game.server.result
+
+
+def test_an_honest_opening_gives_the_plain_sum() -> None:
+    vectors = updates(SEVEN)
+    assert open_with(SEVEN, {}).sum() == pytest.approx(np.clip(vectors, -1, 1).sum(axis=0), abs=1e-5)
+    without = open_with(SEVEN, {}, silent=(5,)).sum()
+    assert without == pytest.approx(np.clip(np.delete(vectors, 5, axis=0), -1, 1).sum(axis=0), abs=1e-5)
 
 
 @pytest.mark.parametrize("silent", [(), (5,)], ids=["all survive", "one drops out"])
