@@ -296,7 +296,8 @@ def _constant_changes(value: object, parent: ast.AST, name: str) -> Changes:
     elif isinstance(value, bytes):
         yield "constant", lambda n: _set(n, "value", n.value + b"x")
     elif isinstance(value, str):
-        labels = isinstance(parent, ast.Call) and name == "args" and getattr(parent.func, "id", "") in _LABELLED
+        called = getattr(parent.func, "id", "") if isinstance(parent, ast.Call) and name == "args" else ""
+        labels = called in _LABELLED and (called not in _JUDGES or value.isidentifier())  # Not an error's text.
         if labels or (isinstance(parent, ast.keyword) and parent.arg == "tag"):
             yield "constant", lambda n: _set(n, "value", n.value + "x")
 
