@@ -115,7 +115,7 @@ def test_a_bias_fails_lemma_1_and_a_larger_variance_lemma_2():
     point = lemmas.measure(config, "committee", 1)
     biased = dict(point, means=[mean + 0.2 for mean in point["means"]])
     assert not lemmas.checks(config, [biased])[0]["holds"]
-    noisy = dict(point, squares=[10 * square for square in point["squares"]])
+    noisy = dict(point, squares=[square + 5 * point["expected_variance"] for square in point["squares"]])
     assert not lemmas.checks(config, [noisy])[2]["holds"]
 
 
