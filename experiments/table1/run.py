@@ -146,7 +146,7 @@ def weigh_flower(clients: int, dim: int, seed: int) -> dict[str, Any]:
     """Run one round of Flower's own SecAgg+; to whole kilobytes, as its messages hold time stamps of varying length.
 
     Its UPLOAD is what all messages weigh more than those of a model of one parameter: the other stages don't depend on
-    the model, and what is left out is a header of a few hundred bytes.
+    the model, and what is left out is a header of a few hundred bytes. It does not depend on N, so four users will do.
     """
     from benchmarks import peer_flower
     from benchmarks.cohort import Cohort
@@ -156,8 +156,11 @@ def weigh_flower(clients: int, dim: int, seed: int) -> dict[str, Any]:
     except MissingExtra as absent:
         return {"missing": str(absent)}
     # Nobody drops out: sizes don't depend on it, and repairing dropouts takes Flower's server minutes.
-    measured, tiny = (peer_flower.measure(Cohort(clients, size, 1.0, 0.0, 32, seed)) for size in (dim, 1))
-    upload = _whole_kilobytes(measured.sent_bytes - tiny.sent_bytes)
+    measured, few, tiny = (
+        peer_flower.measure(Cohort(users, size, 1.0, 0.0, 32, seed))
+        for users, size in ((clients, dim), (4, dim), (4, 1))
+    )
+    upload = _whole_kilobytes(few.sent_bytes - tiny.sent_bytes)
     return {
         "system": "flower",
         "label": "Flower's SecAgg+",
