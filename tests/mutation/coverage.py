@@ -128,7 +128,7 @@ def _record(paths: list[Path], files: dict[Path, Path]) -> None:
 
 
 def tests_of(path: Path, mutant: Mutant, tests: Lines, first: Counter[str], budget: float) -> list[str]:
-    """Return the tests that run the mutant's statement (at import: anything of the file), as `budget` seconds allow.
+    """Return the tests that run the mutant's statement (at import: any of its file), as `budget` seconds allow.
 
     Those come first that have noticed most mutants so far (`first`), then those for which the check raises, those in
     the file that mirrors the module, and the quick ones.
@@ -137,8 +137,9 @@ def tests_of(path: Path, mutant: Mutant, tests: Lines, first: Counter[str], budg
     running = []
     for test, (seconds, files) in tests.items():
         seen = files.get(str(path), set())
-        if seen if mutant.at_import else lines & seen:
-            running.append((-first[test], not raising & seen, f"test_{path.stem}" not in test, seconds, test))
+        mirrors = f"test_{path.stem}" in test
+        if (seen or mirrors) if mutant.at_import else lines & seen:
+            running.append((-first[test], not raising & seen, not mirrors, seconds, test))
     chosen, total = [], 0.0
     for *_, seconds, test in sorted(running):
         total += seconds

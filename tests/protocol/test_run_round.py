@@ -145,6 +145,7 @@ class TestSecureSum:
         result = secure_sum([np.array([0.5, -4.0]), np.array([1.0, 2.0]), np.array([0.0, 0.0])])
         assert result.params.clip == 4.0
         assert result.clipped == 0
+        assert secure_sum([np.array([0.25, -0.5])] * 3).params.clip == 0.5
         assert secure_sum([np.zeros(2, np.float32)] * 3).params.clip == 1.0
 
     def test_a_given_clip_counts(self) -> None:
@@ -186,6 +187,7 @@ class TestSimulation:
 
     def test_dropouts_happen_at_all_stages(self) -> None:
         drops = draw_drops(200, 0.4, STAGES, np.random.default_rng(0))
+        assert len(drops) == 80
         assert set(drops.values()) == set(STAGES)
 
 
