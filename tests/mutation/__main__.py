@@ -14,7 +14,7 @@ from tests.mutation.changes import Module
 from tests.mutation.coverage import record
 from tests.mutation.forks import in_forks
 from tests.mutation.hunt import Limits, work
-from tests.mutation.results import OUTCOMES, RESULTS, remembered, summary
+from tests.mutation.results import OUTCOMES, RESULTS, is_settled, remembered, summary
 
 
 def main() -> None:
@@ -37,10 +37,11 @@ def main() -> None:
     if not options.again:
         OUTCOMES.unlink(missing_ok=True)
     found = remembered(modules)
-    due = [mutant for mutant in mutants if mutant.name not in found]
-    # Checks first, the rest in random order: a run that is cut short has all of these and a fair sample of those.
+    due = [mutant for mutant in mutants if not is_settled(mutant.name, found)]
+    # Last time's survivors and checks first, the rest in random order: a run that is cut short has all of those and a
+    # fair sample of these.
     random.Random(2026).shuffle(due)
-    due.sort(key=lambda mutant: not mutant.check)
+    due.sort(key=lambda mutant: (mutant.name not in found, not mutant.check))
     tests = record(options.jobs)
     sys.stderr.write(f"{len(due):,} of {len(mutants):,} mutants, {len(tests):,} tests\n")
     at_import, inside = ([mutant for mutant in due if mutant.at_import is wanted] for wanted in (True, False))

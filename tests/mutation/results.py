@@ -7,6 +7,7 @@ import json
 import math
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,19 +29,16 @@ def note(module: Module, mutant: Mutant, outcome: str) -> str:
 
 
 def remembered(modules: dict[str, Module]) -> dict[str, str]:
-    """Return what noticed a mutant in an earlier run, of functions that are still the same.
-
-    A survivor is remembered only if it was judged equivalent: for the others there may be a test now.
-    """
+    """Return what became of mutants in earlier runs, of functions that are still the same."""
     lines = OUTCOMES.read_text(encoding="utf-8").splitlines() if OUTCOMES.exists() else []
     notes = {(each["mutant"], each["source"]): each["noticed"] for each in map(json.loads, lines)}
-    reasons = _reasons()
-    found = {
-        mutant.name: notes.get((mutant.name, _sha256(module, mutant)))
-        for module in modules.values()
-        for mutant in module.mutants
-    }
-    return {name: outcome for name, outcome in found.items() if outcome or (outcome is not None and name in reasons)}
+    known = [(mutant.name, _sha256(module, mutant)) for module in modules.values() for mutant in module.mutants]
+    return {key[0]: notes[key] for key in known if key in notes}
+
+
+def is_settled(name: str, found: dict[str, str]) -> bool:
+    """Tell whether a mutant need not run again; a survivor does, since there may be a test for it now."""
+    return name in found and (bool(found[name]) or name in _reasons())
 
 
 def summary(mutants: list[Mutant], found: dict[str, str]) -> dict[str, Any]:
@@ -66,6 +64,7 @@ def summary(mutants: list[Mutant], found: dict[str, str]) -> dict[str, Any]:
     }
 
 
+@cache
 def _reasons() -> dict[str, str]:
     """Return the mutants that behave like the original, and why."""
     judgements = json.loads(JUDGEMENTS.read_text(encoding="utf-8"))
