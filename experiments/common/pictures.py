@@ -125,6 +125,7 @@ def _bars_of_time(axes: Any, runs: Sequence[Mapping[str, Any]], times: Sequence[
         heights = [time[part] for time in times]
         axes.bar(range(len(runs)), heights, bottom=bottoms, color=colour, width=0.7, label=part)
         bottoms = [low + height for low, height in zip(bottoms, heights, strict=True)]
+    axes.set_ylim(top=1.3 * max(bottoms))  # Room for the legend.
     axes.set_ylabel("seconds, one user and the server")
     axes.set_title("wall clock at 100 Mbit/s", fontsize=10)
     axes.legend(fontsize=8)

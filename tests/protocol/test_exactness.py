@@ -60,8 +60,8 @@ def test_the_sum_is_exact_whatever_the_settings_and_the_dropouts(
         event("neighbourhood below the threshold")
         return
     except RoundRefused:
-        assert params.pattern == "committee"
-        event("a committee without survivors")
+        assert params.pattern == "committee" or params.neighbours
+        event("a committee without survivors, or too few users for a policy where the graph is sparse")
         return
     event(f"{params.pattern}, exact")
     assert outcome.exact
