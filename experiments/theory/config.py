@@ -89,10 +89,10 @@ class Config:
 
 SCALES = {
     "quick": Config(
-        Compression(dims=(200, 1000), draws=500),
-        Anonymity(cohorts=(25, 40), rounds=5, dim=400),
-        Growth(dim=1000, doublings=1),
-        Dropouts(cohorts=(11,)),
+        Compression(dims=(200, 1000), draws=300),
+        Anonymity(cohorts=(20, 40), rounds=4, dim=300),
+        Growth(clients=12, dim=1000, doublings=1),
+        Dropouts(cohorts=(7,), dim=100),
         Lemmas(clients=10, rounds=20),
         Convergence(clients=8, rounds=6, repeats=3),
     ),
