@@ -133,3 +133,14 @@ def test_a_changed_byte_never_passes_as_the_same_parameters(place: int, change: 
     data[place % len(data)] ^= change
     with contextlib.suppress(MalformedMessage, InvalidInput):
         assert RoundParameters.decode(bytes(data)) != params
+
+
+def test_parameters_are_frozen() -> None:
+    """They were checked when they were made, and masks are bound to them."""
+    with pytest.raises(AttributeError):
+        small().threshold = 1  # type: ignore[misc]
+
+
+def test_the_pattern_is_told_the_degree_of_a_sparse_graph_and_none_of_a_complete_one() -> None:
+    assert small(clients=9, neighbours=4).pattern_settings.neighbours == 4
+    assert small(clients=9).pattern_settings.neighbours is None
