@@ -43,7 +43,9 @@ def section(name: str, folder: Path = RESULTS) -> str:
         return "\nNot measured yet.\n\n"
     result = results.read(path)
     lines = ["| | paper | ours | note |", "| --- | --- | --- | --- |"]
-    lines += [f"| {row.what} | {row.paper} | {row.ours} | {row.note} |" for row in load(name).compare(result)]
+    lines += [
+        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in load(name).compare(result)
+    ]
     return "\n" + "\n".join(lines) + "\n\n" + provenance(result) + "\n\n"
 
 
