@@ -142,5 +142,5 @@ def test_parameters_are_frozen() -> None:
 
 
 def test_the_pattern_is_told_the_degree_of_a_sparse_graph_and_none_of_a_complete_one() -> None:
-    assert small(clients=9, neighbours=4).pattern_settings.neighbours == 4
-    assert small(clients=9).pattern_settings.neighbours is None
+    assert small(clients=9, neighbours=4).pattern_settings.degree == 4
+    assert small(clients=9).pattern_settings.degree is None
