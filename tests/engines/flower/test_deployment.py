@@ -71,15 +71,22 @@ def wait_for_messages(node: Node, count: int, timeout: float) -> None:
         time.sleep(0.05)
 
 
+RAY_TOO_SLOW = "The current node timed out during startup"
+
+
 def test_a_simulation_in_ray_with_a_client_that_raises_in_every_round(tmp_path: Path) -> None:
     """10 nodes, 3 rounds, another client fails in each: every aggregate is the mean of the other nine."""
-    with LocalFederation(tmp_path / "deployment", simulation=True) as federation:
-        out = tmp_path / "out.json"
-        resources = "num-supernodes=10 client-resources-num-cpus=1 init-args-num-cpus=2"
-        settings = {"rounds": 3, "nodes": 10, "raising": "2@1 5@2 7@3", "out": str(out)}
-        run = federation.run(APP, settings, ["--federation-config", resources])
-        outcome = Outcome(out, run.finish(timeout=240))
-    assert federation.processes() == []
+    out = tmp_path / "out.json"
+    resources = "num-supernodes=10 client-resources-num-cpus=1 init-args-num-cpus=2"
+    settings = {"rounds": 3, "nodes": 10, "raising": "2@1 5@2 7@3", "out": str(out)}
+    for attempt in range(3):
+        with LocalFederation(tmp_path / f"deployment-{attempt}", simulation=True) as federation:
+            log = federation.run(APP, settings, ["--federation-config", resources]).finish(timeout=240)
+        assert federation.processes() == []
+        # Ray gives its own start 30 seconds, which a busy machine may not have.
+        if RAY_TOO_SLOW not in log:
+            break
+    outcome = Outcome(out, log)
     for number, failing in ((1, 2), (2, 5), (3, 7)):
         outcome.require(number, [partition for partition in range(10) if partition != failing])
         assert outcome.rounds[number - 1]["dropped"]["UPLOAD"] == 1
