@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench soak fuzz flower-demo audit-deps lock clean
+.PHONY: help setup demo test lint bench soak mutants fuzz flower-demo audit-deps lock clean
 
 help: ## List the jobs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ bench: .venv/.all ## Measure, and write benchmarks/results/ (minutes)
 
 soak: .venv/.all ## 100,000 rounds over a broken network (half an hour on two cores)
 	$(BIN)/python tests/soak.py --out results/soak.json
+
+mutants: .venv/.all ## Change protocol/ and crypto/ in every small way and see whether a test notices (an hour)
+	$(BIN)/python -m tests.mutation
 
 FUZZ_SECONDS ?= 600
 fuzz: .venv/.all ## Coverage-guided fuzzing of every decoder (FUZZ_SECONDS=600)
