@@ -26,7 +26,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=1_000_000, help="number of the first schedule")
     parser.add_argument("--out", type=Path, help="also write the counts to this JSON file")
     options = parser.parse_args()
-    begin, done = time.monotonic(), 0
+    begin, done, soaked = time.monotonic(), 0, commit()
     endings: Counter[str] = Counter()
     seen: Counter[str] = Counter()
     with ProcessPoolExecutor(os.cpu_count()) as pool:
@@ -48,7 +48,7 @@ def main() -> None:
     if options.out:
         result = {
             "command": f"python tests/soak.py --schedules {options.schedules} --first {options.first}",
-            "commit": commit(),
+            "commit": soaked,
             "schedules": done,
             "seconds": round(time.monotonic() - begin),
             "endings": dict(endings.most_common()),
