@@ -361,3 +361,23 @@ def test_a_user_beyond_the_cohort_is_refused_by_number(clients: int, user: int) 
     bitmap = (1 << user).to_bytes((clients + 7) // 8, "little")
     with pytest.raises(MalformedMessage, match=f"user {user} "):
         decode_users(bitmap, clients)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_round_numbers_have_63_bits(kind: type[Message]) -> None:
+    for number in (0, 1, 2**63 - 1):
+        assert decoder_of(kind)(raw(kind, {"round_number": number})).round_number == number
+    for number in (-1, 2**63, 2**64 - 1):
+        with pytest.raises(MalformedMessage):
+            decoder_of(kind)(raw(kind, {"round_number": number}))
+
+
+def test_a_set_of_users_is_no_longer_than_the_largest_cohort_needs() -> None:
+    """Refused before anybody looks at it."""
+    for size, refused in ((MAX_CLIENTS // 8, False), (MAX_CLIENTS // 8 + 1, True)):
+        data = raw(messages.ConfirmRequest, {"survivors": bytes(size)})
+        if refused:
+            with pytest.raises(MalformedMessage):
+                decode_server_message(data)
+        else:
+            decode_server_message(data)

@@ -60,3 +60,9 @@ def test_another_normalisation_is_refused_by_name() -> None:
     result = run_round(small(), [np.ones(40, np.float32)] * 5, policy=LENIENT).result
     with pytest.raises(InvalidInput, match="not 'none'"):
         result.mean("none")  # type: ignore[arg-type]
+
+
+def test_a_result_is_frozen() -> None:
+    result = run_round(small(), [np.ones(40, np.float32)] * 5, policy=LENIENT).result
+    with pytest.raises(AttributeError):
+        result.survivors = ()  # type: ignore[misc]
