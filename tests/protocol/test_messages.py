@@ -381,3 +381,8 @@ def test_a_set_of_users_is_no_longer_than_the_largest_cohort_needs() -> None:
                 decode_server_message(data)
         else:
             decode_server_message(data)
+
+
+def test_sizes_are_those_of_the_specification() -> None:
+    sizes = (CHECKSUM_SIZE, messages.USER_SIZE, messages.NONCE_SIZE, messages.CONFIRM_TAG_SIZE, messages.SEALED_SIZE)
+    assert sizes == (8, 2, 16, 16, 88)
