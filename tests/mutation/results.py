@@ -52,7 +52,7 @@ def summary(mutants: list[Mutant], found: dict[str, str]) -> dict[str, Any]:
     files = dict.fromkeys(mutant.file for mutant in mutants)
     checks, others = ([mutant for mutant in mutants if mutant.check is wanted] for wanted in (True, False))
     return {
-        "command": "python -m tests.mutation",
+        "command": " ".join(["python -m tests.mutation", *sys.argv[1:]]),
         "commit": _commit(),
         "examples_per_hypothesis_test": EXAMPLES,
         "total": _counts(mutants, found, reasons),
