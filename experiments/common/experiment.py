@@ -92,6 +92,8 @@ def reproduce(
     configuration = experiment.configurations[scale]
     identity = results.describe(name, scale, seed, dataclasses.asdict(configuration))
     work = Work(work_dir / scale / name, identity, data_dir=data_dir, deadline=deadline, report=report, fresh=fresh)
+    if work.resumed:
+        report("going on where an earlier run stopped", 0, 1)
     path = out / f"{name}.json"
     try:
         findings = experiment.run(configuration, seed, work)

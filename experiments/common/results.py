@@ -1,6 +1,6 @@
 """Result files: what was measured, with all that is needed to measure it again.
 
-`numbers` follow from seed and configuration alone, on any machine. `timings` are measured and differ each time.
+`numbers` follow from seed, configuration and commit, on any machine. `timings` are measured and differ each time.
 """
 
 from __future__ import annotations

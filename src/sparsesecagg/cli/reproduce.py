@@ -22,9 +22,7 @@ ALL = "all"
 
 
 def reproduce(
-    name: Annotated[
-        str, typer.Argument(help="table1, fig2, fig3, fig4, fig5, fig6, theory, tradeoff or all of them: all.")
-    ],
+    name: Annotated[str, typer.Argument()],
     quick: Annotated[bool, typer.Option("--quick", help="Small and on embedded data: a minute or two.")] = False,
     paper: Annotated[bool, typer.Option("--paper", help="The paper's full scale: days on a small machine.")] = False,
     data_dir: Annotated[
@@ -41,6 +39,8 @@ def reproduce(
     seed: SeedOption = 0,
 ) -> None:
     """Measure the paper's tables, figures and theorems again, with our own settings beside them.
+
+    NAME is table1, fig2, fig3, fig4, fig5, fig6, theory, tradeoff, or all of them: all.
 
     Long ones save their work after every round and go on where they were. Results go to NAME.json, plots to plots/.
     """
