@@ -10,18 +10,9 @@ The rooms, each importing only those before it: field, crypto, quantize, pattern
 engines, report, cli.
 """
 
-from sparsesecagg.protocol import Client, Policy, Result, RoundParameters, Server, Stage, run_round
-from sparsesecagg.protocol.secure_sum import secure_sum
+from sparsesecagg.engines.in_process import secure_sum
+from sparsesecagg.protocol import Client, Parameters, Policy, Result, Server, Stage
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Client",
-    "Policy",
-    "Result",
-    "RoundParameters",
-    "Server",
-    "Stage",
-    "run_round",
-    "secure_sum",
-]
+__all__ = ["Client", "Parameters", "Policy", "Result", "Server", "Stage", "secure_sum"]

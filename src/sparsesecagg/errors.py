@@ -93,13 +93,29 @@ class ThresholdNotMet(ProtocolError):
         super().__init__(f"{survivors} users left at {stage}, {needed} are needed")
 
 
+class AlreadyAnswered(ProtocolError):
+    """A round or stage that is over for this client, or a second, different request for one that it answered."""
+
+
+class WronglyExcluded(ProtocolError):
+    """The server declared this user dropped though it answered; the client takes no further part in the run."""
+
+
+class TooLittleOpened(ProtocolError):
+    """Less of the model was opened than the caller demands; what was not opened stays hidden."""
+
+    def __init__(self, fraction: float, demanded: float, reason: str) -> None:
+        self.fraction, self.demanded, self.reason = fraction, demanded, reason
+        super().__init__(f"only {fraction:.1%} of the coordinates were opened, {demanded:.1%} are demanded: {reason}")
+
+
 class PolicyViolation(ProtocolError):
     """The client's own policy forbids what the server asks for; the client sends nothing."""
 
 
 class RoundRefused(ProtocolError):
-    """Clients refused to open the sum (for one, because a block has too few survivors); nothing was revealed."""
+    """Clients refused what they were asked for, and too few are left without them; nothing was revealed."""
 
-    def __init__(self, refusals: int, reason: str) -> None:
-        self.refusals, self.reason = refusals, reason
-        super().__init__(f"{refusals} clients refused to open the sum at UNMASK: {reason}")
+    def __init__(self, refusals: int, stage: str, reason: str) -> None:
+        self.refusals, self.stage, self.reason = refusals, stage, reason
+        super().__init__(f"{refusals} clients refused at {stage}: {reason}")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import lru_cache
 
 from cryptography.hazmat.primitives.hashes import SHA256, Hash
+from cryptography.hazmat.primitives.hmac import HMAC
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-PREFIX = b"sparsesecagg/v1/"
+PREFIX = b"sparsesecagg/v2/"
 DIGEST_SIZE = 32
 
 
@@ -33,3 +34,13 @@ def _begun(label: str) -> Hash:
 def derive(secret: bytes, label: str, context: bytes, names: bytes = b"", length: int = 32) -> bytes:
     """Return `length` bytes of HKDF-SHA256: salt = context digest, info = label and names of the parties."""
     return HKDF(SHA256(), length, context, PREFIX + label.encode() + b"/" + names).derive(secret)
+
+
+def expand(key: bytes, label: str, *parts: bytes) -> bytes:
+    """Return 32 bytes that depend on a uniform 32-byte key, the label and the parts, all of fixed length per label.
+
+    HMAC-SHA256: for keys that `derive` has made. Half the time of `derive`, and it runs a few times per pair and round.
+    """
+    state = HMAC(key, SHA256())
+    state.update(PREFIX + label.encode() + b"/" + b"".join(parts))
+    return state.finalize()

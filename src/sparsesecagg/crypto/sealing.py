@@ -1,57 +1,62 @@
-"""Sealing shares: authenticated encryption from one user to another, through a server that may not read or swap them.
+"""What a pair of users does with its secret of a round: seal shares for each other, and tag statements.
 
-The key is derived for one context (parameters, model, all keys), one sender and one receiver, and seals one message, so
-the nonce is constant. The associated data names round, sender and receiver again. A ciphertext opens nowhere else.
+The secret belongs to one pair, one epoch and one round. Every use has a key of its own, named after its purpose, the
+sender and the receiver, so that nothing can be reflected or moved; a sealing key seals one message, so the nonce is
+constant.
 """
 
 from __future__ import annotations
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.hmac import HMAC
 
-from sparsesecagg.crypto.kdf import derive
-from sparsesecagg.crypto.secrets import AgreedSecret, ConfirmKey, SealingKey
-from sparsesecagg.errors import InvalidShare
+from sparsesecagg.crypto.kdf import derive, expand
+from sparsesecagg.crypto.secrets import AgreedSecret, PairChain, RoundSecret
 
-TAG_SIZE = 16
+SEAL_OVERHEAD = 16
+TAG_SIZE = 8
+"""A tag can be tried once, by a server that must get it past another user: 2^−64 is little enough."""
+
 _NONCE = bytes(12)
 
 
-def sealing_key(agreed: AgreedSecret, context: bytes, sender: int, receiver: int) -> SealingKey:
-    """Derive the key for shares from `sender` to `receiver`; each direction has its own."""
-    return SealingKey(derive(agreed.reveal(), "sealing", context, _names(sender, receiver)))
+def pair_chain(agreed: bytes, context: bytes, one: int, other: int) -> PairChain:
+    """Start a pair's chain from what the two have agreed on; the same for both sides."""
+    return PairChain(derive(agreed, "pair", context, _names(min(one, other), max(one, other))))
 
 
-def confirm_key(agreed: AgreedSecret, context: bytes, sender: int, receiver: int) -> ConfirmKey:
-    """Derive the key with which `sender` confirms something to `receiver`."""
-    return ConfirmKey(derive(agreed.reveal(), "confirm", context, _names(sender, receiver)))
+def joined(*secrets: AgreedSecret) -> bytes:
+    """Return agreed secrets as one: only who knows all of them knows it."""
+    return b"".join(secret.reveal() for secret in secrets)
 
 
-def confirmation(key: ConfirmKey, statement: bytes, size: int) -> bytes:
-    """Return a tag by which the receiver knows that the sender made this statement."""
-    state = HMAC(key.reveal(), SHA256())
-    state.update(statement)
-    return state.finalize()[:size]
+def next_chain(chain: PairChain) -> PairChain:
+    """Return the chain of the next round; there is no way back."""
+    return PairChain(expand(chain.reveal(), "next round"))
 
 
-def seal(key: SealingKey, plain: bytes, round_number: int, sender: int, receiver: int) -> bytes:
-    """Encrypt and authenticate; the result is TAG_SIZE bytes longer."""
-    return AESGCM(key.reveal()).encrypt(_NONCE, plain, _associated(round_number, sender, receiver))
+def round_secret(chain: PairChain) -> RoundSecret:
+    """Return the secret of the round that the chain stands at."""
+    return RoundSecret(expand(chain.reveal(), "this round"))
 
 
-def unseal(key: SealingKey, sealed: bytes, round_number: int, sender: int, receiver: int) -> bytes:
-    """Decrypt, or raise `InvalidShare` when the bytes were not sealed for exactly this use."""
+def seal(secret: RoundSecret, sender: int, receiver: int, plain: bytes) -> bytes:
+    """Encrypt and authenticate a user's one message of the round to another; SEAL_OVERHEAD bytes longer."""
+    return AESGCM(expand(secret.reveal(), "seal", _names(sender, receiver))).encrypt(_NONCE, plain, None)
+
+
+def unseal(secret: RoundSecret, sender: int, receiver: int, sealed: bytes) -> bytes | None:
+    """Decrypt, or return None when the bytes were not sealed for exactly this use."""
     try:
-        return AESGCM(key.reveal()).decrypt(_NONCE, sealed, _associated(round_number, sender, receiver))
+        return AESGCM(expand(secret.reveal(), "seal", _names(sender, receiver))).decrypt(_NONCE, sealed, None)
     except InvalidTag:
-        raise InvalidShare(f"the share from user {sender} to user {receiver} does not open") from None
+        return None
 
 
-def _names(sender: int, receiver: int) -> bytes:
-    return sender.to_bytes(4, "little") + receiver.to_bytes(4, "little")
+def tag(secret: RoundSecret, purpose: str, sender: int, receiver: int, statement: bytes) -> bytes:
+    """Return the bytes that show the receiver which statement (a digest) the sender makes, and to whom."""
+    return expand(secret.reveal(), purpose, _names(sender, receiver), statement)[:TAG_SIZE]
 
 
-def _associated(round_number: int, sender: int, receiver: int) -> bytes:
-    return b"share/" + round_number.to_bytes(8, "little") + _names(sender, receiver)
+def _names(one: int, other: int) -> bytes:
+    return one.to_bytes(4, "little") + other.to_bytes(4, "little")

@@ -6,11 +6,15 @@ pickled by accident, and can be wiped as far as Python allows (copies made by th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NoReturn, Self
 
 from cryptography.hazmat.primitives.constant_time import bytes_eq
 
 SECRET_SIZE = 32
+
+Entropy = Callable[[int], bytes]
+"""Returns that many random bytes: the system's, unless a test or a simulation says otherwise."""
 
 
 class Secret:
@@ -53,10 +57,6 @@ class PrivateKey(Secret):
     """The private half of an X25519 key pair."""
 
 
-class PrivateSeed(Secret):
-    """The seed of a user's private mask (s_i in the paper)."""
-
-
 class AgreedSecret(Secret):
     """What two users agree on by X25519; never used as a key itself."""
 
@@ -69,12 +69,16 @@ class PatternSeed(Secret):
     """The key of a pair's pattern stream (the seed of b_ij in the paper)."""
 
 
-class SealingKey(Secret):
-    """The key that seals the shares from one user to another."""
+class PairChain(Secret):
+    """What a pair's secrets of all later rounds follow from; it moves on with the round number."""
 
 
-class ConfirmKey(Secret):
-    """The key with which one user confirms the survivors to another."""
+class RoundSecret(Secret):
+    """What a pair shares in one round: it seals their shares and makes their tags."""
+
+
+class SharedSecret(Secret):
+    """16 bytes that are dealt in shares: the source of a mask key, or the seed of a private mask."""
 
 
 class SecretShares(Secret):

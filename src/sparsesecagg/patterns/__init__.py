@@ -1,40 +1,15 @@
 """Patterns: who sends what, who masks with whom.
 
-base        the interface, all that client and server know
-full        everybody sends everything (SecAgg, SecAgg+)
+groups      pods and committees, drawn once and kept
+slices      the parts of the model that committees send, which rotate
 pairwise    the published sparse pattern
-committee   ours: public random committees
-layout      coordinates cut into blocks
 graphs      public permutations and k-regular graphs
 gaps        Bernoulli patterns by their gaps, integers only
 """
 
-from sparsesecagg.patterns.base import Pattern, PatternSettings
-from sparsesecagg.patterns.committee import (
-    DEFAULT_STRIPES,
-    SMALLEST_COMMITTEE,
-    Committee,
-    served_fraction,
-    smallest_committee,
-)
-from sparsesecagg.patterns.full import Full
-from sparsesecagg.patterns.layout import ALL, BlockIds, Layout
-from sparsesecagg.patterns.pairwise import Pairwise
+from sparsesecagg.patterns.groups import SMALLEST_COMMITTEE, Groups, Pod, draw_groups, group_sizes
+from sparsesecagg.patterns.slices import Slices
 
-PATTERNS: dict[str, type[Pattern]] = {pattern.name: pattern for pattern in (Full, Pairwise, Committee)}
+PATTERNS = ("full", "pairwise", "committee")
 
-__all__ = [
-    "ALL",
-    "DEFAULT_STRIPES",
-    "PATTERNS",
-    "SMALLEST_COMMITTEE",
-    "BlockIds",
-    "Committee",
-    "Full",
-    "Layout",
-    "Pairwise",
-    "Pattern",
-    "PatternSettings",
-    "served_fraction",
-    "smallest_committee",
-]
+__all__ = ["PATTERNS", "SMALLEST_COMMITTEE", "Groups", "Pod", "Slices", "draw_groups", "group_sizes"]

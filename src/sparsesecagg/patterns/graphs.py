@@ -23,14 +23,10 @@ class PublicSeed(Secret):
     """A seed that everybody knows; a `Secret` only in type, so that it can key a stream."""
 
 
-def permutations(seed: bytes, label: str, users: Users, count: int) -> list[Users]:
-    """Return `count` random permutations of the users."""
-    stream = KeyStream(PublicSeed(derive(seed, label, b"")))
-    result = []
-    for _ in range(count):
-        draws = stream.read(8 * len(users)).view("<u8")
-        result.append(users[np.argsort(draws, kind="stable")])
-    return result
+def permutation(seed: bytes, label: str, users: Users) -> Users:
+    """Return a random permutation of the users."""
+    draws = KeyStream(PublicSeed(derive(seed, label, b""))).read(8 * len(users)).view("<u8")
+    return users[np.argsort(draws, kind="stable")]
 
 
 class CircleGraph:
@@ -56,9 +52,3 @@ class CircleGraph:
     @cached_property
     def _place(self) -> dict[int, int]:
         return {user: place for place, user in enumerate(self._circle.tolist())}
-
-
-def share_graph(seed: bytes, users: Users, degree: int | None) -> CircleGraph:
-    """Return the graph along which shares are given: complete, or random of the given even degree."""
-    (circle,) = permutations(seed, "share graph", users, 1)
-    return CircleGraph(circle, degree)

@@ -1,41 +1,44 @@
-"""The protocol: a round of secure aggregation as two state machines without I/O.
+"""The protocol: secure aggregation as two state machines without I/O.
 
-parameters      everything public that a round depends on
-stages          ADVERTISE_KEYS → SHARE_KEYS → UPLOAD → UNMASK
+parameters      everything public that stays the same in a run
+stages          ADVERTISE_KEYS once, then SHARE_KEYS ahead of each round, UPLOAD → UNMASK in it
 messages        what travels, and its bytes
 locations       coded coordinates
-membership      who takes part: directory, members, digests
-masking         adding masks to blocks
-masked_update   select, quantise, mask
+draws           the groups, as nobody could choose them
+epoch           groups and sealing keys of a pod
+package         what a user deals ahead of a round
+order           what a round is about, and its digest
+history         the survivors that were declared
+masking         adding masks
+work            what a committee does in a round; sliced, drawn: the two kinds; works: which pattern does which
 policy          what a client demands, whatever the server says
+ledger          what a client has answered, written down
 client          one user's side
-client_state    what it remembers between stages
-server          the server's side
-masked_sum      adding uploads, taking away the masks that are left
+client_state    what it remembers
+pod_round       the server's side of one pod in one round
 opening         restoring secrets from shares
+server          the server's side of a run
 result          what a round leaves behind
-run_round       a whole round on one page
-allocation      reuse of freed memory
-peak_memory     what the process has needed, for reports
 """
 
 from sparsesecagg.protocol.client import Client
-from sparsesecagg.protocol.parameters import RoundParameters
+from sparsesecagg.protocol.draws import session_of
+from sparsesecagg.protocol.ledger import Ledger, MemoryLedger
+from sparsesecagg.protocol.parameters import Parameters
 from sparsesecagg.protocol.policy import Policy
 from sparsesecagg.protocol.result import Result
-from sparsesecagg.protocol.run_round import Outcome, Transcript, run_round
 from sparsesecagg.protocol.server import Server
 from sparsesecagg.protocol.stages import STAGES, Stage
 
 __all__ = [
     "STAGES",
     "Client",
-    "Outcome",
+    "Ledger",
+    "MemoryLedger",
+    "Parameters",
     "Policy",
     "Result",
-    "RoundParameters",
     "Server",
     "Stage",
-    "Transcript",
-    "run_round",
+    "session_of",
 ]

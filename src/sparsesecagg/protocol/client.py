@@ -1,18 +1,14 @@
-"""One user's side of a round: a state machine without I/O.
+"""One user's side of a run: a state machine without I/O.
 
-Bytes come in, bytes go out; sockets and Flower live in `engines/`. A call that fails leaves the state as it was. The
-client believes nothing unchecked: it holds its own copy of the parameters and its own policy, works on each stage once,
-and gives away shares only for a survivor set that its policy accepts.
-
-With an identity (an authenticated round) it also demands proof: it masks nothing before the shares of all members have
-opened, which shows that their keys are genuine, and it releases nothing before enough others have confirmed the same
-survivors.
+Bytes come in, bytes go out; sockets and Flower live in `engines/`. A call that fails leaves the state as it was, except
+that an UNMASK which is refused is used up. The client believes nothing unchecked: it holds its own copy of the
+parameters and its own policy, answers each stage of each round once and in order (the ledger sees to that), and gives
+away shares only for committees whose survivors all show that they worked under the same order.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -23,32 +19,36 @@ from sparsesecagg.crypto import sealing, shamir
 from sparsesecagg.crypto.identity import Identity
 from sparsesecagg.crypto.kdf import digest
 from sparsesecagg.crypto.keys import KeyAgreement, public_key
-from sparsesecagg.crypto.secrets import SECRET_SIZE, AgreedSecret, PrivateKey, PrivateSeed, Secret, SecretShares
+from sparsesecagg.crypto.secrets import SECRET_SIZE, Entropy, PairChain, PrivateKey, RoundSecret
 from sparsesecagg.errors import (
+    AlreadyAnswered,
     InvalidInput,
     InvalidKey,
-    InvalidShare,
-    MalformedMessage,
     PolicyViolation,
+    WronglyExcluded,
     WrongRound,
     WrongStage,
     WrongView,
 )
 from sparsesecagg.field import pack
-from sparsesecagg.protocol.allocation import keep_freed_memory
-from sparsesecagg.protocol.client_state import ClientState, restore_state, save_state
-from sparsesecagg.protocol.masked_update import Trace, Update, mask_update
-from sparsesecagg.protocol.membership import Directory, Members, nonce_commitment, seed_commitment
+from sparsesecagg.patterns.graphs import Users
+from sparsesecagg.protocol.client_state import ClientState, erase, restore_state, save_state
+from sparsesecagg.protocol.draws import checked_groups
+from sparsesecagg.protocol.epoch import Epoch
+from sparsesecagg.protocol.history import Declared, read_history
+from sparsesecagg.protocol.ledger import Entry, Ledger, MemoryLedger
 from sparsesecagg.protocol.messages import (
-    CONFIRM_TAG_SIZE,
+    DIGEST_SIZE,
+    HEAD_SIZE,
     NONCE_SIZE,
     SEALED_SIZE,
+    VIEW_SIZE,
     AdvertiseKeys,
     Confirm,
     ConfirmRequest,
-    KeyDirectory,
-    ShareDelivery,
-    ShareKeys,
+    EpochKeys,
+    Order,
+    ServerMessage,
     Unmask,
     UnmaskRequest,
     Upload,
@@ -56,332 +56,560 @@ from sparsesecagg.protocol.messages import (
     decode_users,
     encode,
     encode_users,
+    pieces,
     user_number,
 )
-from sparsesecagg.protocol.parameters import RoundParameters
+from sparsesecagg.protocol.order import NO_TERMS, OrderView, mask_key_of
+from sparsesecagg.protocol.package import deal, mask_private, open_pair
+from sparsesecagg.protocol.parameters import Parameters
 from sparsesecagg.protocol.policy import Policy
-from sparsesecagg.protocol.stages import NEXT_STAGE, NEXT_STAGE_WITH_ROSTER, Stage
+from sparsesecagg.protocol.stages import ROUND_STAGES, Stage
+from sparsesecagg.protocol.work import Pair, Trace, Update
+from sparsesecagg.protocol.works import work_of
 
-Entropy = Callable[[int], bytes]
-"""Returns that many random bytes; the system's randomness unless a test or a simulation says otherwise."""
+AHEAD = 2
+"""A package travels at most so many rounds ahead, so that who misses one round is still a member of the next."""
 
-Expected = TypeVar("Expected", KeyDirectory, ShareDelivery, ConfirmRequest, UnmaskRequest)
+LARGEST_SKIP = 1 << 12
+"""Rounds that a server may leap over: the secrets of pairs are hashed once for each."""
+
+ORDER_TAG, CONFIRM_TAG = "order tag", "confirm tag"
+
+Expected = TypeVar("Expected", EpochKeys, Order, ConfirmRequest, UnmaskRequest)
 
 
 class Client:
-    """One user in one round. Call `advertise_keys`, `share_keys`, `upload`, `unmask`, in this order, once each.
+    """One user in a run.
 
-    In an authenticated round give it its `identity`, and call `confirm` before `unmask`.
+    Per epoch call `advertise_keys` and `join`; then, for every round, `upload` and `unmask` (with `confirm` between
+    them where the parameters ask for it), and whenever there is an occasion `share_keys`, which deals the packages of
+    the next rounds.
     """
 
     def __init__(
         self,
         user: int,
-        params: RoundParameters,
+        params: Parameters,
         policy: Policy | None = None,
         entropy: Entropy = os.urandom,
         identity: Identity | None = None,
+        ledger: Ledger | None = None,
     ) -> None:
-        keep_freed_memory()
         params.check()
         if not 0 <= user < params.clients:
-            raise InvalidInput("user", f"must be from 0 to {params.clients - 1}, not {user}")
+            raise InvalidInput("user", f"must be from 0 to {params.clients - 1}, got {user}")
         self.user = user
         self.params = params
         self.policy = policy or Policy()
         self.policy.check_parameters(params)
         self._identity = _checked_identity(identity, user, params)
         self._entropy = entropy
+        self._ledger = ledger or MemoryLedger()
         self._state = ClientState(user=user, params=params.encode())
 
     def __repr__(self) -> str:
-        return f"Client(user={self.user}, round={self.params.round_number}, stage={self.stage.name})"
+        return f"Client(user={self.user}, round={self.round_number}, epoch={self._state.epoch_number})"
 
     @property
-    def stage(self) -> Stage:
-        """The stage whose message comes next."""
-        return self._state.stage
+    def round_number(self) -> int:
+        """The last round that this client knows of."""
+        return self._state.round_number
 
     @property
     def clipped(self) -> int:
-        """How many values of the update were clipped."""
+        """How many values of the last update were clipped."""
         return self._state.clipped
 
+    # The epoch
+
     def advertise_keys(self) -> bytes:
-        """Make fresh keys, a fresh private seed and a nonce; return the public keys and a commitment to the nonce."""
-        self._require(Stage.ADVERTISE_KEYS)
-        sealing_private = PrivateKey(self._entropy(SECRET_SIZE))
-        mask_private = PrivateKey(self._entropy(SECRET_SIZE))
-        private_seed = PrivateSeed(self._entropy(SECRET_SIZE))
-        nonce = self._entropy(NONCE_SIZE)
-        keys = public_key(sealing_private), public_key(mask_private)
-        message = AdvertiseKeys(*self._head, *keys, nonce_commitment(*keys, nonce))
-        self._advance(
-            sealing_private=sealing_private, mask_private=mask_private, private_seed=private_seed, nonce=nonce
-        )
-        return encode(message)
-
-    def share_keys(self, data: bytes) -> bytes:
-        """Split both secrets among the neighbours; return one sealed pair of shares for each."""
-        directory = Directory(self.params, self._read(data, KeyDirectory, Stage.SHARE_KEYS))
-        self.policy.check_present("SHARE_KEYS", len(directory.users), self.params)
-        self._require_own_keys(directory)
-        holders, threshold = directory.holders(self.user), self.params.threshold
-        if len(holders) < threshold:
-            raise PolicyViolation(f"only {len(holders)} users would hold shares, the threshold is {threshold}")
+        """Make a fresh sealing key and a nonce for the draw; return both. Asked again before `join`, the same ones."""
         state = self._state
-        secrets = [state.mask_private.reveal(), state.private_seed.reveal()]
-        shares = shamir.split(secrets, holders, threshold, Secret(self._entropy(SECRET_SIZE)))
+        if not state.nonce:
+            state = state.with_changes(
+                epoch_number=state.epoch_number + 1,
+                sealing_private=PrivateKey(self._entropy(SECRET_SIZE)),
+                nonce=self._entropy(NONCE_SIZE),
+            )
+            self._record(state)
+        view = self.params.digest[:VIEW_SIZE]
+        key = public_key(state.sealing_private)
+        return encode(AdvertiseKeys(state.epoch_number, view, user_number(self.user), key, state.nonce))
 
-        sealed, sealing_agreed, mask_agreed, own_shares = [], {}, {}, b""
-        sealing_agreement, mask_agreement = KeyAgreement(state.sealing_private), KeyAgreement(state.mask_private)
-        for holder, share in zip(holders.tolist(), shares, strict=True):
-            plain = shamir.encode_shares(share)
-            if holder == self.user:
-                own_shares = plain
-                continue
-            secret = sealing_agreement.with_peer(directory.sealing_key(holder))
-            if self._identity:
-                # Only the owner of the peer's identity can know this half.
-                secret = AgreedSecret(secret.reveal() + self._identity.secret_with(holder).reveal())
-            key = sealing.sealing_key(secret, directory.digest, self.user, holder)
-            sealed.append(sealing.seal(key, plain, self.params.round_number, self.user, holder))
-            sealing_agreed[holder] = secret
-            if self.params.pattern_type.masks_along_shares:
-                # Agreeing now keeps it off UPLOAD, which users wait for after training.
-                mask_agreed[holder] = mask_agreement.with_peer(directory.mask_key(holder))
-
-        commitment = seed_commitment(self.params, self.user, state.private_seed)
-        self._advance(
-            directory=data,
-            own_shares=SecretShares(own_shares),
-            sealing_agreed=sealing_agreed,
-            mask_agreed=mask_agreed,
+    def join(self, data: bytes) -> None:
+        """Learn the groups and the keys of the pod, and start a chain of secrets with each partner in it."""
+        message = self._read(data, EpochKeys)
+        state = self._state
+        if message.view != self.params.digest[:VIEW_SIZE]:
+            raise WrongView("the server")
+        if message.round_number != state.epoch_number or not state.nonce:
+            raise WrongStage(f"epoch {message.round_number}", f"epoch {state.epoch_number}")
+        if message.first_round <= state.round_number:
+            raise WrongRound(message.first_round, state.round_number + 1)
+        draw = checked_groups(self.params, message.draw, self.user, state.nonce, self._identity, state.draw)
+        pod = draw.groups.pod_of(self.user)
+        if pod is None:
+            raise PolicyViolation("this user is excluded from the groups")
+        epoch = Epoch(self.params, message, draw.seed, pod)
+        place = pod.place[self.user]
+        if place not in epoch or epoch.sealing_key(place) != public_key(state.sealing_private):
+            raise InvalidKey("the epoch has another sealing key for this user than it advertised, or none")
+        if len(epoch.holders(place)) < epoch.threshold:
+            raise PolicyViolation(
+                f"only {len(epoch.holders(place))} users would hold shares, the threshold is {epoch.threshold}"
+            )
+        self._record(
+            state.with_changes(
+                sealing_private=PrivateKey(b""),
+                nonce=b"",
+                epoch=data,
+                draw=draw.number,
+                chain_round=message.first_round,
+                chains=self._start_chains(epoch, place),
+                secrets={},
+                packages={},
+                round_number=message.first_round - 1,
+                answered=len(ROUND_STAGES),  # The round before the first is over.
+                history=epoch.digest,
+                history_round=message.first_round - 1,
+                uploaded={},
+            )
         )
-        self._directory = directory
-        return encode(ShareKeys(*self._head, commitment, state.nonce, b"".join(sealed)))
+        self._epoch, self._place = epoch, place
 
-    def upload(self, data: bytes, update: Update, weight: int = 1, trace: Trace | None = None) -> bytes:
-        """Quantise and mask the selected blocks of the update; return them.
+    def _start_chains(self, epoch: Epoch, place: int) -> dict[int, PairChain]:
+        agreement = KeyAgreement(self._state.sealing_private)
+        chains = {}
+        for partner in epoch.partners(place).tolist():
+            peer = int(epoch.pod.users[partner])
+            agreed = [agreement.with_peer(epoch.sealing_key(partner))]
+            if self._identity:
+                agreed.append(self._identity.secret_with(peer))  # Only the owner of the peer's identity knows this.
+            chains[partner] = sealing.pair_chain(sealing.joined(*agreed), epoch.digest, self.user, peer)
+        return chains
 
-        `update` is a vector of `dim` floats, relative to the model whose digest is in the parameters. `weight` is a
-        private integer up to `max_weight`, or 1 in a round without weights.
+    # Packages
+
+    def share_keys(self, round_number: int, again: bool = False) -> list[bytes]:
+        """Deal the packages of the next two rounds that were not dealt yet; return them.
+
+        `round_number` is the round that the server is at, or the one before the first. With `again`, packages that were
+        dealt before are returned too, as the same bytes.
         """
-        message = self._read(data, ShareDelivery, Stage.UPLOAD)
-        members, inbox = self._read_delivery(message)
+        state = self._state.from_round(round_number)
+        wanted = range(max(state.round_number + 1, self._epoch.first_round), state.round_number + 1 + AHEAD)
+        fresh = [number for number in wanted if number not in state.packages and self._may_deal(state, number)]
+        if fresh:
+            state = self._with_secrets(state, fresh[-1])
+            dealt = {
+                number: deal(self._epoch, number, self._place, state.secrets[number], self._entropy)
+                for number in fresh
+            }
+            state = state.with_changes(packages={**state.packages, **dealt})
+        if state is not self._state:
+            self._record(state)
+        return [state.packages[number].message for number in wanted if number in (state.packages if again else fresh)]
+
+    @staticmethod
+    def _may_deal(state: ClientState, number: int) -> bool:
+        """Tell whether the round's secrets are still to come: a package is dealt once."""
+        return number >= state.chain_round or number in state.secrets
+
+    def _with_secrets(self, state: ClientState, upto: int) -> ClientState:
+        """Move the chains on until the secrets of round `upto` are there; those of rounds that are over are not kept."""
+        if upto - state.chain_round > LARGEST_SKIP:
+            raise PolicyViolation(f"round {upto} leaps over more than {LARGEST_SKIP} rounds")
+        chains, secrets = state.chains, dict(state.secrets)
+        for number in range(state.chain_round, upto + 1):
+            if number > state.round_number:
+                secrets[number] = {partner: sealing.round_secret(chain) for partner, chain in chains.items()}
+            chains = {partner: sealing.next_chain(chain) for partner, chain in chains.items()}
+        return state.with_changes(chain_round=max(state.chain_round, upto + 1), chains=chains, secrets=secrets)
+
+    # A round
+
+    def upload(
+        self, data: bytes, update: Update, weight: int = 1, *, terms: bytes = NO_TERMS, trace: Trace | None = None
+    ) -> bytes:
+        """Check the order, quantise and mask the selected part of the update; return it with a tag for each partner.
+
+        `update` is a vector of `dim` floats. `weight` is a private integer; above `max_weight` it counts as that.
+        `terms` is this user's own digest of everything else that decides what it contributes, such as the model that
+        the update is relative to: the order must name the same.
+        """
+        message = self._read(data, Order)
+        if (answer := self._answered(message, Stage.UPLOAD, data)) is not None:
+            return answer
+        weight = _checked_weight(weight, self.params)
+        _check_update(update, self.params)
         self.policy.check_weight(self.params, weight)
-        opened = self._require_genuine(inbox) if self._identity else {}
-        mask_agreement = KeyAgreement(self._state.mask_private)
-        masked = mask_update(
-            members,
-            self.user,
+        state = self._declared(self._state.from_round(message.round_number), message)
+        order, heads = self._accept(state, message, terms)
+        package, secrets = state.packages[order.round_number], state.secrets[order.round_number]
+
+        work = work_of(order, int(self._epoch.pod.committee_of[self._place]))
+        agreement = KeyAgreement(mask_private(self._epoch, order.round_number, self.user, package.mask_secret))
+        masked = work.mask(
             update,
             weight,
-            agreed=lambda peer: (
-                self._state.mask_agreed.get(peer) or mask_agreement.with_peer(members.directory.mask_key(peer))
+            [
+                Pair(self.user, int(self._epoch.pod.users[peer]), agreement.with_peer(mask_key_of(heads[peer])))
+                for peer in order.mask_peers(self._place)
+            ],
+            work.private_mask(self.user, package.private_seed, positive=True),
+            np.random.Generator(np.random.SFC64(int.from_bytes(self._entropy(16), "little"))),
+            trace,
+        )
+        tags = b"".join(
+            self._tag(secrets, ORDER_TAG, self._place, partner, order.digest)
+            for partner in order.partners(self._place).tolist()
+        )
+        words = pack(masked.words, self.params.word)
+        answer = encode(Upload(*self._head(order), masked.locations, words, tags))
+        self._record(
+            state.with_changes(
+                answered=ROUND_STAGES.index(Stage.UPLOAD),
+                order=data,
+                clipped=masked.clipped,
+                packages={**state.packages, order.round_number: package.spent()},
+                uploaded={**state.uploaded, order.round_number: b""},
             ),
-            private_seed=self._state.private_seed,
-            rng=np.random.Generator(np.random.SFC64(int.from_bytes(self._entropy(16), "little"))),
-            trace=trace,
+            data,
+            answer,
         )
-        self._advance(
-            members=message.users,
-            nonces=message.nonces,
-            inbox=inbox,
-            opened=opened,
-            clipped=masked.clipped,
-            mask_agreed={},
-        )
-        self._members = members
-        return encode(Upload(*self._head, masked.locations, pack(masked.words, self.params.word)))
+        self._order = order
+        return answer
 
     def confirm(self, data: bytes) -> bytes:
         """Settle for one set of survivors, and return a tag for each other survivor that says which.
 
-        Only in an authenticated round. A server that tells different users different survivors finds nobody with
-        enough tags to release a share.
+        A server that tells different users different survivors finds nobody with enough tags to release a share.
         """
-        message = self._read(data, ConfirmRequest, Stage.CONFIRM)
-        survivors = self._checked_survivors(message.survivors)
-        tags = [self._tag(self.user, peer, message.survivors) for peer in survivors if peer != self.user]
-        self._advance(confirmed=message.survivors)
-        return encode(Confirm(*self._head, b"".join(tags)))
+        message = self._read(data, ConfirmRequest)
+        if (answer := self._answered(message, Stage.CONFIRM, data)) is not None:
+            return answer
+        order = self._order_of(message, Stage.CONFIRM)
+        survivors = self._checked_survivors(order, message.survivors)
+        statement = _confirmed(order, message.survivors)
+        secrets = self._state.secrets[order.round_number]
+        others = [partner for partner in order.partners(self._place).tolist() if partner in survivors]
+        tags = [self._tag(secrets, CONFIRM_TAG, self._place, other, statement) for other in others]
+        answer = encode(Confirm(*self._head(order), b"".join(tags)))
+        self._record(
+            self._state.with_changes(
+                answered=ROUND_STAGES.index(Stage.CONFIRM),
+                confirmed=message.survivors,
+                uploaded={**self._state.uploaded, order.round_number: message.survivors},
+            ),
+            data,
+            answer,
+        )
+        return answer
 
     def unmask(self, data: bytes) -> bytes:
-        """Check the survivors, then return one share per owner: of the private seed or of the mask key, never both."""
-        message = self._read(data, UnmaskRequest, Stage.UNMASK)
-        survivors = self._checked_survivors(message.survivors)
-        if self._identity:
-            self._require_confirmations(message)
-        given, shares = [], []
-        for owner in self._members.owners(self.user).tolist():
-            pair = self._open_shares(owner)
-            if pair is None:  # The owner sealed rubbish; others may still restore its secrets.
-                continue
-            mask_share, seed_share = pair[: shamir.SHARE_SIZE], pair[shamir.SHARE_SIZE :]
-            given.append(owner)
-            shares.append(seed_share if owner in survivors else mask_share)
-        owners = encode_users(np.array(given, np.int64), self.params.clients)
-        self._advance()
-        self._state = self._state.wiped()
-        return encode(Unmask(*self._head, owners, b"".join(shares)))
+        """Return shares for each committee whose survivors all show the same order: one kind per owner, never both.
+
+        Whether it answers or refuses: this client will release nothing more of the round.
+        """
+        message = self._read(data, UnmaskRequest)
+        if (answer := self._answered(message, Stage.UNMASK, data)) is not None:
+            return answer
+        order = self._order_of(message, Stage.UNMASK)
+        shares, refusal = {}, None
+        try:
+            shares = self._released(order, message)
+        except PolicyViolation as problem:  # Used up all the same: the server may not ask again with other survivors.
+            refusal = problem
+        owners = encode_users(np.array(list(shares), np.int64), len(self._epoch.pod))
+        answer = encode(Unmask(*self._head(order), owners, b"".join(shares.values()))) if shares else b""
+        state = self._state.with_changes(answered=ROUND_STAGES.index(Stage.UNMASK))
+        if shares:
+            state = state.with_changes(uploaded={**state.uploaded, order.round_number: message.survivors})
+        self._record(state.after_round(), data, answer)
+        if refusal:
+            raise refusal
+        return answer
 
     def save(self) -> bytes:
-        """Return the whole state as bytes, for an engine that restarts processes between stages.
+        """Return the whole state as bytes, for an engine that restarts processes between messages.
 
-        They contain this user's secrets: keep them where only this user can read them.
+        They contain this user's secrets: keep them where only this user can read them. A copy is not a second user:
+        whichever of the two answers first, the ledger stops the other.
         """
         return save_state(self._state)
 
     @staticmethod
     def restore(
-        data: bytes, policy: Policy | None = None, entropy: Entropy = os.urandom, identity: Identity | None = None
+        data: bytes,
+        policy: Policy | None = None,
+        entropy: Entropy = os.urandom,
+        identity: Identity | None = None,
+        ledger: Ledger | None = None,
     ) -> Client:
-        """Return the client that `save` wrote down. Policy and identity are the owner's to give, not the state's."""
+        """Return the client that `save` wrote down. Policy, identity and ledger are the owner's to give."""
         state = restore_state(data)
-        client = Client(state.user, RoundParameters.decode(state.params), policy, entropy, identity)
+        client = Client(state.user, Parameters.decode(state.params), policy, entropy, identity, ledger)
         client._state = state
         return client
 
-    # Stages and messages
+    # Messages and the ledger
 
-    def _require(self, stage: Stage) -> None:
-        if self.stage is not stage:
-            raise WrongStage(stage.name, self.stage.name)
-
-    def _advance(self, **changes: Any) -> None:
-        following = NEXT_STAGE_WITH_ROSTER if self.params.authenticated else NEXT_STAGE
-        self._state = self._state.with_changes(stage=following[self.stage], **changes)
-
-    @property
-    def _head(self) -> tuple[int, bytes, bytes]:
-        """How every message of this user begins."""
-        return self.params.round_number, self.params.view, user_number(self.user)
-
-    def _read(self, data: bytes, expected: type[Expected], stage: Stage) -> Expected:
-        message = decode_server_message(data)
+    def _read(self, data: bytes, expected: type[Expected]) -> Expected:
+        if self._state.stopped:
+            raise WronglyExcluded(self._state.stopped)
+        message: ServerMessage = decode_server_message(data)
         if not isinstance(message, expected):
-            raise WrongStage(type(message).__name__, self.stage.name)
-        self._require(stage)
-        if message.round_number != self.params.round_number:
-            raise WrongRound(message.round_number, self.params.round_number)
-        if message.view != self.params.view:
-            raise WrongView("the server")
+            raise WrongStage(type(message).__name__, expected.__name__)
         return message
 
-    # What earlier stages have left
+    def _answered(self, message: Order | ConfirmRequest | UnmaskRequest, stage: Stage, data: bytes) -> bytes | None:
+        """Return the stored answer to this very request, None if the stage is still open; raise if it is over."""
+        last, position = self._ledger.last(), (message.round_number, ROUND_STAGES.index(stage))
+        if position == (last.round_number, last.stage) and last.answer and last.request == _request(data):
+            return last.answer
+        if position <= (last.round_number, last.stage):
+            raise AlreadyAnswered(f"round {message.round_number} is over for this client at {stage.name}")
+        if last.version != self._state.version:
+            raise AlreadyAnswered("another process has answered in this client's place")
+        return None
+
+    def _record(self, state: ClientState, request: bytes = b"", answer: bytes = b"") -> None:
+        """Write the new state down, then take it on and erase what it no longer holds."""
+        last = self._ledger.last()
+        if request:
+            entry = Entry(state.version + 1, state.round_number, state.answered, _request(request), answer)
+        elif (state.round_number, state.answered) == (last.round_number, last.stage):
+            entry = Entry(state.version + 1, last.round_number, last.stage, last.request, last.answer)
+        else:
+            entry = Entry(state.version + 1, state.round_number, state.answered)
+        state = state.with_changes(version=entry.version)
+        self._ledger.record(entry, lambda: save_state(state))
+        erase(self._state, state)
+        self._state = state
+
+    def _head(self, order: OrderView) -> tuple[int, bytes, bytes]:
+        """How every message of this user begins, from UPLOAD on."""
+        return order.round_number, order.view, user_number(self.user)
+
+    # What earlier messages have left
 
     @cached_property
-    def _directory(self) -> Directory:
-        message = decode_server_message(self._state.directory)
-        if not isinstance(message, KeyDirectory):
-            raise MalformedMessage("the saved client has no key directory")
-        return Directory(self.params, message)
+    def _epoch(self) -> Epoch:
+        if not self._state.epoch:
+            raise WrongStage("a round", Stage.ADVERTISE_KEYS.name)
+        message = decode_server_message(self._state.epoch)
+        assert isinstance(message, EpochKeys)  # noqa: S101  # `join` has stored it.
+        draw = checked_groups(self.params, message.draw, self.user, None, self._identity, 0)
+        pod = draw.groups.pod_of(self.user)
+        assert pod is not None  # noqa: S101
+        return Epoch(self.params, message, draw.seed, pod)
 
     @cached_property
-    def _members(self) -> Members:
-        users = decode_users(self._state.members, self.params.clients)
-        return Members(self._directory, users, self._state.nonces)
+    def _place(self) -> int:
+        return self._epoch.pod.place[self.user]
+
+    @cached_property
+    def _order(self) -> OrderView:
+        message = decode_server_message(self._state.order)
+        assert isinstance(message, Order)  # noqa: S101  # `upload` has stored it.
+        order = self._order_view(self._state, message)
+        order.settle(message.committees)
+        return order
+
+    def _order_view(self, state: ClientState, message: Order) -> OrderView:
+        members = decode_users(message.members, len(self._epoch.pod))
+        return OrderView(self._epoch, message.round_number, members, message.terms, state.history)
+
+    def _order_of(self, message: ConfirmRequest | UnmaskRequest, stage: Stage) -> OrderView:
+        """Return the order of the round that is being answered; raise unless it is this stage's turn."""
+        state = self._state
+        if message.round_number != state.round_number:
+            raise WrongRound(message.round_number, state.round_number)
+        due = Stage.UPLOAD
+        if state.order:
+            after_upload = state.answered == ROUND_STAGES.index(Stage.UPLOAD)
+            due = Stage.CONFIRM if self.params.confirm and after_upload else Stage.UNMASK
+        if due is not stage:
+            raise WrongStage(stage.name, due.name)
+        if message.view != self._order.view:
+            raise WrongView("the server")
+        return self._order
 
     # Checks
 
-    def _require_own_keys(self, directory: Directory) -> None:
-        if self.user not in directory:
-            raise PolicyViolation("this user is missing from the key directory")
-        own = public_key(self._state.sealing_private), public_key(self._state.mask_private)
-        if (directory.sealing_key(self.user), directory.mask_key(self.user)) != own:
-            raise InvalidKey("the key directory has other keys for this user than it advertised")
-        # Or the server could commit to nonces of its own, and choose the committees.
-        directory.require_nonce(self.user, self._state.nonce)
+    def _declared(self, state: ClientState, message: Order) -> ClientState:
+        """Take in the survivors that were declared since; stop for good if this user was wrongly left out."""
+        declared = Declared(state, self._place, self.params.dropout)
+        for round_number, survivors in read_history(message.history, len(self._epoch.pod)):
+            declared.take(round_number, survivors)
+        state, problem = declared.result(message.round_number)
+        if problem:
+            self._record(state.with_changes(stopped=problem))
+            raise WronglyExcluded(problem)
+        return state
 
-    def _read_delivery(self, message: ShareDelivery) -> tuple[Members, dict[int, bytes]]:
-        users = decode_users(message.users, self.params.clients)
-        self.policy.check_present("UPLOAD", len(users), self.params)
-        members = Members(self._directory, users, message.nonces)
-        if self.user not in members:
-            raise PolicyViolation("this user is missing from those who shared their keys")
-        senders = members.pattern.member_neighbours(self.user)
-        size = SEALED_SIZE * len(senders)
-        if len(message.shares) != size:
-            raise MalformedMessage(f"the shares of {len(senders)} users take {size} bytes, not {len(message.shares)}")
-        parts = [message.shares[start : start + SEALED_SIZE] for start in range(0, size, SEALED_SIZE)]
-        return members, dict(zip(senders, parts, strict=True))
+    def _accept(self, state: ClientState, message: Order, terms: bytes) -> tuple[OrderView, dict[int, bytes]]:
+        """Return the order and the heads of the own committee, if everything that can be checked is right."""
+        epoch = self._epoch
+        if message.view != epoch.view:
+            raise WrongView("the server")
+        package = state.packages.get(message.round_number)
+        if package is None:
+            raise WrongStage(Stage.UPLOAD.name, f"{Stage.SHARE_KEYS.name}: no package was dealt for this round")
+        order = self._order_view(state, message)
+        if not order.is_member[self._place]:
+            raise PolicyViolation("this user's package is not used, and yet it is to upload")
+        if not np.isin(order.members, epoch.present).all():
+            raise PolicyViolation("the order counts on a user that advertised no key")
+        if len(order.members) < epoch.threshold:
+            raise PolicyViolation(f"only {len(order.members)} packages are used, the threshold is {epoch.threshold}")
+        if message.terms != terms:
+            raise WrongView("the server")
+        own = int(epoch.pod.committee_of[self._place])
+        members = order.committee(own)
+        least = max(epoch.min_survivors[own], self.policy.min_survivors)
+        if len(members) < least:
+            raise PolicyViolation(f"only {len(members)} packages of the committee are used, {least} are needed")
+        if len(order.mask_peers(self._place)) + 1 < min(least, epoch.threshold):
+            raise PolicyViolation("too few of those with whom this user shares masks are left")
+        heads = dict(
+            zip(members.tolist(), pieces(message.heads, len(members), HEAD_SIZE, "the heads"), strict=True)
+        )
+        if heads[self._place] != package.head:
+            raise InvalidKey("the order has another head for this user than it dealt")
+        digests = pieces(message.committees, len(epoch.pod.committees), DIGEST_SIZE, "the committees' digests")
+        if digests[own] != order.heads_digest(own, heads):
+            raise WrongView("the server")
+        pieces(message.shares, len(order.partners(self._place)), SEALED_SIZE, "the shares")
+        order.settle(message.committees)
+        return order, heads
 
-    def _require_genuine(self, inbox: dict[int, bytes]) -> dict[int, SecretShares]:
-        """Open the shares of all senders, which proves their keys; raise if one does not open."""
-        opened = {}
-        for sender, sealed in inbox.items():
-            plain = self._unseal(sender, sealed)
-            if plain is None:
-                raise PolicyViolation(f"the keys of user {sender} are not proven genuine: its share does not open")
-            opened[sender] = SecretShares(plain)
-        return opened
-
-    def _checked_survivors(self, bitmap: bytes) -> set[int]:
-        """Return the survivors if their sum may be opened at all."""
-        users = decode_users(bitmap, self.params.clients)
+    def _checked_survivors(self, order: OrderView, bitmap: bytes) -> set[int]:
+        """Return the survivors, if they can be the survivors of this order at all."""
+        users = decode_users(bitmap, len(self._epoch.pod))
+        if not order.is_member[users].all():
+            raise PolicyViolation("the server names a survivor whose package is not used")
         survivors = set(users.tolist())
-        if not all(user in self._members for user in survivors):
-            raise PolicyViolation("the server names a survivor that never shared its keys")
-        if self.user not in survivors:
+        if self._place not in survivors:
             raise PolicyViolation("the server counts this user as dropped and yet asks for its shares")
-        self.policy.check_survivors(self._members, users)
+        if len(survivors) < self._epoch.threshold:
+            raise PolicyViolation(f"only {len(survivors)} users survive, {self._epoch.threshold} are needed")
         return survivors
 
-    def _require_confirmations(self, message: UnmaskRequest) -> None:
+    def _released(self, order: OrderView, message: UnmaskRequest) -> dict[int, bytes]:
+        """Return the shares to release, by owner: those of all committees that the rule of release allows."""
+        survivors = self._checked_survivors(order, message.survivors)
+        if self.params.confirm:
+            self._require_confirmations(order, message)
+        shown = self._shown(order, message, survivors)
+        inbox = self._inbox(order)
+        released: dict[int, bytes] = {}
+        for number, least in enumerate(self._epoch.min_survivors):
+            members: Users = order.committee(number)
+            left = [place for place in members.tolist() if place in survivors]
+            if len(left) < max(least, self.policy.min_survivors) or not shown.issuperset(left):
+                continue
+            for owner in members.tolist():
+                pair = inbox.get(owner) if owner != self._place else self._own_shares(order)
+                if pair is not None:
+                    seed = slice(shamir.SHARE_SIZE, None) if owner in survivors else slice(shamir.SHARE_SIZE)
+                    released[owner] = pair[seed]
+        if not released:
+            raise PolicyViolation("no committee has enough survivors that show the same order")
+        return dict(sorted(released.items()))
+
+    def _shown(self, order: OrderView, message: UnmaskRequest, survivors: set[int]) -> set[int]:
+        """Return the survivors that have shown this order by a tag; those that share no secret with this user count."""
+        partners = [partner for partner in order.partners(self._place).tolist() if partner in survivors]
+        tags = pieces(message.tags, len(partners), sealing.TAG_SIZE, "the tags")
+        secrets = self._state.secrets[order.round_number]
+        return survivors.difference(
+            partner
+            for partner, tag in zip(partners, tags, strict=True)
+            if not bytes_eq(tag, self._tag(secrets, ORDER_TAG, partner, self._place, order.digest))
+        )
+
+    def _require_confirmations(self, order: OrderView, message: UnmaskRequest) -> None:
         """Raise unless `threshold` users, this one included, have confirmed the survivors that it has confirmed."""
         if message.survivors != self._state.confirmed:
             raise PolicyViolation("the survivors are not those that this user has confirmed")
-        survivors = decode_users(message.survivors, self.params.clients)
-        confirmers = decode_users(message.confirmers, self.params.clients)
-        if self.user in confirmers or not np.isin(confirmers, survivors).all():
-            raise MalformedMessage("the confirmations are not those of the other survivors")
-        if len(message.tags) != CONFIRM_TAG_SIZE * len(confirmers):
-            raise MalformedMessage("the confirmations do not fit the users who are said to have sent them")
-        agreeing = 1
-        for place, peer in enumerate(confirmers.tolist()):
-            tag = message.tags[place * CONFIRM_TAG_SIZE : (place + 1) * CONFIRM_TAG_SIZE]
-            agreeing += bytes_eq(tag, self._tag(peer, self.user, message.survivors))
-        if agreeing < self.params.threshold:
+        confirmers = decode_users(message.confirmers, len(self._epoch.pod))
+        tags = pieces(message.confirmations, len(confirmers), sealing.TAG_SIZE, "the confirmations")
+        secrets, statement = self._state.secrets[order.round_number], _confirmed(order, message.survivors)
+        agreeing = 1 + sum(
+            peer in secrets and bytes_eq(tag, self._tag(secrets, CONFIRM_TAG, peer, self._place, statement))
+            for peer, tag in zip(confirmers.tolist(), tags, strict=True)
+        )
+        if agreeing < self._epoch.threshold:
             raise PolicyViolation(
-                f"only {agreeing} users have confirmed the same survivors, {self.params.threshold} are needed: "
+                f"only {agreeing} users have confirmed the same survivors, {self._epoch.threshold} are needed: "
                 "the server may have told others differently"
             )
 
     # Secrets
 
-    def _open_shares(self, owner: int) -> bytes | None:
-        """Return the owner's two shares, or None if they do not open."""
-        if owner == self.user:
-            return self._state.own_shares.reveal()
-        if owner in self._state.opened:
-            return self._state.opened[owner].reveal()
-        return self._unseal(owner, self._state.inbox[owner])
+    def _inbox(self, order: OrderView) -> dict[int, bytes]:
+        """Return the shares that the others have dealt to this user and that open."""
+        message = decode_server_message(self._state.order)
+        assert isinstance(message, Order)  # noqa: S101
+        partners = order.partners(self._place).tolist()
+        secrets = self._state.secrets[order.round_number]
+        opened = {
+            owner: open_pair(self._epoch, owner, self._place, sealed, secrets[owner])
+            for owner, sealed in zip(
+                partners, pieces(message.shares, len(partners), SEALED_SIZE, "the shares"), strict=True
+            )
+        }
+        return {owner: pair for owner, pair in opened.items() if pair is not None}
 
-    def _unseal(self, sender: int, sealed: bytes) -> bytes | None:
-        key = sealing.sealing_key(self._state.sealing_agreed[sender], self._directory.digest, sender, self.user)
-        try:
-            plain = sealing.unseal(key, sealed, self.params.round_number, sender, self.user)
-        except InvalidShare:
-            return None
-        return plain if shamir.decode_shares(plain) is not None else None
+    def _own_shares(self, order: OrderView) -> bytes:
+        return self._state.packages[order.round_number].own_shares.reveal()
 
-    def _tag(self, sender: int, receiver: int, survivors: bytes) -> bytes:
-        """Return the tag by which `sender` confirms the survivors to `receiver`; this user is one of them."""
-        agreed = self._state.sealing_agreed[receiver if sender == self.user else sender]
-        key = sealing.confirm_key(agreed, self._members.context, sender, receiver)
-        statement = digest("survivors", self._members.context, survivors)
-        return sealing.confirmation(key, statement, CONFIRM_TAG_SIZE)
+    def _tag(
+        self, secrets: dict[int, RoundSecret], purpose: str, sender: int, receiver: int, statement: bytes
+    ) -> bytes:
+        """Return the tag by which `sender` shows `receiver` a statement; this user is one of them. By place."""
+        users = self._epoch.pod.users
+        secret = secrets[receiver if sender == self._place else sender]
+        return sealing.tag(secret, purpose, int(users[sender]), int(users[receiver]), statement)
 
 
-def _checked_identity(identity: Identity | None, user: int, params: RoundParameters) -> Identity | None:
-    """Return the identity if it belongs to this user and this round; None in a round without authentication."""
+def _request(data: bytes) -> bytes:
+    return digest("request", data)
+
+
+def _confirmed(order: OrderView, survivors: bytes) -> bytes:
+    """Return what a confirmation says."""
+    return digest("confirmed", order.digest, survivors)
+
+
+def _checked_weight(weight: int, params: Parameters) -> int:
+    """Return the weight as it counts; one above the bound is clamped, since a refusal would tell the server."""
+    if params.max_weight == 0:
+        if weight != 1:
+            raise InvalidInput("weight", "must be 1 in a run without weights: set max_weight")
+        return 1
+    if weight < 0:
+        raise InvalidInput("weight", "must not be negative")
+    return min(weight, params.max_weight)
+
+
+def _check_update(update: Any, params: Parameters) -> None:
+    if not isinstance(update, np.ndarray) or update.dtype.kind != "f":
+        found = getattr(update, "dtype", type(update).__name__)
+        raise InvalidInput("update", f"must be a NumPy array of floats, got {found}")
+    if update.shape != (params.dim,):
+        raise InvalidInput("update", f"must have shape ({params.dim},), got {update.shape}")
+
+
+def _checked_identity(identity: Identity | None, user: int, params: Parameters) -> Identity | None:
+    """Return the identity if it belongs to this user and this run; None in a run without authentication."""
     if not params.authenticated:
         return None
     if identity is None:
-        raise PolicyViolation("the round is authenticated, and this client was given no identity")
+        raise PolicyViolation("the run is authenticated, and this client was given no identity")
     if identity.user != user or identity.roster.digest != params.roster_digest:
-        raise PolicyViolation("the round is bound to another roster, or this user has another number in it")
+        raise PolicyViolation("the run is bound to another roster, or this user has another number in it")
     if len(identity.roster.entries) != params.clients:
-        raise PolicyViolation(f"the roster has {len(identity.roster.entries)} users, the round {params.clients}")
+        raise PolicyViolation(f"the roster has {len(identity.roster.entries)} users, the run {params.clients}")
     return identity

@@ -1,61 +1,116 @@
-"""What a client remembers between stages, and how to put it on disk.
+"""What a client remembers between messages, and how to put it on disk.
 
-One frozen record: a stage that succeeds replaces it, a stage that fails leaves it alone. Its secrets are of types that
-do not print; the bytes that `save_state` writes do contain them.
+One frozen record: a step that succeeds replaces it, a step that fails leaves it alone. Its secrets are of types that do
+not print; the bytes that `save_state` writes do contain them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from sparsesecagg.crypto.secrets import AgreedSecret, PrivateKey, PrivateSeed, Secret, SecretShares
+from sparsesecagg.crypto.secrets import PairChain, PrivateKey, RoundSecret, Secret
 from sparsesecagg.errors import MalformedMessage
-from sparsesecagg.protocol.stages import Stage
+from sparsesecagg.protocol.package import Package
+
+_NO_KEY = PrivateKey(b"")
 
 
 class ClientState(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of one user in one round."""
+    """The state of one user in a run."""
 
     user: int
     params: bytes
     """The encoded parameters."""
-    stage: Stage = Stage.ADVERTISE_KEYS
-    """The stage whose message comes next."""
-    sealing_private: PrivateKey = msgspec.field(default_factory=lambda: PrivateKey(b""))
-    mask_private: PrivateKey = msgspec.field(default_factory=lambda: PrivateKey(b""))
-    private_seed: PrivateSeed = msgspec.field(default_factory=lambda: PrivateSeed(b""))
+    version: int = 0
+    """Of the last entry in the ledger."""
+
+    # The epoch
+    epoch_number: int = 0
+    sealing_private: PrivateKey = _NO_KEY
+    """Only until the pairs' chains exist."""
     nonce: bytes = b""
-    directory: bytes = b""
-    """The key directory, as it was received."""
-    own_shares: SecretShares = msgspec.field(default_factory=lambda: SecretShares(b""))
-    """The shares of its own secrets that the user keeps."""
-    sealing_agreed: dict[int, AgreedSecret] = {}
-    mask_agreed: dict[int, AgreedSecret] = {}
-    members: bytes = b""
-    """Who finished SHARE_KEYS, as a set of users."""
-    nonces: bytes = b""
-    inbox: dict[int, bytes] = {}
-    """Sealed shares of the others."""
-    opened: dict[int, SecretShares] = {}
-    """The same, opened; in an authenticated round, where opening them is the proof that they are genuine."""
-    clipped: int = 0
+    epoch: bytes = b""
+    """The epoch's keys, as they were received; empty before."""
+    draw: int = 0
+    """The number of the last draw that was accepted."""
+    chain_round: int = 0
+    """The round that the pairs' chains stand at."""
+    chains: dict[int, PairChain] = {}
+    """By place of the partner."""
+    secrets: dict[int, dict[int, RoundSecret]] = {}
+    """By round and place: secrets of rounds that packages were dealt for and that are not over."""
+    packages: dict[int, Package] = {}
+    """By round."""
+
+    # The round
+    round_number: int = 0
+    """The last round that was answered or seen; earlier ones are over for good."""
+    answered: int = -1
+    """The last stage that was answered in it, in order."""
+    order: bytes = b""
+    """The order, as it was received."""
     confirmed: bytes = b""
-    """The survivors that the user has settled for, as a set of users."""
+    """The survivors that the user has settled for."""
+    clipped: int = 0
+
+    # What was declared
+    history: bytes = b""
+    """The chain of declared survivors so far."""
+    history_round: int = -1
+    """The last round in it."""
+    uploaded: dict[int, bytes] = {}
+    """By round that is not in the chain yet: the survivors that were answered at UNMASK, or nothing."""
+    uploads: int = 0
+    exclusions: int = 0
+    """How many of the uploads were declared missing."""
+    stopped: str = ""
+    """Why this client takes no further part in the run."""
 
     def with_changes(self, **changes: Any) -> ClientState:
         """Return the state with some fields changed."""
         return msgspec.structs.replace(self, **changes)
 
-    def wiped(self) -> ClientState:
-        """Overwrite what is of no more use, and return the state without it."""
-        for secret in (self.sealing_private, self.mask_private, self.private_seed, self.own_shares):
+    def from_round(self, round_number: int) -> ClientState:
+        """Return the state when a round begins: nothing of earlier rounds is left in it."""
+        if round_number <= self.round_number:
+            return self
+        return self.with_changes(
+            packages={number: each for number, each in self.packages.items() if number >= round_number},
+            secrets={number: each for number, each in self.secrets.items() if number >= round_number},
+            round_number=round_number,
+            answered=-1,
+            order=b"",
+            confirmed=b"",
+        )
+
+    def after_round(self) -> ClientState:
+        """Return the state when the round is over: its shares and secrets are not in it any more."""
+        number = self.round_number
+        return self.with_changes(
+            packages={each: package for each, package in self.packages.items() if each != number},
+            secrets={each: secrets for each, secrets in self.secrets.items() if each != number},
+            order=b"",
+        )
+
+    def held_secrets(self) -> Iterator[Secret]:
+        """Yield every secret in the state."""
+        yield self.sealing_private
+        yield from self.chains.values()
+        for package in self.packages.values():
+            yield from (package.mask_secret, package.private_seed, package.own_shares)
+        for secrets in self.secrets.values():
+            yield from secrets.values()
+
+
+def erase(before: ClientState, after: ClientState) -> None:
+    """Overwrite the secrets that the later state no longer has. Only once that state is on record."""
+    kept = {id(secret) for secret in after.held_secrets()}
+    for secret in before.held_secrets():
+        if id(secret) not in kept:
             secret.wipe()
-        for secrets in (self.sealing_agreed, self.mask_agreed, self.opened):
-            for held in secrets.values():
-                held.wipe()
-        return self.with_changes(sealing_agreed={}, mask_agreed={}, opened={}, inbox={})
 
 
 def save_state(state: ClientState) -> bytes:

@@ -1,7 +1,8 @@
-"""Adding masks to blocks: the hot loop of client and server.
+"""Masks: what they are derived from, and adding them up, the hot loop of client and server.
 
-A mask is a stream of words and the blocks it covers, in order. Both sides of a pair read the same stream over the same
-blocks, one with a plus and one with a minus, so the pair cancels in the sum.
+Both sides of a pair read the same stream of words over the same coordinates, one with a plus and one with a minus, so
+the pair cancels in the sum. A mask of a committee covers the whole upload; a mask of `pairwise` the coordinates that
+the pair has drawn.
 """
 
 from __future__ import annotations
@@ -14,55 +15,57 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsesecagg.crypto.kdf import derive
-from sparsesecagg.crypto.secrets import AgreedSecret, MaskSeed, PatternSeed, PrivateSeed
+from sparsesecagg.crypto.secrets import AgreedSecret, MaskSeed, PatternSeed, SharedSecret
 from sparsesecagg.crypto.stream import MaskStream, Scratch, words_side_by_side
 from sparsesecagg.field import Word
 from sparsesecagg.field.words import Accumulator, Words
-from sparsesecagg.patterns import BlockIds
 
 _BATCH_WORDS = 1 << 16
-"""Words of masks on single coordinates that are added at a time."""
+"""Words of masks on drawn coordinates that are added at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """One stream, the rows of the sum that it covers, and whether it is added or taken away."""
+    """One stream, and whether it is added or taken away."""
 
     stream: MaskStream
-    rows: BlockIds
     positive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnMask(Mask):
+    """A mask on some coordinates only."""
+
+    rows: NDArray[np.int64]
 
 
 def pair_seeds(agreed: AgreedSecret, context: bytes, one: int, other: int) -> tuple[MaskSeed, PatternSeed]:
     """Derive the seeds of a pair's masks and of its pattern; the same for both sides."""
     names = min(one, other).to_bytes(4, "little") + max(one, other).to_bytes(4, "little")
-    both = derive(agreed.reveal(), "pair", context, names, length=64)
+    both = derive(agreed.reveal(), "pair mask", context, names, length=64)
     return MaskSeed(both[:32]), PatternSeed(both[32:])
 
 
-def private_mask_seed(seed: PrivateSeed, context: bytes, user: int) -> MaskSeed:
+def private_mask_seed(seed: SharedSecret, context: bytes, user: int) -> MaskSeed:
     """Derive the seed of a user's private mask."""
     return MaskSeed(derive(seed.reveal(), "private mask", context, user.to_bytes(4, "little")))
 
 
-class RowMasks:
-    """Masks on rows of words. Rows must be visited in increasing order, since streams only run forward."""
+class WholeMasks:
+    """Masks that cover everything, piece by piece in order, since streams only run forward."""
 
-    def __init__(self, masks: Iterable[Mask], rows: int, word: Word) -> None:
+    def __init__(self, masks: Iterable[Mask], word: Word) -> None:
+        self._masks = list(masks)
         self._scratch = Scratch(word)
-        self._by_row: list[list[Mask]] = [[] for _ in range(rows)]
-        for mask in masks:
-            for row in range(rows) if isinstance(mask.rows, slice) else mask.rows.tolist():
-                self._by_row[row].append(mask)
 
-    def add(self, row: int, piece: Accumulator) -> None:
-        """Add the next words of all masks on a row to the next piece of it, in place.
+    def add(self, piece: Accumulator) -> None:
+        """Add the next words of all masks to the next piece, in place.
 
         Parts of the scratch's size stay in the cache while one mask after the other is added.
         """
         for start in range(0, len(piece), self._scratch.words):
             part = piece[start : start + self._scratch.words]
-            for mask in self._by_row[row]:
+            for mask in self._masks:
                 words = mask.stream.words(len(part), self._scratch)
                 if mask.positive:
                     np.add(part, words, out=part)
@@ -70,21 +73,21 @@ class RowMasks:
                     np.subtract(part, words, out=part)
 
 
-def add_to_column(column: Accumulator, masks: Iterable[Mask], word: Word) -> None:
-    """Add masks whose blocks are single coordinates to a column of words, in place; masks are taken in batches."""
-    for batch in _batches(masks, len(column)):
-        rows, words = _side_by_side(batch, len(column), word)
+def add_to_column(column: Accumulator, masks: Iterable[DrawnMask], word: Word) -> None:
+    """Add masks on drawn coordinates to a column of words, in place; masks are taken in batches."""
+    for batch in _batches(masks):
+        rows, words = _side_by_side(batch, word)
         # `at` is fast only between equal types, and counts a coordinate as often as masks meet at it.
         np.add.at(column, np.concatenate(rows), words.astype(word.accumulator))
 
 
-def add_up(masks: Sequence[Mask], word: Word) -> tuple[NDArray[np.int64], Accumulator]:
-    """Add up masks on single coordinates; return the coordinates that they cover, sorted, and the sum at each.
+def add_up(masks: Sequence[DrawnMask], word: Word) -> tuple[NDArray[np.int64], Accumulator]:
+    """Add up masks on drawn coordinates; return the coordinates that they cover, sorted, and the sum at each.
 
     One sort brings together the masks that meet at a coordinate, so that time and memory follow the masks' words and
     not the dimension.
     """
-    coordinates, words = _sorted_by_coordinate(*_side_by_side(masks, 0, word))
+    coordinates, words = _sorted_by_coordinate(*_side_by_side(masks, word))
     terms = words.astype(word.accumulator)
     # Few masks meet: those behind the first at their coordinate are taken out and added to it.
     again = np.flatnonzero(coordinates[1:] == coordinates[:-1]) + 1
@@ -108,12 +111,9 @@ def _sorted_by_coordinate(rows: Sequence[NDArray[np.int64]], words: Words) -> tu
     return high.astype(np.int64), low
 
 
-def _side_by_side(masks: Sequence[Mask], length: int, word: Word) -> tuple[list[NDArray[np.int64]], Words]:
-    """Return the coordinates of each mask, sorted, and the words to add there, one mask behind the other.
-
-    `length` is the number of all coordinates, for masks that cover them all.
-    """
-    rows = [np.arange(length) if isinstance(mask.rows, slice) else mask.rows for mask in masks]
+def _side_by_side(masks: Sequence[DrawnMask], word: Word) -> tuple[list[NDArray[np.int64]], Words]:
+    """Return the coordinates of each mask, sorted, and the words to add there, one mask behind the other."""
+    rows = [mask.rows for mask in masks]
     counts = [len(each) for each in rows]
     words = words_side_by_side([mask.stream for mask in masks], counts, word)
     for mask, (start, stop) in zip(masks, pairwise(accumulate(counts, initial=0)), strict=True):
@@ -122,13 +122,13 @@ def _side_by_side(masks: Sequence[Mask], length: int, word: Word) -> tuple[list[
     return rows, words
 
 
-def _batches(masks: Iterable[Mask], length: int) -> Iterator[list[Mask]]:
+def _batches(masks: Iterable[DrawnMask]) -> Iterator[list[DrawnMask]]:
     """Cut a sequence of masks into batches of about `_BATCH_WORDS` words, so that memory stays flat."""
-    batch: list[Mask] = []
+    batch: list[DrawnMask] = []
     size = 0
     for mask in masks:
         batch.append(mask)
-        size += length if isinstance(mask.rows, slice) else len(mask.rows)
+        size += len(mask.rows)
         if size >= _BATCH_WORDS:
             yield batch
             batch, size = [], 0

@@ -1,9 +1,9 @@
-"""The messages of a round: frozen, versioned, compact, checked when they are read.
+"""The messages: frozen, versioned, compact, checked when they are read.
 
 On the wire a message is one byte of version, a MessagePack array that starts with the message's name, and a checksum
 against accidents on the way (no protection against an attacker; that is the transport's and the roster's). Sets of
-users are bitmaps over the cohort; what belongs to several users is laid out in the order of their numbers, so no
-numbers travel. All lengths follow from the round's parameters and are checked against them before use.
+users are bitmaps over the pod; what belongs to several users is laid out in the order of their places in it, so no
+numbers travel. All lengths follow from the parameters and the groups, and are checked against them before use.
 """
 
 from __future__ import annotations
@@ -16,21 +16,23 @@ import numpy as np
 from sparsesecagg.crypto.checksum import CHECKSUM_SIZE, checksum
 from sparsesecagg.crypto.kdf import DIGEST_SIZE
 from sparsesecagg.crypto.keys import PUBLIC_KEY_SIZE
-from sparsesecagg.crypto.sealing import TAG_SIZE
+from sparsesecagg.crypto.sealing import SEAL_OVERHEAD
 from sparsesecagg.crypto.shamir import SHARE_SIZE
 from sparsesecagg.errors import MalformedMessage
 from sparsesecagg.patterns.graphs import Users
-from sparsesecagg.protocol.parameters import MAX_CLIENTS, VERSION, VIEW_SIZE
+from sparsesecagg.protocol.parameters import MAX_CLIENTS, VERSION
 
-USER_SIZE = 2
+USER_SIZE = 4
 NONCE_SIZE = 16
-CONFIRM_TAG_SIZE = 16
-SEALED_SIZE = 2 * SHARE_SIZE + TAG_SIZE
-"""A share of the mask key and a share of the private seed, sealed."""
+VIEW_SIZE = 8
+HEAD_SIZE = PUBLIC_KEY_SIZE + DIGEST_SIZE
+SEALED_SIZE = 2 * SHARE_SIZE + SEAL_OVERHEAD
+"""A share of the mask secret and a share of the private seed, sealed."""
+LARGEST_ROUND = (1 << 63) - 1
 
-Round = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+Round = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_ROUND)]
 UserNumber = Annotated[bytes, msgspec.Meta(min_length=USER_SIZE, max_length=USER_SIZE)]
-"""Two bytes, little-endian: MessagePack's own integers would make some users' messages longer than others'."""
+"""Little-endian: MessagePack's own integers would make some users' messages longer than others'."""
 PublicKey = Annotated[bytes, msgspec.Meta(min_length=PUBLIC_KEY_SIZE, max_length=PUBLIC_KEY_SIZE)]
 Digest = Annotated[bytes, msgspec.Meta(min_length=DIGEST_SIZE, max_length=DIGEST_SIZE)]
 View = Annotated[bytes, msgspec.Meta(min_length=VIEW_SIZE, max_length=VIEW_SIZE)]
@@ -39,7 +41,11 @@ UserSet = Annotated[bytes, msgspec.Meta(max_length=MAX_CLIENTS // 8)]
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What all messages have: the round, and a view that tells which parameters the sender works with."""
+    """What all messages have: the round, and a view that tells what the sender works with.
+
+    The view is the start of a digest: of the parameters (ADVERTISE_KEYS), of the epoch (packages and orders), of the
+    order (from UPLOAD on).
+    """
 
     round_number: Round
     view: View
@@ -57,45 +63,56 @@ class UserMessage(Message, frozen=True):
 
 
 class AdvertiseKeys(UserMessage, frozen=True, tag="advertise keys"):
-    """User to server: two fresh public keys, and a commitment to the nonce that it will reveal with its shares."""
+    """User to server, once per epoch: a fresh sealing key, and a nonce for the draw. The round is the epoch."""
 
     sealing_key: PublicKey
-    mask_key: PublicKey
-    nonce_commitment: Digest
+    nonce: Nonce
 
 
-class KeyDirectory(Message, frozen=True, tag="key directory"):
-    """Server to user: what all who advertised sent, in order: sealing key, mask key, commitment to the nonce."""
+class EpochKeys(Message, frozen=True, tag="epoch keys"):
+    """Server to user: the draw, who of its pod advertised a key, and their sealing keys. The round is the epoch."""
 
-    users: UserSet
-    entries: bytes
+    first_round: Round
+    draw: bytes
+    """What shows that the draw was not chosen; see protocol/epoch.py."""
+    present: UserSet
+    keys: bytes
 
 
 class ShareKeys(UserMessage, frozen=True, tag="share keys"):
-    """User to server: a commitment to the private seed, the nonce, a sealed pair of shares per neighbour, in order."""
+    """User to server, ahead of the round: the package. A head, and a sealed pair of shares per holder, in order."""
 
-    seed_commitment: Digest
-    nonce: Nonce
+    head: Annotated[bytes, msgspec.Meta(min_length=HEAD_SIZE, max_length=HEAD_SIZE)]
+    """A fresh mask key, and the commitment to the private seed."""
     shares: bytes
 
 
-class ShareDelivery(Message, frozen=True, tag="share delivery"):
-    """Server to user: who finished SHARE_KEYS, their nonces, and the sealed shares that neighbours sent to it."""
+class Order(Message, frozen=True, tag="order"):
+    """Server to user: what is to be uploaded, with whom, and the shares that the others have dealt to it."""
 
-    users: UserSet
-    nonces: bytes
+    members: UserSet
+    """Whose packages are used."""
+    committees: bytes
+    """For each committee of the pod the digest of its members' heads."""
+    heads: bytes
+    """The heads of the members of the user's own committee."""
+    terms: Digest
+    """Everything else that decides what a user contributes, as a digest: the model, for one."""
+    history: bytes
+    """The declared survivors of earlier rounds, since the last that the user knows."""
     shares: bytes
 
 
 class Upload(UserMessage, frozen=True, tag="upload"):
-    """User to server: masked words of its blocks, and the blocks' numbers unless they are public."""
+    """User to server: masked words, their locations unless they are public, a tag over the order for each holder."""
 
     locations: bytes
     words: memoryview
+    tags: bytes
 
 
 class ConfirmRequest(Message, frozen=True, tag="confirm request"):
-    """Server to user, with a roster: whose uploads arrived. The user will open the sum of these and no others."""
+    """Server to user: whose uploads arrived. The user will open the sum of these and no others."""
 
     survivors: UserSet
 
@@ -107,22 +124,23 @@ class Confirm(UserMessage, frozen=True, tag="confirm"):
 
 
 class UnmaskRequest(Message, frozen=True, tag="unmask request"):
-    """Server to user: whose uploads arrived; with a roster also who confirmed that, and their tags for this user."""
+    """Server to user: whose uploads arrived, and their tags over the order; where asked for, confirmations too."""
 
     survivors: UserSet
+    tags: bytes
     confirmers: UserSet = b""
-    tags: bytes = b""
+    confirmations: bytes = b""
 
 
 class Unmask(UserMessage, frozen=True, tag="unmask"):
-    """User to server: one share per owner; of the private seed if the owner survived, else of the mask key."""
+    """User to server: one share per owner; of the private seed if the owner survived, else of the mask secret."""
 
     owners: UserSet
     shares: bytes
 
 
 ClientMessage = AdvertiseKeys | ShareKeys | Upload | Confirm | Unmask
-ServerMessage = KeyDirectory | ShareDelivery | ConfirmRequest | UnmaskRequest
+ServerMessage = EpochKeys | Order | ConfirmRequest | UnmaskRequest
 
 _CLIENT_DECODER: msgspec.msgpack.Decoder[ClientMessage] = msgspec.msgpack.Decoder(ClientMessage)
 _SERVER_DECODER: msgspec.msgpack.Decoder[ServerMessage] = msgspec.msgpack.Decoder(ServerMessage)
@@ -166,18 +184,25 @@ def user_number(user: int) -> bytes:
     return user.to_bytes(USER_SIZE, "little")
 
 
-def encode_users(users: Users, clients: int) -> bytes:
-    """Return the bitmap of a set of users."""
-    bits = np.zeros(clients, np.uint8)
+def encode_users(users: Users, count: int) -> bytes:
+    """Return the bitmap of a set of places among `count`."""
+    bits = np.zeros(count, np.uint8)
     bits[users] = 1
     return np.packbits(bits, bitorder="little").tobytes()
 
 
-def decode_users(data: bytes, clients: int) -> Users:
-    """Return the sorted users of a bitmap; refuse a bitmap of another cohort's size."""
-    if len(data) != (clients + 7) // 8:
-        raise MalformedMessage(f"a set of {clients} users takes {(clients + 7) // 8} bytes, not {len(data)}")
+def decode_users(data: bytes, count: int) -> Users:
+    """Return the sorted places of a bitmap; refuse a bitmap of another group's size."""
+    if len(data) != (count + 7) // 8:
+        raise MalformedMessage(f"a set of {count} users takes {(count + 7) // 8} bytes, got {len(data)}")
     users = np.flatnonzero(np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little"))
-    if len(users) and users[-1] >= clients:
-        raise MalformedMessage(f"user {users[-1]} is not among the {clients} of the cohort")
+    if len(users) and users[-1] >= count:
+        raise MalformedMessage(f"place {users[-1]} is not among the {count} of the group")
     return users
+
+
+def pieces(data: bytes, count: int, size: int, what: str) -> list[bytes]:
+    """Cut `data` into `count` pieces of `size` bytes; refuse any other length."""
+    if len(data) != count * size:
+        raise MalformedMessage(f"{what} of {count} users take {count * size} bytes, got {len(data)}")
+    return [data[start : start + size] for start in range(0, len(data), size)]

@@ -1,93 +1,119 @@
-"""The server's side of a round: a state machine without I/O.
+"""The server's side of a run: a state machine without I/O.
 
-`receive` takes one client message at a time, `close_stage` ends a stage and returns the next message for each client.
-A message that does not fit raises a typed error and changes nothing. Uploads are added as they arrive and then
-forgotten, so memory stays at one model (and, for `pairwise`, the locations of each user).
+`receive` takes one client message at a time, `close_stage` ends a stage and returns the next message for each client,
+`begin_round` starts a round. A message that does not fit raises a typed error and changes nothing. All that happens
+here is above the pods: groups are drawn, messages find their pod, and what the pods have opened is added up.
 """
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections import defaultdict
 
 import numpy as np
 
-from sparsesecagg.crypto import shamir
+from sparsesecagg.crypto.identity import Roster
 from sparsesecagg.crypto.keys import require_usable
 from sparsesecagg.errors import (
     DuplicateMessage,
+    InvalidInput,
     InvalidKey,
-    InvalidShare,
-    MalformedMessage,
     ThresholdNotMet,
+    TooLittleOpened,
     UnknownSender,
     WrongRound,
     WrongStage,
     WrongView,
 )
-from sparsesecagg.patterns.graphs import Users
-from sparsesecagg.protocol.allocation import keep_freed_memory
-from sparsesecagg.protocol.masked_sum import MaskedSum
-from sparsesecagg.protocol.membership import Directory, Members
+from sparsesecagg.patterns import Groups
+from sparsesecagg.protocol.client import AHEAD
+from sparsesecagg.protocol.draws import plain_draw, session_of
+from sparsesecagg.protocol.epoch import Epoch
 from sparsesecagg.protocol.messages import (
-    CONFIRM_TAG_SIZE,
     SEALED_SIZE,
+    VIEW_SIZE,
     AdvertiseKeys,
-    ClientMessage,
     Confirm,
-    ConfirmRequest,
-    KeyDirectory,
+    EpochKeys,
     Message,
-    ShareDelivery,
     ShareKeys,
     Unmask,
-    UnmaskRequest,
     Upload,
     decode_client_message,
-    decode_users,
     encode,
     encode_users,
+    pieces,
 )
-from sparsesecagg.protocol.opening import restore_secrets
-from sparsesecagg.protocol.parameters import RoundParameters
+from sparsesecagg.protocol.order import NO_TERMS, extend_chain, mask_key_of
+from sparsesecagg.protocol.parameters import Parameters
+from sparsesecagg.protocol.pod_round import PodRound
 from sparsesecagg.protocol.result import Result
-from sparsesecagg.protocol.stages import NEXT_STAGE, NEXT_STAGE_WITH_ROSTER, STAGES, STAGES_WITH_ROSTER, Stage
+from sparsesecagg.protocol.stages import Stage, next_stage, round_stages
+from sparsesecagg.protocol.work import Total
 
 _MESSAGE_OF: dict[Stage, type[Message]] = {
     Stage.ADVERTISE_KEYS: AdvertiseKeys,
-    Stage.SHARE_KEYS: ShareKeys,
     Stage.UPLOAD: Upload,
     Stage.CONFIRM: Confirm,
     Stage.UNMASK: Unmask,
 }
-Kept = TypeVar("Kept")
+Sizes = dict[str, dict[int, int]]
+
+
+class Pod:
+    """What the server keeps of a pod between rounds."""
+
+    def __init__(self, epoch: Epoch) -> None:
+        self.epoch = epoch
+        self.packages: dict[int, dict[int, ShareKeys]] = defaultdict(dict)
+        """By round and place."""
+        self.history: list[tuple[int, bytes]] = []
+        """The declared survivors of each round."""
+        self.chain = epoch.digest
+        self.last_upload: dict[int, int] = {}
+        """By place: the round of its last upload; it knows what was declared before."""
+
+    def unknown_to(self, place: int) -> list[tuple[int, bytes]]:
+        """Return the declared survivors that a member may not have been told."""
+        known = self.last_upload.get(place, -1)
+        return [(number, survivors) for number, survivors in self.history if number >= known]
+
+    def declare(self, round_number: int, survivors: bytes) -> None:
+        """Add a round to the chain."""
+        self.chain = extend_chain(self.chain, round_number, survivors)
+        self.history.append((round_number, survivors))
 
 
 class Server:
-    """One round. Feed it with `receive`, end each stage with `close_stage`, read `result`."""
+    """A run. Feed it with `receive`, end each stage with `close_stage`, start rounds with `begin_round`, read `result`.
 
-    def __init__(self, params: RoundParameters) -> None:
-        keep_freed_memory()
+    In a plain run `seed` is the server's part of the draw, to which `params.session` commits it (`session_of`).
+    """
+
+    def __init__(self, params: Parameters, seed: bytes = bytes(32), roster: Roster | None = None) -> None:
         params.check()
+        if not params.authenticated and params.session != session_of(seed):
+            raise InvalidInput("session", "must commit to the server's seed: session_of(seed)")
         self.params = params
+        self.roster = roster
         self.stage = Stage.ADVERTISE_KEYS
+        self.epoch_number = 1
+        self.round_number = 0
         self.result: Result | None = None
-        stages = [stage.name for stage in (STAGES_WITH_ROSTER if params.authenticated else STAGES)]
-        self.dropped: dict[str, int] = dict.fromkeys(stages, 0)
-        self._sent: dict[str, dict[int, int]] = {stage: {} for stage in stages}
-        self._received: dict[str, dict[int, int]] = {stage: {} for stage in stages}
+        """The outcome of the last round that was opened."""
+        self._seed = seed
         self._present: set[int] = set(range(params.clients))
-        """Who may send in this stage: those who sent in the one before."""
+        """Who may send in this stage."""
         self._heard: set[int] = set()
         """Who has sent in this stage."""
-        self._keys: dict[int, AdvertiseKeys] = {}
-        self._taken_keys: set[bytes] = set()
-        self._shares: dict[int, ShareKeys] = {}
-        self._confirmations: dict[int, Confirm] = {}
-        self._unmask: dict[int, Unmask] = {}
-        self._directory: Directory | None = None
-        self._members: Members | None = None
-        self._survivors: Users = np.empty(0, np.int64)
-        self._sum: MaskedSum | None = None
+        self._adverts: dict[int, AdvertiseKeys] = {}
+        self._keys: set[bytes] = set()
+        self.groups = Groups((), np.empty(0, np.int64))
+        self._pods: list[Pod | None] = []
+        """None for a pod too few of whose members advertised keys."""
+        self._rounds: list[PodRound] = []
+        self._demanded = 0.0
+        self.dropped: dict[str, int] = {Stage.ADVERTISE_KEYS.name: 0}
+        self._forget_sizes()
 
     def receive(self, data: bytes, sender: int | None = None) -> int:
         """Take one message; return its sender.
@@ -96,19 +122,28 @@ class Server:
         a message that is malformed, late, early, of another round, a second one, or from somebody unknown.
         """
         message = decode_client_message(data)
-        if message.round_number != self.params.round_number:
-            raise WrongRound(message.round_number, self.params.round_number)
-        if message.view != self.params.view:
-            raise WrongView(f"user {message.sender}")
-        if self.stage is Stage.DONE or not isinstance(message, _MESSAGE_OF[self.stage]):
+        if sender not in (None, message.sender) or message.sender >= self.params.clients:
+            raise UnknownSender(message.sender)
+        if isinstance(message, ShareKeys):
+            self._take_package(message)
+            sizes = self.sent_bytes[Stage.SHARE_KEYS.name]
+            sizes[message.sender] = sizes.get(message.sender, 0) + len(data)
+            return message.sender
+        if not isinstance(message, _MESSAGE_OF.get(self.stage, ())):
             raise WrongStage(type(message).__name__, self.stage.name)
-        if message.sender not in self._present or sender not in (None, message.sender):
+        expected = self.epoch_number if self.stage is Stage.ADVERTISE_KEYS else self.round_number
+        if message.round_number != expected:
+            raise WrongRound(message.round_number, expected)
+        if message.sender not in self._present:
             raise UnknownSender(message.sender)
         if message.sender in self._heard:
             raise DuplicateMessage(message.sender, self.stage.name)
-        self._take(message)
+        if isinstance(message, AdvertiseKeys):
+            self._take_keys(message)
+        else:
+            self._take(message)
         self._heard.add(message.sender)
-        self._sent[self.stage.name][message.sender] = len(data)
+        self.sent_bytes[self.stage.name][message.sender] = len(data)
         return message.sender
 
     @property
@@ -116,169 +151,216 @@ class Server:
         """The users that may still send in this stage."""
         return self._present - self._heard
 
-    def close_stage(self) -> dict[int, bytes]:
-        """End the stage: count who fell silent, and return the next message for each who did not.
-
-        Raises `ThresholdNotMet` when too few are left; then the round is over and nothing was revealed. After UNMASK
-        the answer is empty and `result` is set.
-        """
-        if self.stage is Stage.DONE:
-            raise WrongStage("close_stage", Stage.DONE.name)
-        stage, users = self.stage, np.array(sorted(self._heard), np.int64)
-        self.dropped[stage.name] = len(self._present) - len(users)
-        self.stage = Stage.DONE  # A round that fails below is over.
-        if len(users) < self.params.threshold:
-            raise ThresholdNotMet(stage.name, len(users), self.params.threshold)
-        outbound = {
-            Stage.ADVERTISE_KEYS: self._make_directory,
-            Stage.SHARE_KEYS: self._deliver_shares,
-            Stage.UPLOAD: self._announce_survivors,
-            Stage.CONFIRM: self._request_shares,
-            Stage.UNMASK: self._open_sum,
-        }[stage](users)
-        self._present, self._heard = self._heard, set()
-        self.stage = (NEXT_STAGE_WITH_ROSTER if self.params.authenticated else NEXT_STAGE)[stage]
-        if self.stage is not Stage.DONE:
-            self._received[self.stage.name] = {user: len(data) for user, data in outbound.items()}
-        return outbound
-
-    # Receiving
-
-    def _take(self, message: ClientMessage) -> None:
-        match message:
-            case AdvertiseKeys():
-                self._take_keys(message)
-            case ShareKeys():
-                self._take_shares(message)
-            case Upload():
-                _kept(self._sum).add(message)
-            case Confirm():
-                self._take_confirmation(message)
-            case Unmask():
-                self._take_unmask(message)
+    # The epoch
 
     def _take_keys(self, message: AdvertiseKeys) -> None:
-        fresh = {message.sealing_key, message.mask_key}
-        if len(fresh) < 2 or fresh & self._taken_keys:
-            raise InvalidKey(f"user {message.sender} advertises a public key that occurs twice")
-        for key in fresh:
-            require_usable(key)  # Otherwise all its neighbours would refuse the directory.
-        self._keys[message.sender] = message
-        self._taken_keys |= fresh
+        if message.view != self.params.digest[:VIEW_SIZE]:
+            raise WrongView(f"user {message.sender}")
+        if message.sealing_key in self._keys:
+            raise InvalidKey(f"user {message.sender} advertises a sealing key that occurs twice")
+        require_usable(message.sealing_key)  # Otherwise its whole pod would refuse the epoch.
+        self._adverts[message.sender] = message
+        self._keys.add(message.sealing_key)
 
-    def _take_shares(self, message: ShareKeys) -> None:
-        directory = _kept(self._directory)
-        neighbours = directory.graph.neighbours(message.sender)
-        if len(message.shares) != SEALED_SIZE * len(neighbours):
-            raise MalformedMessage(
-                f"shares for {len(neighbours)} neighbours take {SEALED_SIZE * len(neighbours)} bytes, "
-                f"not {len(message.shares)}"
+    def _make_epoch(self) -> dict[int, bytes]:
+        """Draw the groups, and give everybody the sealing keys of its pod."""
+        nonces = {user: self._adverts[user].nonce for user in sorted(self._adverts)}
+        proof, draw = plain_draw(self.params, self._seed, nonces)
+        self.groups, self._pods = draw.groups, []
+        outbound: dict[int, bytes] = {}
+        for pod in draw.groups.pods:
+            present = np.array([place for place, user in enumerate(pod.users.tolist()) if user in nonces], np.int64)
+            keys = b"".join(self._adverts[user].sealing_key for user in pod.users[present].tolist())
+            message = EpochKeys(
+                self.epoch_number,
+                self.params.digest[:VIEW_SIZE],
+                self.round_number + 1,
+                proof,
+                encode_users(present, len(pod)),
+                keys,
             )
-        directory.require_nonce(message.sender, message.nonce)
-        self._shares[message.sender] = message
-
-    def _take_confirmation(self, message: Confirm) -> None:
-        size = CONFIRM_TAG_SIZE * (len(self._survivors) - 1)
-        if len(message.tags) != size:
-            raise MalformedMessage(
-                f"tags for {len(self._survivors) - 1} survivors take {size} bytes, not {len(message.tags)}"
-            )
-        self._confirmations[message.sender] = message
-
-    def _take_unmask(self, message: Unmask) -> None:
-        owners = decode_users(message.owners, self.params.clients)
-        if not set(owners.tolist()).issubset(_kept(self._members).owners(message.sender).tolist()):
-            raise InvalidShare(f"user {message.sender} sends shares of secrets that it does not hold")
-        if len(message.shares) != shamir.SHARE_SIZE * len(owners):
-            raise MalformedMessage(
-                f"{len(owners)} shares take {shamir.SHARE_SIZE * len(owners)} bytes, not {len(message.shares)}"
-            )
-        if shamir.decode_shares(message.shares) is None:
-            raise InvalidShare(f"user {message.sender} sends a share outside the field")
-        self._unmask[message.sender] = message
-
-    # Closing
-
-    def _make_directory(self, users: Users) -> dict[int, bytes]:
-        """Publish what all have advertised."""
-        adverts = [self._keys[user] for user in users.tolist()]
-        entries = b"".join(advert.sealing_key + advert.mask_key + advert.nonce_commitment for advert in adverts)
-        message = KeyDirectory(*self._head, encode_users(users, self.params.clients), entries)
-        self._directory = Directory(self.params, message)
-        return dict.fromkeys(users.tolist(), encode(message))
-
-    def _deliver_shares(self, users: Users) -> dict[int, bytes]:
-        """Sort the sealed shares by receiver, and make the pattern from those who sent some."""
-        directory = _kept(self._directory)
-        nonces = b"".join(self._shares[user].nonce for user in users.tolist())
-        self._members = Members(directory, users, nonces)
-        self._sum = MaskedSum(self._members)
-        sealed = np.frombuffer(b"".join(self._shares[user].shares for user in users.tolist()), f"V{SEALED_SIZE}")
-        receivers = np.concatenate([directory.graph.neighbours(user) for user in users.tolist()])
-        # Senders are in order, and so they stay for each receiver, who expects them so.
-        order = np.argsort(receivers, kind="stable")
-        first, behind = (np.searchsorted(receivers[order], users, side).tolist() for side in ("left", "right"))
-        bitmap = encode_users(users, self.params.clients)
-        return {
-            user: encode(ShareDelivery(*self._head, bitmap, nonces, sealed[order[start:stop]].tobytes()))
-            for user, start, stop in zip(users.tolist(), first, behind, strict=True)
-        }
-
-    def _announce_survivors(self, users: Users) -> dict[int, bytes]:
-        """Say whose uploads arrived, and ask for shares; or, with a roster, for confirmations first."""
-        self._survivors = users
-        kind = ConfirmRequest if self.params.authenticated else UnmaskRequest
-        return dict.fromkeys(users.tolist(), encode(kind(*self._head, encode_users(users, self.params.clients))))
-
-    def _request_shares(self, users: Users) -> dict[int, bytes]:
-        """Hand everybody the tags that the others made for it, and ask for shares."""
-        survivors = encode_users(self._survivors, self.params.clients)
-        place_of = {user: place for place, user in enumerate(self._survivors.tolist())}
-        outbound = {}
-        for receiver in users.tolist():
-            tags = []
-            for sender in users[users != receiver].tolist():
-                # A sender leaves itself out of its tags, so those behind it move up by one.
-                place = place_of[receiver] - (place_of[receiver] > place_of[sender])
-                tags.append(self._confirmations[sender].tags[place * CONFIRM_TAG_SIZE : (place + 1) * CONFIRM_TAG_SIZE])
-            confirmers = encode_users(users[users != receiver], self.params.clients)
-            outbound[receiver] = encode(UnmaskRequest(*self._head, survivors, confirmers, b"".join(tags)))
+            epoch = Epoch(self.params, message, draw.seed, pod)
+            viable = len(present) >= epoch.threshold
+            self._pods.append(Pod(epoch) if viable else None)
+            if viable:
+                outbound |= dict.fromkeys(pod.users[present].tolist(), encode(message))
+        if not outbound:
+            raise ThresholdNotMet(Stage.ADVERTISE_KEYS.name, len(nonces), self.params.threshold)
         return outbound
 
-    @property
-    def _head(self) -> tuple[int, bytes]:
-        """How every message of the server begins."""
-        return self.params.round_number, self.params.view
+    # Packages
 
-    def _open_sum(self, _users: Users) -> dict[int, bytes]:
-        """Restore the secrets, remove the masks that are left in the sum, and write the result."""
-        members, masked = _kept(self._members), _kept(self._sum)
-        secrets = restore_secrets(members, set(self._survivors.tolist()), self._shares, self._unmask)
-        masked.remove_masks(secrets)
-        self.result = self._make_result(masked, secrets.false_shares)
-        return {}
+    def _take_package(self, message: ShareKeys) -> None:
+        pod, place = self._place_of(message.sender)
+        if message.view != pod.epoch.view:
+            raise WrongView(f"user {message.sender}")
+        if not self.round_number < message.round_number <= self.round_number + AHEAD:
+            raise WrongRound(message.round_number, self.round_number + 1)
+        packages = pod.packages[message.round_number]
+        if place in packages:
+            raise DuplicateMessage(message.sender, Stage.SHARE_KEYS.name)
+        pieces(message.shares, len(pod.epoch.partners(place)), SEALED_SIZE, "the shares")
+        key = mask_key_of(message.head)
+        require_usable(key)
+        if any(mask_key_of(other.head) == key for other in packages.values()):
+            raise InvalidKey(f"user {message.sender} deals a mask key that occurs twice")
+        packages[place] = message
 
-    def _make_result(self, opened: MaskedSum, false_shares: tuple[tuple[int, int], ...]) -> Result:
-        params, integers = self.params, opened.integers()
-        public = params.pattern_type.public
-        return Result(
-            params=params,
-            total=opened.total(),
-            contributors_per_block=opened.contributors.astype(np.int64),
-            weight_per_block=integers[:, 0] if params.max_weight else None,
-            clipped=int(integers[:, 1].sum()) if public else None,
-            survivors=tuple(self._survivors.tolist()),
+    def _place_of(self, user: int) -> tuple[Pod, int]:
+        """Return the pod and the place of a user that takes part in the epoch."""
+        group = self.groups.pod_of(user) if self._pods else None
+        pod = None if group is None else self._pods[group.index]
+        if group is None or pod is None or group.place[user] not in pod.epoch:
+            raise UnknownSender(user)
+        return pod, group.place[user]
+
+    # A round
+
+    def begin_round(
+        self, round_number: int | None = None, *, terms: bytes = NO_TERMS, min_updated: float = 0.0
+    ) -> dict[int, bytes]:
+        """Start a round, the next one by default; return the order for each member.
+
+        `terms` is a digest of everything else that decides what users contribute, the model for one. `min_updated` is
+        the fraction of the coordinates that must be opened for the round to count.
+        """
+        if self.stage is not Stage.DONE or not self._pods:
+            raise WrongStage("begin_round", self.stage.name)
+        number = self.round_number + 1 if round_number is None else round_number
+        if number <= self.round_number:
+            raise WrongRound(number, self.round_number + 1)
+        self.round_number, self.result, self._demanded = number, None, min_updated
+        self._forget_sizes()
+        self._rounds, outbound, absent = [], {}, 0
+        for pod in self._pods:
+            if pod is None:
+                continue
+            packages = pod.packages.pop(number, {})
+            for old in [each for each in pod.packages if each < number]:
+                del pod.packages[old]
+            absent += len(pod.epoch.present) - len(packages)
+            pod_round = PodRound(pod.epoch, number, packages, terms, pod.chain)
+            self._rounds.append(pod_round)
+            orders = pod_round.orders({place: pod.unknown_to(place) for place in packages})
+            outbound |= self._by_user(pod_round, orders)
+        self.dropped = {Stage.SHARE_KEYS.name: absent}
+        return self._go_to(Stage.UPLOAD, outbound)
+
+    def _take(self, message: Upload | Confirm | Unmask) -> None:
+        pod, place = self._place_of(message.sender)
+        pod_round = next(each for each in self._rounds if each.epoch is pod.epoch)
+        if message.view != pod_round.order.view:
+            raise WrongView(f"user {message.sender}")
+        match message:
+            case Upload():
+                pod_round.take_upload(place, message)
+                pod.last_upload[place] = self.round_number
+            case Confirm():
+                pod_round.take_confirm(place, message)
+            case Unmask():
+                pod_round.take_unmask(place, message)
+
+    def close_stage(self) -> dict[int, bytes]:
+        """End the stage: count who dropped out, and return the next message for each who did not.
+
+        Raises `ThresholdNotMet` or `TooLittleOpened` when too little is left; then the round is over. After UNMASK the
+        answer is empty and `result` is set.
+        """
+        if self.stage not in _MESSAGE_OF:
+            raise WrongStage("close_stage", self.stage.name)
+        stage, heard = self.stage, len(self._heard)
+        self.dropped[stage.name] = len(self._present) - heard
+        self.stage = Stage.DONE  # A round that fails below is over.
+        if stage is Stage.ADVERTISE_KEYS:
+            outbound = self._make_epoch()
+            self.received_bytes[stage.name] = {user: len(data) for user, data in outbound.items()}
+            return outbound
+        if stage is Stage.UPLOAD:
+            for pod_round in self._rounds:
+                pod, _ = self._place_of(int(pod_round.epoch.pod.users[int(pod_round.epoch.present[0])]))
+                survivors = pod_round.declare()
+                if not pod_round.over:
+                    pod.declare(self.round_number, survivors)
+        if stage is Stage.UNMASK:
+            self._open()
+            return {}
+        self._require_any(stage, heard)
+        following = next_stage(stage, self.params.confirm)
+        outbound = {}
+        for pod_round in self._rounds:
+            if not pod_round.over:
+                asked = pod_round.confirm_requests() if following is Stage.CONFIRM else pod_round.unmask_requests()
+                outbound |= self._by_user(pod_round, asked)
+        return self._go_to(following, outbound)
+
+    def _go_to(self, stage: Stage, outbound: dict[int, bytes]) -> dict[int, bytes]:
+        self.stage = stage
+        self._present, self._heard = set(outbound), set()
+        self.received_bytes[stage.name] = {user: len(data) for user, data in outbound.items()}
+        return outbound
+
+    @staticmethod
+    def _by_user(pod_round: PodRound, messages: dict[int, bytes]) -> dict[int, bytes]:
+        users = pod_round.epoch.pod.users
+        return {int(users[place]): data for place, data in messages.items()}
+
+    def _require_any(self, stage: Stage, heard: int) -> None:
+        """Raise if nothing can be opened any more."""
+        if not all(pod_round.over for pod_round in self._rounds):
+            return
+        needed = sum(pod_round.epoch.threshold for pod_round in self._rounds)
+        if heard < needed:
+            raise ThresholdNotMet(stage.name, heard, needed)
+        reasons = [reason for pod_round in self._rounds for reason in pod_round.lost.values()]
+        raise TooLittleOpened(0.0, self._demanded, f"{reasons[0]} at {stage.name}")
+
+    def _open(self) -> None:
+        """Open all pods, add them up, and write the result."""
+        total = Total(self.params)
+        for pod_round in self._rounds:
+            if not pod_round.over:
+                pod_round.open(total)
+        self._require_any(Stage.UNMASK, len(self._heard))
+        public = self.params.pattern != "pairwise"
+        result = Result(
+            params=self.params,
+            round_number=self.round_number,
+            total=total.values,
+            contributors_per_slice=total.contributors,
+            weight_per_slice=total.weights if self.params.max_weight else None,
+            clipped=total.clipped if public else None,
+            survivors=tuple(
+                sorted(int(user) for each in self._rounds for user in each.epoch.pod.users[each.survivors])
+            ),
+            lost={number: reason for each in self._rounds for number, reason in each.lost.items()}
+            | self._never_started(),
             dropped=dict(self.dropped),
-            sent_bytes={stage: tuple(sizes.values()) for stage, sizes in self._sent.items()},
-            received_bytes={
-                stage: tuple(sizes.values()) if stage != Stage.ADVERTISE_KEYS.name else (len(params.encode()),)
-                for stage, sizes in self._received.items()
+            sent_bytes={stage: tuple(sizes.values()) for stage, sizes in self.sent_bytes.items()},
+            received_bytes={stage: tuple(sizes.values()) for stage, sizes in self.received_bytes.items()},
+            false_shares={
+                holder: tuple(sorted(owners)) for each in self._rounds for holder, owners in each.false_shares.items()
             },
-            false_shares=false_shares,
         )
+        if result.coordinates_updated < self._demanded:
+            reasons = list(result.lost.values())
+            raise TooLittleOpened(result.coordinates_updated, self._demanded, reasons[0] if reasons else "nothing sent")
+        self.result = result
 
+    def _never_started(self) -> dict[int, str]:
+        """Return the committees of pods too few of whose members advertised keys."""
+        return {
+            group.first + number: "too few of its pod advertised keys"
+            for group, pod in zip(self.groups.pods, self._pods, strict=True)
+            if pod is None
+            for number in range(len(group.committees))
+        }
 
-def _kept(value: Kept | None) -> Kept:
-    """Return what an earlier stage has set."""
-    assert value is not None  # noqa: S101  # The stages run in order.
-    return value
+    def _forget_sizes(self) -> None:
+        stages = (
+            (Stage.ADVERTISE_KEYS, Stage.SHARE_KEYS)
+            if self.stage is Stage.ADVERTISE_KEYS
+            else (Stage.SHARE_KEYS, *round_stages(self.params.confirm))
+        )
+        self.sent_bytes: Sizes = {stage.name: {} for stage in stages}
+        """By stage and user: bytes of this round; before the first round, of the set-up."""
+        self.received_bytes: Sizes = {stage.name: {} for stage in stages}

@@ -1,6 +1,7 @@
-"""The stages of a round; one word each, the same word everywhere.
+"""The stages of the protocol; one word each, the same word everywhere.
 
-CONFIRM takes place only in rounds with a roster: users confirm to each other that all were told the same survivors.
+ADVERTISE_KEYS happens once per epoch. SHARE_KEYS is a package that travels ahead of its round. A round itself is
+UPLOAD and UNMASK, with CONFIRM between them where the parameters ask for it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from enum import Enum
 
 
 class Stage(Enum):
-    """Where a round is."""
+    """Where a run is."""
 
     ADVERTISE_KEYS = "ADVERTISE_KEYS"
     SHARE_KEYS = "SHARE_KEYS"
@@ -19,15 +20,19 @@ class Stage(Enum):
     DONE = "DONE"
 
 
-NEXT_STAGE = {
-    Stage.ADVERTISE_KEYS: Stage.SHARE_KEYS,
-    Stage.SHARE_KEYS: Stage.UPLOAD,
-    Stage.UPLOAD: Stage.UNMASK,
-    Stage.UNMASK: Stage.DONE,
-}
-NEXT_STAGE_WITH_ROSTER = {**NEXT_STAGE, Stage.UPLOAD: Stage.CONFIRM, Stage.CONFIRM: Stage.UNMASK}
+STAGES = (Stage.ADVERTISE_KEYS, Stage.SHARE_KEYS, Stage.UPLOAD, Stage.CONFIRM, Stage.UNMASK)
+"""In the order in which a user meets them."""
 
-STAGES = (Stage.ADVERTISE_KEYS, Stage.SHARE_KEYS, Stage.UPLOAD, Stage.UNMASK)
-"""The four stages of every round."""
+ROUND_STAGES = (Stage.UPLOAD, Stage.CONFIRM, Stage.UNMASK)
+"""What a client answers in a round, in this order, each once."""
 
-STAGES_WITH_ROSTER = (Stage.ADVERTISE_KEYS, Stage.SHARE_KEYS, Stage.UPLOAD, Stage.CONFIRM, Stage.UNMASK)
+
+def round_stages(confirm: bool) -> tuple[Stage, ...]:
+    """Return the exchanges of a round."""
+    return ROUND_STAGES if confirm else (Stage.UPLOAD, Stage.UNMASK)
+
+
+def next_stage(stage: Stage, confirm: bool) -> Stage:
+    """Return what follows a stage of a round."""
+    stages = (*round_stages(confirm), Stage.DONE)
+    return stages[stages.index(stage) + 1]

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from sparsesecagg.engines.in_process.run import run_round
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.protocol.masked_update import Update
-from sparsesecagg.protocol.parameters import RoundParameters
+from sparsesecagg.protocol.parameters import Parameters
 from sparsesecagg.protocol.result import Result
-from sparsesecagg.protocol.run_round import run_round
 from sparsesecagg.protocol.stages import Stage
+from sparsesecagg.protocol.work import Update
 
 
 def secure_sum(
@@ -25,7 +25,7 @@ def secure_sum(
 ) -> Result:
     """Add up the users' vectors as a server would that sees none of them; `result.sum()`, `result.mean()`.
 
-    `settings` go to `RoundParameters.create`: alpha, pattern, modulus_bits, neighbours, threshold, … `drops` says at
+    `settings` go to `Parameters.create`: alpha, pattern, modulus_bits, neighbours, threshold, … `drops` says at
     which stage a user falls silent. `clip` is by default the largest magnitude in the updates, which only works because
     all of them are in one process here: in a deployment it must be public beforehand.
     """
@@ -38,7 +38,7 @@ def secure_sum(
         )
         clip = largest if np.isfinite(largest) and largest > 0 else 1.0
     max_weight = max(weights) if weights is not None else 0
-    params = RoundParameters.create(
+    params = Parameters.create(
         clients=len(arrays), dim=max(1, arrays[0].size), clip=clip, max_weight=max_weight, **settings
     )
     return run_round(params, arrays, weights=weights, drops=drops).result

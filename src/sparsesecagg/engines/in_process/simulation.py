@@ -11,10 +11,9 @@ import numpy as np
 
 from sparsesecagg.crypto.identity import Identity, IdentityKey, Roster, enrol
 from sparsesecagg.crypto.kdf import derive
-from sparsesecagg.crypto.secrets import SECRET_SIZE, PrivateKey, Secret
+from sparsesecagg.crypto.secrets import SECRET_SIZE, Entropy, PrivateKey, Secret
 from sparsesecagg.crypto.stream import KeyStream
-from sparsesecagg.protocol.client import Entropy
-from sparsesecagg.protocol.run_round import EntropyOf
+from sparsesecagg.engines.in_process.run import EntropyOf
 from sparsesecagg.protocol.stages import Stage
 
 
@@ -29,9 +28,9 @@ def seeded_entropy(seed: int, *names: int) -> Entropy:
     return lambda size: stream.read(size).tobytes()
 
 
-def entropy_of_round(seed: int, round_number: int) -> EntropyOf:
-    """Return every user's source of randomness in one simulated round."""
-    return lambda user: seeded_entropy(seed, round_number, user)
+def entropy_of_run(seed: int) -> EntropyOf:
+    """Return every user's source of randomness in a simulated run."""
+    return lambda user: seeded_entropy(seed, user)
 
 
 def draw_drops(clients: int, dropout: float, stages: Sequence[Stage], rng: np.random.Generator) -> dict[int, Stage]:

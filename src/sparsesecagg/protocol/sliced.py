@@ -1,0 +1,119 @@
+"""`committee` and `full`: a committee sends whole slices, and every mask covers all that it sends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsesecagg.crypto.secrets import SharedSecret
+from sparsesecagg.crypto.stream import CHUNK_BYTES, MaskStream
+from sparsesecagg.errors import MalformedMessage
+from sparsesecagg.field import unpack
+from sparsesecagg.protocol.masking import Mask, WholeMasks
+from sparsesecagg.protocol.messages import Upload
+from sparsesecagg.protocol.parameters import Parameters
+from sparsesecagg.protocol.work import MaskedUpdate, Pair, Total, Trace, Update, Work
+
+_PIECE = 1 << 16
+"""Coordinates quantised at a time: their floats and random numbers stay in the cache."""
+
+
+class Sliced(Work):
+    """Quantises and masks piece by piece, so that memory stays at the size of the upload."""
+
+    def __init__(self, params: Parameters, committee: int, round_number: int, context: bytes) -> None:
+        super().__init__(params, committee, round_number, context)
+        self.numbers = params.slices.of(committee, round_number)
+        self._sums: NDArray[Any] | None = None
+        self._count = 0
+
+    @property
+    def coordinates(self) -> int:
+        """Return the coordinates of the committee's slices, padding left out."""
+        return sum(stop - start for start, stop in map(self.params.slices.bounds, self.numbers))
+
+    def mask(
+        self,
+        update: Update,
+        weight: int,
+        pairs: Sequence[Pair],
+        private: Mask,
+        rng: np.random.Generator,
+        trace: Trace | None = None,
+    ) -> MaskedUpdate:
+        """Return the masked words of all slices, shape (slices, width)."""
+        params, word = self.params, self.params.word
+        masks = WholeMasks([*(self._mask_of(pair, pair.user < pair.peer) for pair in pairs), private], word)
+        words = np.empty((len(self.numbers), params.width), word.dtype)
+        factor, total = self.factor(weight), 0
+        for row, number in enumerate(self.numbers):
+            clipped = 0
+            for start, integers, beyond in self._quantised(update, number, factor, rng, trace):
+                clipped += beyond
+                if start + len(integers) == params.slices.length:
+                    # The private integers of the slice follow its last values.
+                    private_integers = params.digits.write((weight if params.max_weight else 0, clipped))
+                    integers = np.concatenate([integers, private_integers])
+                sums = word.embed(integers)
+                masks.add(sums)
+                words[row, start : start + len(integers)] = word.reduce(sums)
+            total += clipped
+        return MaskedUpdate(b"", words, total)
+
+    def _quantised(
+        self, update: Update, number: int, factor: float, rng: np.random.Generator, trace: Trace | None
+    ) -> Any:
+        """Yield the integers of one slice piece by piece, each with its start; padding is zero."""
+        length = self.params.slices.length
+        first, behind = self.params.slices.bounds(number)
+        for start in range(0, length, _PIECE):
+            low, high = min(behind, first + start), min(behind, first + start + _PIECE)
+            integers, beyond = self.params.quantizer.quantize(update[low:high], factor, rng)
+            if trace:
+                trace(slice(low, high), integers)
+            missing = min(_PIECE, length - start) - len(integers)
+            yield start, np.pad(integers, (0, missing)) if missing else integers, beyond
+
+    def add(self, upload: Upload) -> None:
+        """Add one upload's words."""
+        if upload.locations:
+            raise MalformedMessage(f"{self.params.pattern} has public locations, none may be sent")
+        words = unpack(upload.words, len(self.numbers) * self.params.width, self.params.word)
+        if self._sums is None:
+            self._sums = words.astype(self.params.word.accumulator)
+        else:
+            np.add(self._sums, words, out=self._sums)
+        self._count += 1
+
+    def open(self, private: Mapping[int, SharedSecret], orphaned: Sequence[Pair]) -> None:
+        """Take away the masks that are left in the sum."""
+        assert self._sums is not None  # noqa: S101  # A committee is opened only if users have uploaded.
+        masks = [self.private_mask(user, seed, positive=False) for user, seed in private.items()]
+        # The survivor added its mask if its number is the smaller one; now it is taken away.
+        masks += [self._mask_of(pair, pair.user > pair.peer) for pair in orphaned]
+        left = WholeMasks(masks, self.params.word)
+        step = CHUNK_BYTES // self.params.word.dtype.itemsize
+        for start in range(0, len(self._sums), step):
+            left.add(self._sums[start : start + step])
+
+    def add_to(self, total: Total) -> None:
+        """Add the values of each slice, and its private integers, to the total."""
+        assert self._sums is not None  # noqa: S101
+        params, word = self.params, self.params.word
+        rows = self._sums.reshape(len(self.numbers), params.width)
+        digits = word.reduce(rows[:, params.slices.length :]).astype(np.int64)  # Not negative: no lifting.
+        integers = params.digits.read(digits)
+        for row, number, (weight, clipped) in zip(rows, self.numbers, integers.tolist(), strict=True):
+            start, stop = params.slices.bounds(number)
+            total.values[start:stop] += word.lift(row[: stop - start])
+            total.contributors[number] += self._count
+            total.clipped += clipped
+            if params.max_weight:
+                total.weights[number] += weight
+        self._sums = None
+
+    def _mask_of(self, pair: Pair, positive: bool) -> Mask:
+        return Mask(MaskStream(self.seeds(pair)[0], self.params.word), positive)
