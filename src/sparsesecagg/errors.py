@@ -106,7 +106,8 @@ class TooLittleOpened(ProtocolError):
 
     def __init__(self, fraction: float, demanded: float, reason: str) -> None:
         self.fraction, self.demanded, self.reason = fraction, demanded, reason
-        super().__init__(f"only {fraction:.1%} of the coordinates were opened, {demanded:.1%} are demanded: {reason}")
+        opened = f"only {fraction:.1%} of the coordinates were opened, {demanded:.1%} are demanded"
+        super().__init__(f"{opened if fraction else 'nothing was opened'}: {reason}")
 
 
 class PolicyViolation(ProtocolError):

@@ -12,92 +12,119 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from sparsesecagg.cli.shared import JsonOption, SeedOption, err, out, print_json, progress
+from sparsesecagg.engines.in_process import InProcessRun, Observer, Outcome, peak_memory
+from sparsesecagg.engines.in_process.simulation import draw_drops, entropy_of_run, make_identities, seeded_entropy
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.patterns import DEFAULT_STRIPES
 from sparsesecagg.privacy.advice import advice
-from sparsesecagg.protocol import STAGES, Outcome, Policy, RoundParameters, Stage, peak_memory, run_round
-from sparsesecagg.protocol.simulation import draw_drops, entropy_of_round, make_identities, seeded_entropy
+from sparsesecagg.protocol import STAGES, Parameters, Policy, Stage
+from sparsesecagg.protocol.stages import round_stages
 
 _ANY = "ANY"
+_MEETINGS = 3
+"""Messages of a user per round, for the progress bar: package, upload, shares."""
 
 
 def simulate(
     clients: Annotated[int, typer.Option(help="Users in the cohort (N), at least 3.")] = 100,
     dim: Annotated[int, typer.Option(help="Coordinates of the model (d).")] = 165_000,
     alpha: Annotated[float, typer.Option(help="Fraction of the model that each user sends, in (0, 1].")] = 0.1,
-    dropout: Annotated[float, typer.Option(help="Fraction of users that fall silent (θ), in [0, 0.5).")] = 0.0,
+    dropout: Annotated[float, typer.Option(help="Fraction of users that drop out of each round (θ), in [0, 0.5).")] = 0,
     pattern: Annotated[str, typer.Option(help="committee, pairwise (as published) or full (SecAgg).")] = "committee",
+    committee_size: Annotated[
+        int | None, typer.Option(help="Users per committee, about; 1/alpha committees if left out.")
+    ] = None,
+    pod_size: Annotated[int | None, typer.Option(help="Users that hold each other's shares, about; 128 or all.")] = None,
     neighbours: Annotated[
-        int | None, typer.Option(help="Degree of mask and share graph; complete graphs if left out.")
+        int | None, typer.Option(help="Degree of the graphs of full and pairwise; complete graphs if left out.")
     ] = None,
     drop_at: Annotated[
-        str, typer.Option(help="Stage before whose message the silent users drop out, or ANY for a mix.")
+        str, typer.Option(help="Stage before whose message users drop out, or ANY for a mix.")
     ] = Stage.UPLOAD.name,
-    modulus_bits: Annotated[int, typer.Option(help="Bits of a word: 8, 12, 16, 24 or 32.")] = 32,
-    threshold: Annotated[int | None, typer.Option(help="Shares that restore a secret; more than half.")] = None,
-    min_survivors: Annotated[int, typer.Option(help="Least users whose sum a client helps to open.")] = 2,
+    modulus_bits: Annotated[int, typer.Option(help="Bits of a word, from 4 to 32.")] = 32,
+    threshold: Annotated[int | None, typer.Option(help="Shares that restore a secret; more than half of a pod.")] = None,
+    min_survivors: Annotated[
+        int | None, typer.Option(help="Users that an opened sum must have; half of a committee if left out.")
+    ] = None,
     clip: Annotated[float, typer.Option(help="Largest magnitude that a coordinate may have.")] = 1.0,
-    stripes: Annotated[int, typer.Option(help="Stripes of the committee pattern.")] = DEFAULT_STRIPES,
     weighted: Annotated[bool, typer.Option("--weighted", help="Give users private weights from 1 to 1000.")] = False,
-    authenticated: Annotated[
-        bool, typer.Option("--authenticated", help="Use a roster of identities, and confirm the survivors.")
-    ] = False,
+    authenticated: Annotated[bool, typer.Option("--authenticated", help="Use a roster of identities.")] = False,
+    confirm: Annotated[
+        bool | None,
+        typer.Option("--confirm/--no-confirm", help="Confirm the survivors in a third exchange; with a roster: yes."),
+    ] = None,
     rounds: Annotated[int, typer.Option(help="Rounds to run.")] = 1,
     json: JsonOption = False,
     seed: SeedOption = 0,
 ) -> None:
     """Run real rounds among simulated users, check the sum, and report bytes and seconds.
 
-    Every key, mask and message is real; the users, their random updates and their dropouts are simulated.
+    Every key, mask and message is real; the users, their random updates and their dropouts are simulated. Bytes and
+    seconds are those of a round in steady state, the keys of a later round included; the set-up is reported apart.
     """
     if rounds < 1:
-        raise InvalidInput("rounds", f"must be at least 1, not {rounds}")
+        raise InvalidInput("rounds", f"must be at least 1, got {rounds}")
     stages = _drop_stages(drop_at)
     identities = (
         make_identities(clients, "simulation", seeded_entropy(seed)) if authenticated and clients >= 3 else None
     )
-    params = RoundParameters.create(
+    params = Parameters.create(
         clients=clients,
         dim=dim,
         pattern=pattern,
         alpha=alpha,
+        committee_size=committee_size,
+        pod_size=pod_size,
         dropout=dropout,
         modulus_bits=modulus_bits,
         neighbours=neighbours,
         threshold=threshold,
         min_survivors=min_survivors,
+        confirm=confirm,
         clip=clip,
         max_weight=1000 if weighted else 0,
-        stripes=stripes,
         roster_digest=identities[0].roster.digest if identities else b"",
     )
     for sentence in advice(params):
         err.print(f"[yellow]note:[/yellow] {sentence}.", highlight=False, soft_wrap=True)
 
-    outcomes = []
     peak_memory.forget_peak()
+    outcomes: list[Outcome] = []
+    schedule = [draw_drops(clients, dropout, stages, np.random.default_rng([seed, 1 + n])) for n in range(rounds)]
     with progress() as bar:
-        task = bar.add_task("simulating", total=rounds * clients * len(STAGES))
-        for number in range(1, rounds + 1):
-            rng = np.random.default_rng([seed, number])
+        task = bar.add_task("simulating", total=clients * (3 + _MEETINGS * rounds))
+        run = InProcessRun(
+            params,
+            policy=Policy(min_survivors=1),
+            entropy_of=entropy_of_run(seed),
+            identities=identities,
+            absent={user for user, stage in schedule[0].items() if stage is Stage.ADVERTISE_KEYS},
+            late={user for user, stage in schedule[0].items() if stage is Stage.SHARE_KEYS},
+            observer=_Advancing(lambda: bar.advance(task)),
+        )
+        for number, drops in enumerate(schedule, start=1):
+            rng = np.random.default_rng([seed, number, 1])
             outcomes.append(
-                run_round(
-                    params.replace(round_number=number),
+                run.round(
                     partial(_update, seed, number, dim, clip),
                     weights=rng.integers(1, 1001, clients).tolist() if weighted else None,
-                    drops=draw_drops(clients, dropout, stages, rng),
-                    policy=Policy(min_survivors=min_survivors),
-                    entropy_of=entropy_of_round(seed, number),
-                    identities=identities,
-                    progress=lambda *_: bar.advance(task),
+                    drops=drops,
                 )
             )
-            bar.update(task, completed=number * clients * len(STAGES))
-    summary = _summary(params, outcomes)
+    summary = _summary(run, outcomes)
     if json:
         print_json(summary)
     else:
         out.print(_table(params, summary))
+
+
+class _Advancing(Observer):
+    """Moves a progress bar with each message to the server."""
+
+    def __init__(self, advance: Any) -> None:
+        self._advance = advance
+
+    def to_server(self, stage: Stage, user: int, data: bytes) -> None:  # noqa: ARG002
+        self._advance()
 
 
 def _drop_stages(name: str) -> Sequence[Stage]:
@@ -105,7 +132,7 @@ def _drop_stages(name: str) -> Sequence[Stage]:
         return STAGES
     names = [stage.name for stage in STAGES]
     if name.upper() not in names:
-        raise InvalidInput("drop_at", f"must be one of {', '.join([*names, _ANY])}, not {name!r}")
+        raise InvalidInput("drop_at", f"must be one of {', '.join([*names, _ANY])}, got {name!r}")
     return [Stage[name.upper()]]
 
 
@@ -117,33 +144,50 @@ def _update(seed: int, number: int, dim: int, clip: float, user: int) -> NDArray
     return update
 
 
-def _summary(params: RoundParameters, outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    results = [outcome.result for outcome in outcomes]
+def _summary(run: InProcessRun, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    params, results = run.params, [outcome.result for outcome in outcomes]
     uploads = [size for result in results for size in result.sent_bytes[Stage.UPLOAD.name]]
-    contributors = [result.contributors_per_block for result in results]
-    sent = sum(int(count.sum()) for count in contributors) * params.layout.length
-    possible = sum(len(result.survivors) for result in results) * params.layout.blocks * params.layout.length
+    opened = [result.contributors_per_slice for result in results]
+    sizes = [size for pod in params.sizes for size in pod]
     return {
         "exact": all(outcome.exact for outcome in outcomes),
         "survivors": _mean([len(result.survivors) for result in results]),
-        "dropped": {stage: _mean([result.dropped[stage] for result in results]) for stage in results[0].dropped},
+        "dropped": {
+            Stage.ADVERTISE_KEYS.name: params.clients - len(run.members),
+            **{stage: _mean([result.dropped[stage] for result in results]) for stage in results[0].dropped},
+        },
         "threshold": params.threshold,
-        "alpha_effective": sent / possible,
+        "min_survivors": params.min_survivors,
+        "alpha": params.alpha,
+        "alpha_effective": params.selection_probability,
         "upload_bytes": {"mean": float(np.mean(uploads)), "max": max(uploads)},
         "sent_bytes": _mean_of([result.mean_bytes(result.sent_bytes) for result in results]),
         "received_bytes": _mean_of([result.mean_bytes(result.received_bytes) for result in results]),
+        "setup_bytes": {"sent": _total_mean(run.setup_sent), "received": _total_mean(run.setup_received)},
         "client_seconds": _mean_of([outcome.client_seconds for outcome in outcomes]),
         "server_seconds": _mean_of([outcome.server_seconds for outcome in outcomes]),
         "contributors": {
-            "mean": float(np.mean([count.mean() for count in contributors])),
-            "min": min(int(count.min()) for count in contributors),
+            "mean": float(np.mean([count.mean() for count in opened])),
+            "min": min(int(count.min()) for count in opened),
         },
         "peak_memory_bytes": peak_memory.peak(),
         "clipped": sum(outcome.clipped for outcome in outcomes),
         "rounds": len(outcomes),
         "pattern": params.pattern,
         "modulus_bits": params.modulus_bits,
+        "pods": params.pods,
+        "committees": params.committees,
+        "committee_size": {"min": min(sizes), "max": max(sizes)},
+        "committees_opened": _mean([result.committees_opened for result in results]),
+        "coordinates_updated": float(np.mean([result.coordinates_updated for result in results])),
+        "exchanges": len(round_stages(params.confirm)),
+        "confirm": params.confirm,
     }
+
+
+def _total_mean(sizes: Any) -> float:
+    """Return the mean over users of the bytes of all stages."""
+    return float(sum(np.mean(list(by_user.values()) or [0]) for by_user in sizes.values()))
 
 
 def _mean(values: Sequence[int]) -> int | float:
@@ -156,7 +200,7 @@ def _mean_of(rows: Sequence[Any]) -> dict[str, float]:
     return {key: float(np.mean([row[key] for row in rows])) for key in rows[0]}
 
 
-def _table(params: RoundParameters, summary: dict[str, Any]) -> Table:
+def _table(params: Parameters, summary: dict[str, Any]) -> Table:
     verdict = "the sum is exact" if summary["exact"] else "THE SUM IS WRONG"
     plural = "" if summary["rounds"] == 1 else "s"
     table = Table(
@@ -164,8 +208,10 @@ def _table(params: RoundParameters, summary: dict[str, Any]) -> Table:
         f"{params.dim:,} coordinates · {params.modulus_bits}-bit words · {verdict}",
         caption=f"survivors {summary['survivors']}, threshold {summary['threshold']}, each sends "
         f"{summary['alpha_effective']:.1%} of the model; contributors per coordinate "
-        f"{summary['contributors']['mean']:.1f} (least {summary['contributors']['min']}); "
+        f"{summary['contributors']['mean']:.1f} (minimum {summary['contributors']['min']}); "
         f"largest upload {summary['upload_bytes']['max']:,} bytes; clipped {summary['clipped']}; "
+        f"{summary['committees_opened']} of {summary['committees']} committees opened, "
+        f"{summary['coordinates_updated']:.1%} of the coordinates updated; {summary['exchanges']} exchanges per round; "
         f"peak memory {summary['peak_memory_bytes'] / 1e6:.0f} MB",
     )
     table.add_column("stage", no_wrap=True)

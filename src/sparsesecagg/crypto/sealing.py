@@ -8,16 +8,17 @@ constant.
 from __future__ import annotations
 
 from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.ciphers.aead import AESCCM
 
 from sparsesecagg.crypto.kdf import derive, expand
 from sparsesecagg.crypto.secrets import AgreedSecret, PairChain, RoundSecret
 
-SEAL_OVERHEAD = 16
 TAG_SIZE = 8
 """A tag can be tried once, by a server that must get it past another user: 2^−64 is little enough."""
+SEAL_OVERHEAD = TAG_SIZE
+"""The same goes for a sealed pair of shares; a forged one would only be a false share, which the opening notices."""
 
-_NONCE = bytes(12)
+_NONCE = bytes(13)
 
 
 def pair_chain(agreed: bytes, context: bytes, one: int, other: int) -> PairChain:
@@ -42,13 +43,13 @@ def round_secret(chain: PairChain) -> RoundSecret:
 
 def seal(secret: RoundSecret, sender: int, receiver: int, plain: bytes) -> bytes:
     """Encrypt and authenticate a user's one message of the round to another; SEAL_OVERHEAD bytes longer."""
-    return AESGCM(expand(secret.reveal(), "seal", _names(sender, receiver))).encrypt(_NONCE, plain, None)
+    return AESCCM(expand(secret.reveal(), "seal", _names(sender, receiver)), SEAL_OVERHEAD).encrypt(_NONCE, plain, None)
 
 
 def unseal(secret: RoundSecret, sender: int, receiver: int, sealed: bytes) -> bytes | None:
     """Decrypt, or return None when the bytes were not sealed for exactly this use."""
     try:
-        return AESGCM(expand(secret.reveal(), "seal", _names(sender, receiver))).decrypt(_NONCE, sealed, None)
+        return AESCCM(expand(secret.reveal(), "seal", _names(sender, receiver)), SEAL_OVERHEAD).decrypt(_NONCE, sealed, None)
     except InvalidTag:
         return None
 

@@ -108,8 +108,8 @@ class InProcessRun:
             with clock.client(Stage.ADVERTISE_KEYS):
                 self.clients[user].join(data)
             self.observer.to_client(Stage.ADVERTISE_KEYS, user, data)
-        self._members = set(epoch_keys)
-        for user in sorted(self._members.difference(late)):
+        self.members = set(epoch_keys)
+        for user in sorted(self.members.difference(late)):
             self._deal(user, clock)
         self.setup_sent = {stage: dict(sizes) for stage, sizes in server.sent_bytes.items()}
         """By stage and user: bytes of the set-up."""
@@ -168,7 +168,7 @@ class InProcessRun:
             # Users: quantise, select, mask, send, with a tag for each partner.   Server: add on arrival.
             talk(Stage.UPLOAD, orders, upload)
             # Users: deal the package of the round after the next one.
-            for user in sorted(self._members):
+            for user in sorted(self.members):
                 if _alive(user, Stage.UPLOAD, drops):
                     self._deal(user, clock)
             with clock.server(Stage.UPLOAD):
