@@ -5,6 +5,7 @@ full        everybody sends everything (SecAgg, SecAgg+)
 pairwise    the published sparse pattern
 committee   ours: public random committees
 layout      coordinates cut into blocks
+jury        how many users a jury needs
 graphs      public permutations and k-regular graphs
 gaps        Bernoulli patterns by their gaps, integers only
 """
