@@ -9,8 +9,7 @@ import pytest
 
 from cli.commands import run, run_json
 from protocol.rounds import LENIENT, small, updates
-from sparsesecagg.crypto.identity import Identity, Roster
-from sparsesecagg.crypto.secrets import PrivateKey
+from sparsesecagg.crypto.identity import Identity, Roster, RunSecret
 from sparsesecagg.protocol import run_round
 
 
@@ -43,7 +42,7 @@ def build(capsys: pytest.CaptureFixture[str], folder: Path, name: str = "demo") 
 def test_a_round_runs_with_the_roster_that_was_built(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     roster = Roster.load(build(capsys, folder))
     people = [
-        Identity(number, PrivateKey((folder / f"{user}.demo.run").read_bytes()), roster)
+        Identity(number, RunSecret((folder / f"{user}.demo.run").read_bytes()), roster)
         for number, user in enumerate("abc")
     ]
     params = small(clients=3, roster_digest=roster.digest)
