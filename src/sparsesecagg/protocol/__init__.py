@@ -4,6 +4,11 @@ parameters      everything public that a round depends on
 stages          ADVERTISE_KEYS → SHARE_KEYS → UPLOAD → UNMASK
 messages        what travels, and its bytes
 locations       coded coordinates
+draw            who draws the groups: a jury's statement, its reveals, and how everybody checks them
+draw_messages   what travels in a draw
+juror           a juror's side of it
+draw_server     the server's side
+plain_draw      the draw of a run without a roster
 membership      who takes part: directory, members, digests
 masking         adding masks to blocks
 masked_update   select, quantise, mask
