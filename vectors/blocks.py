@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sparsesecagg.crypto import sealing, shamir
-from sparsesecagg.crypto.identity import IdentityKey, Roster, enrol
+from sparsesecagg.crypto.identity import IdentityKey, Roster, RunSecret, enrol
 from sparsesecagg.crypto.kdf import derive, digest
 from sparsesecagg.crypto.keys import KeyAgreement, public_key
 from sparsesecagg.crypto.secrets import AgreedSecret, PrivateKey, PrivateSeed, Secret
@@ -218,21 +218,19 @@ def roster() -> Vector:
     """Enrolment of users, and the digest that parameters are bound to."""
     run = "digits, run 7 – été"
     identities = [named_bytes(f"identity {user}", 32) for user in range(3)]
-    run_keys = [named_bytes(f"run key {user}", 32) for user in range(3)]
-    entries = [enrol(IdentityKey(i), run, PrivateKey(k)) for i, k in zip(identities, run_keys, strict=True)]
+    run_secrets = [named_bytes(f"run secret {user}", 32) for user in range(3)]
+    entries = [enrol(IdentityKey(i), run, RunSecret(s)) for i, s in zip(identities, run_secrets, strict=True)]
     return {
-        "about": "A roster: Ed25519 identities that sign X25519 run keys.",
+        "about": "A roster: Ed25519 identities that sign run keys, draw keys and the tips of chains of nonces.",
         "run": run,
         "users": [
             {
                 "identity_private": identity.hex(),
-                "run_private": run_key.hex(),
-                "identity": entry.identity.hex(),
-                "run_key": entry.run_key.hex(),
-                "signed": digest("run key", run.encode(), entry.run_key).hex(),
-                "signature": entry.signature.hex(),
+                "run_secret": run_secret.hex(),
+                "signed": digest("enrolment", run.encode(), *entry.public[1:]).hex(),
+                **entry.as_json(),
             }
-            for identity, run_key, entry in zip(identities, run_keys, entries, strict=True)
+            for identity, run_secret, entry in zip(identities, run_secrets, entries, strict=True)
         ],
         "digest": Roster(run, tuple(entries)).digest.hex(),
     }

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sparsesecagg.crypto.identity import Identity, IdentityKey, Roster, enrol
-from sparsesecagg.crypto.secrets import PrivateKey
+from sparsesecagg.crypto.identity import Identity, IdentityKey, Roster, RunSecret, enrol
 from sparsesecagg.protocol import RoundParameters, Stage
 from vectors.form import Vector, named_bytes
 
@@ -107,20 +106,18 @@ def _params(*, scale_bits: int, **settings: Any) -> RoundParameters:
 def _enrolled(clients: int) -> tuple[list[Identity], Vector]:
     run = "vectors"
     identities = [named_bytes(f"vectors/identity/{user}", 32) for user in range(clients)]
-    run_keys = [named_bytes(f"vectors/run key/{user}", 32) for user in range(clients)]
-    entries = [enrol(IdentityKey(i), run, PrivateKey(k)) for i, k in zip(identities, run_keys, strict=True)]
+    run_secrets = [named_bytes(f"vectors/run secret/{user}", 32) for user in range(clients)]
+    entries = [enrol(IdentityKey(i), run, RunSecret(s)) for i, s in zip(identities, run_secrets, strict=True)]
     roster = Roster(run, tuple(entries))
     secrets = {
         "run": run,
         "users": [
             {
                 "identity_private": identity.hex(),
-                "run_private": run_key.hex(),
-                "identity": entry.identity.hex(),
-                "run_key": entry.run_key.hex(),
-                "signature": entry.signature.hex(),
+                "run_secret": run_secret.hex(),
+                **entry.as_json(),
             }
-            for identity, run_key, entry in zip(identities, run_keys, entries, strict=True)
+            for identity, run_secret, entry in zip(identities, run_secrets, entries, strict=True)
         ],
     }
-    return [Identity(user, PrivateKey(key), roster) for user, key in enumerate(run_keys)], secrets
+    return [Identity(user, RunSecret(secret), roster) for user, secret in enumerate(run_secrets)], secrets

@@ -73,13 +73,18 @@ def bad_parameters() -> list[Case]:
 
 def bad_roster(roster: Vector) -> list[Case]:
     """A roster is checked as a whole."""
-    users = [{name: user[name] for name in ("identity", "run_key", "signature")} for user in roster["users"]]
+    users = [
+        {name: user[name] for name in ("identity", "run_key", "draw_key", "chain_tip", "signature")}
+        for user in roster["users"]
+    ]
     swapped = [{**users[0], "signature": users[1]["signature"]}, *users[1:]]
     copied = [users[0], users[0], users[2]]
+    replaced = [{**users[0], "chain_tip": "55" * 32}, *users[1:]]
     short = [{**users[0], "identity": users[0]["identity"][:-2]}, *users[1:]]
     return [
         operation("check_roster", "InvalidKey", "another run", run="digits, run 8", users=users),
         operation("check_roster", "InvalidKey", "another's signature", run=roster["run"], users=swapped),
+        operation("check_roster", "InvalidKey", "another chain tip", run=roster["run"], users=replaced),
         operation("check_roster", "InvalidKey", "a user twice", run=roster["run"], users=copied),
         operation("check_roster", "InvalidKey", "an identity of 31 bytes", run=roster["run"], users=short),
     ]

@@ -120,3 +120,31 @@ class RoundRefused(ProtocolError):
     def __init__(self, refusals: int, stage: str, reason: str) -> None:
         self.refusals, self.stage, self.reason = refusals, stage, reason
         super().__init__(f"{refusals} clients refused at {stage}: {reason}")
+
+
+class DrawError(ProtocolError):
+    """What can go wrong when groups are drawn, which happens before the rounds."""
+
+
+class InvalidDraw(DrawError):
+    """A draw of the groups that breaks the rules: a juror does not answer it, or a client does not accept it."""
+
+    def __init__(self, draw: int, problem: str) -> None:
+        self.draw = draw
+        super().__init__(f"draw {draw}: {problem}")
+
+
+class TooFewJurors(DrawError):
+    """Too few jurors of a draw are present; the server can wait for more of them or skip the draw's number."""
+
+    def __init__(self, draw: int, present: int, needed: int) -> None:
+        self.draw, self.present, self.needed = draw, present, needed
+        super().__init__(f"draw {draw}: {present} jurors are present, {needed} are needed")
+
+
+class DrawsExhausted(DrawError):
+    """No draw of the run is left: only a new run with a new roster can draw again."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        super().__init__(f"all {most} draws of this run are used up: users must enrol for a new run")

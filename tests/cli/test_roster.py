@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import stat
 from pathlib import Path
 
@@ -9,9 +10,11 @@ import pytest
 
 from cli.commands import run, run_json
 from protocol.rounds import LENIENT, small, updates
-from sparsesecagg.crypto.identity import Identity, Roster
-from sparsesecagg.crypto.secrets import PrivateKey
+from sparsesecagg.crypto.identity import Identity, Roster, RunKeys, RunSecret
 from sparsesecagg.protocol import run_round
+from sparsesecagg.protocol.draw import verify_draw
+from sparsesecagg.protocol.draw_server import DrawServer, hold_draw
+from sparsesecagg.protocol.juror import JurorState, answer_draw
 
 
 @pytest.fixture
@@ -43,7 +46,7 @@ def build(capsys: pytest.CaptureFixture[str], folder: Path, name: str = "demo") 
 def test_a_round_runs_with_the_roster_that_was_built(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     roster = Roster.load(build(capsys, folder))
     people = [
-        Identity(number, PrivateKey((folder / f"{user}.demo.run").read_bytes()), roster)
+        Identity(number, RunSecret((folder / f"{user}.demo.run").read_bytes()), roster)
         for number, user in enumerate("abc")
     ]
     params = small(clients=3, roster_digest=roster.digest)
@@ -75,6 +78,46 @@ def test_private_keys_are_private_and_never_overwritten(folder: Path, capsys: py
     code, _, err = run(capsys, "roster", "identity", "--key", str(folder / "a.key"))
     assert (code, (folder / "a.key").read_bytes()) == (2, before)
     assert "never overwritten" in err
+
+
+def test_an_entry_shows_public_keys_only_and_the_private_file_is_one_secret(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    secret = (folder / "a.demo.run").read_bytes()
+    keys = RunKeys(RunSecret(secret), "demo")
+    entry = json.loads((folder / "a.demo.json").read_text())
+    assert len(secret) == 32
+    assert (entry["run_key"], entry["draw_key"], entry["chain_tip"]) == tuple(part.hex() for part in keys.public)
+    private = [secret, keys.run_key.reveal(), keys.draw_key.reveal(), *(keys.chain.nonce(k) for k in range(1, 17))]
+    _, out, err = run(capsys, "roster", "check", "--roster", str(build(capsys, folder)))
+    shown = (folder / "a.demo.json").read_text() + (folder / "roster.json").read_text() + out + err
+    assert not [part for part in private if part.hex() in shown]
+
+
+def test_an_entry_without_a_draw_key_or_chain_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As made before there were draws: the user must enrol again."""
+    for missing in ("draw_key", "chain_tip"):
+        entry = json.loads((folder / "a.demo.json").read_text())
+        del entry[missing]
+        (folder / "old.json").write_text(json.dumps(entry))
+        code, _, err = run(
+            capsys, "roster", "build", "--run", "demo", "--roster", str(folder / "r"), str(folder / "old.json")
+        )
+        assert (code, "old.json" in err) == (2, True)
+
+
+def test_the_roster_that_was_built_can_draw(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    roster = Roster.load(build(capsys, folder))
+    people = [
+        Identity(number, RunSecret((folder / f"{user}.demo.run").read_bytes()), roster)
+        for number, user in enumerate("abc")
+    ]
+    proof = hold_draw(
+        DrawServer(roster, 1),
+        range(3),
+        lambda user, request: answer_draw(people[user], 1, JurorState(), request)[1],
+    )
+    assert verify_draw(roster, 1, proof).population.tolist() == [0, 1, 2]
 
 
 def test_no_output_shows_a_private_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,9 +10,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from crypto.test_stream import ScriptedStream, take
 from sparsesecagg.crypto import sealing, shamir
-from sparsesecagg.crypto.identity import IdentityKey, Roster, enrol, identity_of
+from sparsesecagg.crypto.identity import IdentityKey, Roster, RunSecret, enrol, identity_of
 from sparsesecagg.crypto.keys import require_usable
-from sparsesecagg.crypto.secrets import ConfirmKey, PrivateKey, Secret
+from sparsesecagg.crypto.secrets import ConfirmKey, Secret
 from sparsesecagg.crypto.stream import words_side_by_side
 from sparsesecagg.errors import InvalidKey
 from sparsesecagg.field import Word
@@ -91,15 +91,15 @@ def test_no_streams_give_no_words() -> None:
 
 
 def test_the_public_half_of_an_identity_is_what_the_roster_shows() -> None:
-    identity, run_key = IdentityKey(bytes([7]) * 32), PrivateKey(bytes([8]) * 32)
+    identity, secret = IdentityKey(bytes([7]) * 32), RunSecret(bytes([8]) * 32)
     public = identity_of(identity)
-    assert enrol(identity, "run", run_key).identity == public
+    assert enrol(identity, "run", secret).identity == public
     Ed25519PublicKey.from_public_bytes(public)
 
 
 def test_rosters_and_their_entries_are_frozen() -> None:
     """Their signatures were checked when they were made."""
-    entry = enrol(IdentityKey(bytes([7]) * 32), "run", PrivateKey(bytes([8]) * 32))
+    entry = enrol(IdentityKey(bytes([7]) * 32), "run", RunSecret(bytes([8]) * 32))
     roster = Roster("run", (entry,))
     for record, name in ((entry, "run_key"), (roster, "entries")):
         with pytest.raises(FrozenInstanceError):

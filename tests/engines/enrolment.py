@@ -6,8 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparsesecagg.crypto.identity import IdentityKey, Roster, enrol
-from sparsesecagg.crypto.secrets import PrivateKey
+from sparsesecagg.crypto.identity import IdentityKey, Roster, RunSecret, enrol
 
 
 @dataclass(frozen=True)
@@ -38,6 +37,6 @@ def enrol_users(folder: Path, users: int, run: str = "test") -> Enrolled:
     for user in range(users):
         key = os.urandom(32)
         made.run_key(user).write_bytes(key)
-        entries.append(enrol(IdentityKey(os.urandom(32)), run, PrivateKey(key)))
+        entries.append(enrol(IdentityKey(os.urandom(32)), run, RunSecret(key)))
     Roster(run, tuple(entries)).save(made.roster)
     return made

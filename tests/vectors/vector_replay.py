@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsesecagg.crypto.identity import Identity, Roster, RosterEntry
-from sparsesecagg.crypto.secrets import PrivateKey
+from sparsesecagg.crypto.identity import Identity, Roster, RosterEntry, RunSecret
 from sparsesecagg.protocol import Client, Result, RoundParameters, Server, Stage
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +29,7 @@ def names() -> list[str]:
 
 def read_roster(run: str, users: list[Vector]) -> Roster:
     """Return a checked roster."""
-    fields = ("identity", "run_key", "signature")
+    fields = ("identity", "run_key", "draw_key", "chain_tip", "signature")
     return Roster(run, tuple(RosterEntry(*(bytes.fromhex(user[field]) for field in fields)) for user in users))
 
 
@@ -54,8 +53,8 @@ class ReplayedRound:
             return []
         users = self.vector["roster"]["users"]
         roster = read_roster(self.vector["roster"]["run"], users)
-        keys = [PrivateKey(bytes.fromhex(user["run_private"])) for user in users]
-        return [Identity(user, key, roster) for user, key in enumerate(keys)]
+        secrets = [RunSecret(bytes.fromhex(user["run_secret"])) for user in users]
+        return [Identity(user, secret, roster) for user, secret in enumerate(secrets)]
 
     def _entropy(self, user: int) -> Any:
         draws = (bytes.fromhex(draw) for draw in self.vector["users"][user]["randomness"].values())

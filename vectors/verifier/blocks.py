@@ -95,15 +95,19 @@ def check_roster(case: Case) -> None:
     run, users, stated = take(case, "run users", "digest")
     roster = []
     for user in users:
-        identity_private, run_private, identity, run_key, signature, signed = take(
-            user, "identity_private run_private identity run_key signature", "signed"
+        identity_private, run_secret, identity, run_key, draw_key, chain_tip, signature, signed = take(
+            user, "identity_private run_secret identity run_key draw_key chain_tip signature", "signed"
         )
+        made = keys.run_keys_of(unhex(run_secret), run)
         expect("identity", identity, keys.identity_of(unhex(identity_private)).hex())
-        expect("run_key", run_key, keys.public_key(unhex(run_private)).hex())
-        statement = keys.signed_run_key(run, unhex(run_key))
+        expect("run_key", run_key, keys.public_key(made.run_private).hex())
+        expect("draw_key", draw_key, keys.identity_of(made.draw_private).hex())
+        expect("chain_tip", chain_tip, made.chain_tip.hex())
+        public = unhex(run_key), unhex(draw_key), unhex(chain_tip)
+        statement = keys.signed_enrolment(run, *public)
         expect("signature", signature, keys.sign(unhex(identity_private), statement).hex())
         expect("signed", signed, statement.hex() if "signed" in user else None)
-        roster.append(keys.RosterEntry(unhex(identity), unhex(run_key), unhex(signature)))
+        roster.append(keys.RosterEntry(unhex(identity), *public, unhex(signature)))
     keys.check_roster(run, roster)
     expect("digest", stated, keys.roster_digest(run, roster).hex() if "digest" in case else None)
 

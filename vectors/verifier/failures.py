@@ -57,7 +57,7 @@ def combine_shares(case: Case, _rounds: Rounds) -> None:
 def check_roster(case: Case, _rounds: Rounds) -> None:
     """Check a roster (14)."""
     run, users = take(case, "run users")
-    entries = [take(user, "identity run_key signature") for user in users]
+    entries = [take(user, "identity run_key draw_key chain_tip signature") for user in users]
     keys.check_roster(run, [keys.RosterEntry(*map(unhex, entry)) for entry in entries])
 
 

@@ -101,6 +101,8 @@ class RosterEntry(NamedTuple):
 
     identity: bytes
     run_key: bytes
+    draw_key: bytes
+    chain_tip: bytes
     signature: bytes
 
 
@@ -109,9 +111,26 @@ def identity_of(private: bytes) -> bytes:
     return Ed25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
 
 
-def signed_run_key(run: str, run_key: bytes) -> bytes:
+class RunKeys(NamedTuple):
+    """What follows from a run secret: two private keys, and the end of a chain of nonces."""
+
+    run_private: bytes
+    draw_private: bytes
+    chain_tip: bytes
+
+
+def run_keys_of(run_secret: bytes, run: str) -> RunKeys:
+    """Derive both private keys and the start of the chain, which is hashed sixteen times."""
+    context = digest("run secret", run.encode())
+    value = derive(run_secret, "draw chain seed", context)
+    for _ in range(16):
+        value = digest("draw chain", run.encode(), value)
+    return RunKeys(derive(run_secret, "run key", context), derive(run_secret, "draw key", context), value)
+
+
+def signed_enrolment(run: str, run_key: bytes, draw_key: bytes, chain_tip: bytes) -> bytes:
     """Return what an identity signs."""
-    return digest("run key", run.encode(), run_key)
+    return digest("enrolment", run.encode(), run_key, draw_key, chain_tip)
 
 
 def sign(identity_private: bytes, statement: bytes) -> bytes:
@@ -121,17 +140,18 @@ def sign(identity_private: bytes, statement: bytes) -> bytes:
 
 def roster_digest(run: str, users: Sequence[RosterEntry]) -> bytes:
     """Return the digest that binds a round to its roster."""
-    return digest("roster", run.encode(), *(key for user in users for key in (user.identity, user.run_key)))
+    return digest("roster", run.encode(), *(part for user in users for part in user[:4]))
 
 
 def check_roster(run: str, users: Sequence[RosterEntry]) -> None:
     """Refuse a roster with a key that is not signed, twice, or of small order."""
-    keys = [key for user in users for key in (user.identity, user.run_key)]
+    keys = [part for user in users for part in user[:4]]
     demand(len(set(keys)) == len(keys), "InvalidKey", "a key that occurs twice in the roster")
     for user in users:
         demand_no_low_order(user.run_key)
+        demand(len(user.draw_key) == len(user.chain_tip) == 32, "InvalidKey", "a part that has not 32 bytes")
         try:
             identity = Ed25519PublicKey.from_public_bytes(user.identity)
-            identity.verify(user.signature, signed_run_key(run, user.run_key))
+            identity.verify(user.signature, signed_enrolment(run, *user[1:4]))
         except (InvalidSignature, ValueError):  # ValueError: no key at all.
             raise Refused("InvalidKey", "a run key that its identity has not signed") from None

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from vectors.verifier import parameters as parameters_module
 from vectors.verifier.comparing import Case, Mismatch, expect, unhex
+from vectors.verifier.keys import run_keys_of
 from vectors.verifier.parameters import Parameters
 from vectors.verifier.server import Outgoing, Server
 from vectors.verifier.user import User
@@ -30,12 +31,12 @@ class Replay:
         self.integers = {user["user"]: masked_integers(user, self.parameters) for user in document["users"]}
         self.server = Server(self.parameters)
         self.outgoing: Outgoing = []
-        roster = document.get("roster", {"users": []})["users"]
+        run, roster = (document["roster"][name] for name in ("run", "users")) if "roster" in document else ("", [])
         run_keys = [unhex(entry["run_key"]) for entry in roster]
         self.users = {}
         for user in document["users"]:
             number = user["user"]
-            run_private = unhex(roster[number]["run_private"]) if roster else b""
+            run_private = run_keys_of(unhex(roster[number]["run_secret"]), run).run_private if roster else b""
             randomness: Mapping[str, bytes] = {name: unhex(value) for name, value in user["randomness"].items()}
             self.users[number] = User(self.parameters, number, randomness, run_private, run_keys)
 

@@ -14,8 +14,8 @@ from typing import Annotated
 import typer
 
 from sparsesecagg.cli.shared import JsonOption, out, print_json
-from sparsesecagg.crypto.identity import IdentityKey, Roster, RosterEntry, enrol, identity_of
-from sparsesecagg.crypto.secrets import SECRET_SIZE, PrivateKey, Secret
+from sparsesecagg.crypto.identity import IdentityKey, Roster, RosterEntry, RunSecret, enrol, identity_of
+from sparsesecagg.crypto.secrets import SECRET_SIZE, Secret
 from sparsesecagg.errors import InvalidInput
 
 roster_app = typer.Typer(
@@ -43,8 +43,8 @@ def enrol_user(
     entry: Annotated[Path, typer.Option(help="File for the signed public entry.")],
     json: JsonOption = False,
 ) -> None:
-    """Make a key for one training run and sign it. Hand the entry to whoever builds the roster."""
-    identity_key, secret = IdentityKey(_read_private(key)), PrivateKey(os.urandom(SECRET_SIZE))
+    """Make the keys of one training run and sign them. Hand the entry to whoever builds the roster."""
+    identity_key, secret = IdentityKey(_read_private(key)), RunSecret(os.urandom(SECRET_SIZE))
     made = enrol(identity_key, run, secret)
     _write_private(run_key, secret, "run_key")
     entry.write_text(json_format.dumps(made.as_json()) + "\n", encoding="utf-8")

@@ -3,6 +3,7 @@
 groups      pods and committees, drawn once and kept
 slices      the parts of the model that committees send, which rotate
 pairwise    the published sparse pattern
+jury        how many users a jury needs
 graphs      public permutations and k-regular graphs
 gaps        Bernoulli patterns by their gaps, integers only
 """

@@ -5,6 +5,7 @@ stages          ADVERTISE_KEYS once, then SHARE_KEYS ahead of each round, UPLOAD
 messages        what travels, and its bytes
 locations       coded coordinates
 draws           the groups, as nobody could choose them
+draw            how a jury draws; draw_messages, juror, draw_server: what travels, and both sides
 epoch           groups and sealing keys of a pod
 package         what a user deals ahead of a round
 order           what a round is about, and its digest

@@ -33,9 +33,11 @@ from sparsesecagg.errors import (
 from sparsesecagg.field import pack
 from sparsesecagg.patterns.graphs import Users
 from sparsesecagg.protocol.client_state import ClientState, erase, restore_state, save_state
+from sparsesecagg.protocol.draw_messages import DrawRequest, decode_draw
 from sparsesecagg.protocol.draws import checked_groups
 from sparsesecagg.protocol.epoch import Epoch
 from sparsesecagg.protocol.history import Declared, read_history
+from sparsesecagg.protocol.juror import answer_draw
 from sparsesecagg.protocol.ledger import Entry, Ledger, MemoryLedger
 from sparsesecagg.protocol.messages import (
     DIGEST_SIZE,
@@ -135,6 +137,16 @@ class Client:
         view = self.params.digest[:VIEW_SIZE]
         key = public_key(state.sealing_private)
         return encode(AdvertiseKeys(state.epoch_number, view, user_number(self.user), key, state.nonce))
+
+    def reveal(self, data: bytes) -> bytes:
+        """Answer a draw as a juror: sign who is named, and reveal the nonce of this draw. Once per draw number."""
+        request = decode_draw(data)
+        if self._identity is None or not isinstance(request, DrawRequest):
+            raise WrongStage(type(request).__name__, Stage.ADVERTISE_KEYS.name)
+        juror, answer = answer_draw(self._identity, self.params.colluders, self._state.juror, request)
+        if juror is not self._state.juror:
+            self._record(self._state.with_changes(juror=juror))
+        return answer
 
     def join(self, data: bytes) -> None:
         """Learn the groups and the keys of the pod, and start a chain of secrets with each partner in it."""

@@ -12,10 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sparsesecagg.crypto.identity import Identity
+from sparsesecagg.crypto.identity import Identity, Roster
 from sparsesecagg.crypto.kdf import DIGEST_SIZE, digest
 from sparsesecagg.errors import InvalidKey, MalformedMessage
 from sparsesecagg.patterns import Groups
+from sparsesecagg.protocol.draw import verify_draw
+from sparsesecagg.protocol.draw_messages import DrawProof, decode_draw
 from sparsesecagg.protocol.messages import NONCE_SIZE, decode_users, encode_users, pieces
 from sparsesecagg.protocol.parameters import Parameters
 
@@ -40,9 +42,19 @@ def checked_groups(
 
     `nonce` is the user's own, None where it was checked before; `last_draw` the number of the last draw it accepted.
     """
-    if identity is not None:
-        raise NotImplementedError
-    return _plain_groups(params, draw, user, nonce, last_draw)
+    if identity is None:
+        return _plain_groups(params, draw, user, nonce, last_draw)
+    return drawn_groups(params, identity.roster, draw, last_draw)
+
+
+def drawn_groups(params: Parameters, roster: Roster, draw: bytes, last_draw: int) -> GroupDraw:
+    """Return the groups that a jury has drawn."""
+    proof = decode_draw(draw)
+    if not isinstance(proof, DrawProof):
+        raise MalformedMessage("the draw is not a jury's")
+    drawn = verify_draw(roster, params.colluders, proof, last_draw)
+    excluded = frozenset(range(params.clients)).difference(drawn.population.tolist())
+    return GroupDraw(drawn.number, drawn.seed, params.groups(drawn.seed, excluded))
 
 
 def plain_draw(params: Parameters, seed: bytes, nonces: Mapping[int, bytes]) -> tuple[bytes, GroupDraw]:

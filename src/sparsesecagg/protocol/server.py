@@ -8,6 +8,7 @@ here is above the pods: groups are drawn, messages find their pod, and what the 
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import TypeVar
 
 import numpy as np
 
@@ -26,7 +27,9 @@ from sparsesecagg.errors import (
 )
 from sparsesecagg.patterns import Groups
 from sparsesecagg.protocol.client import AHEAD
-from sparsesecagg.protocol.draws import plain_draw, session_of
+from sparsesecagg.protocol.draw_messages import encode_draw
+from sparsesecagg.protocol.draw_server import DrawServer
+from sparsesecagg.protocol.draws import GroupDraw, drawn_groups, plain_draw, session_of
 from sparsesecagg.protocol.epoch import Epoch
 from sparsesecagg.protocol.messages import (
     SEALED_SIZE,
@@ -57,6 +60,7 @@ _MESSAGE_OF: dict[Stage, type[Message]] = {
     Stage.UNMASK: Unmask,
 }
 Sizes = dict[str, dict[int, int]]
+Kept = TypeVar("Kept")
 
 
 class Pod:
@@ -94,7 +98,10 @@ class Server:
         if not params.authenticated and params.session != session_of(seed):
             raise InvalidInput("session", "must commit to the server's seed: session_of(seed)")
         self.params = params
+        if params.authenticated and (roster is None or roster.digest != params.roster_digest):
+            raise InvalidInput("roster", "must be given in an authenticated run, the one that the parameters name")
         self.roster = roster
+        self._draw = DrawServer(roster, params.colluders) if roster is not None else None
         self.stage = Stage.ADVERTISE_KEYS
         self.epoch_number = 1
         self.round_number = 0
@@ -121,6 +128,8 @@ class Server:
         `sender` is who the transport says it came from, if it knows. Raises a typed error, and changes nothing, for
         a message that is malformed, late, early, of another round, a second one, or from somebody unknown.
         """
+        if self.stage is Stage.DRAW:
+            return self._take_reveal(data, sender)
         message = decode_client_message(data)
         if sender not in (None, message.sender) or message.sender >= self.params.clients:
             raise UnknownSender(message.sender)
@@ -162,10 +171,30 @@ class Server:
         self._adverts[message.sender] = message
         self._keys.add(message.sealing_key)
 
+    def _name_jurors(self) -> dict[int, bytes]:
+        """Ask a jury to draw; those that stayed silent before are asked no more."""
+        draw = _kept(self._draw)
+        request = encode_draw(draw.name(self._adverts))
+        return self._go_to(Stage.DRAW, dict.fromkeys(draw.missing, request))
+
+    def _take_reveal(self, data: bytes, sender: int | None) -> int:
+        draw = _kept(self._draw)
+        user = draw.receive(data, sender)
+        self._heard.add(user)
+        self.sent_bytes[Stage.DRAW.name][user] = len(data)
+        return user
+
+    def _drawn(self) -> tuple[bytes, GroupDraw]:
+        """Return the groups, and what shows that they were drawn fairly."""
+        if self.roster is None:
+            return plain_draw(self.params, self._seed, {user: self._adverts[user].nonce for user in sorted(self._adverts)})
+        proof = encode_draw(_kept(self._draw).proof())
+        return proof, drawn_groups(self.params, self.roster, proof, 0)
+
     def _make_epoch(self) -> dict[int, bytes]:
         """Draw the groups, and give everybody the sealing keys of its pod."""
-        nonces = {user: self._adverts[user].nonce for user in sorted(self._adverts)}
-        proof, draw = plain_draw(self.params, self._seed, nonces)
+        nonces = self._adverts
+        proof, draw = self._drawn()
         self.groups, self._pods = draw.groups, []
         outbound: dict[int, bytes] = {}
         for pod in draw.groups.pods:
@@ -266,14 +295,20 @@ class Server:
         Raises `ThresholdNotMet` or `TooLittleOpened` when too little is left; then the round is over. After UNMASK the
         answer is empty and `result` is set.
         """
-        if self.stage not in _MESSAGE_OF:
+        if self.stage is Stage.DONE:
             raise WrongStage("close_stage", self.stage.name)
         stage, heard = self.stage, len(self._heard)
+        if stage is Stage.ADVERTISE_KEYS and self._draw is not None:
+            self.dropped[stage.name] = len(self._present) - heard
+            return self._name_jurors()
+        if stage is Stage.DRAW and _kept(self._draw).missing:
+            _kept(self._draw).give_up()
+            return self._name_jurors()
         self.dropped[stage.name] = len(self._present) - heard
         self.stage = Stage.DONE  # A round that fails below is over.
-        if stage is Stage.ADVERTISE_KEYS:
+        if stage in (Stage.ADVERTISE_KEYS, Stage.DRAW):
             outbound = self._make_epoch()
-            self.received_bytes[stage.name] = {user: len(data) for user, data in outbound.items()}
+            self.received_bytes[Stage.ADVERTISE_KEYS.name] = {user: len(data) for user, data in outbound.items()}
             return outbound
         if stage is Stage.UPLOAD:
             for pod_round in self._rounds:
@@ -357,10 +392,16 @@ class Server:
 
     def _forget_sizes(self) -> None:
         stages = (
-            (Stage.ADVERTISE_KEYS, Stage.SHARE_KEYS)
+            (Stage.ADVERTISE_KEYS, Stage.DRAW, Stage.SHARE_KEYS)
             if self.stage is Stage.ADVERTISE_KEYS
             else (Stage.SHARE_KEYS, *round_stages(self.params.confirm))
         )
         self.sent_bytes: Sizes = {stage.name: {} for stage in stages}
         """By stage and user: bytes of this round; before the first round, of the set-up."""
         self.received_bytes: Sizes = {stage.name: {} for stage in stages}
+
+
+def _kept(value: Kept | None) -> Kept:
+    """Return what an earlier stage has set."""
+    assert value is not None  # noqa: S101  # The stages run in order.
+    return value

@@ -1,6 +1,6 @@
 """The stages of the protocol; one word each, the same word everywhere.
 
-ADVERTISE_KEYS happens once per epoch. SHARE_KEYS is a package that travels ahead of its round. A round itself is
+ADVERTISE_KEYS happens once per epoch, and with a roster DRAW after it, for the jury. SHARE_KEYS is a package that travels ahead of its round. A round itself is
 UPLOAD and UNMASK, with CONFIRM between them where the parameters ask for it.
 """
 
@@ -13,6 +13,7 @@ class Stage(Enum):
     """Where a run is."""
 
     ADVERTISE_KEYS = "ADVERTISE_KEYS"
+    DRAW = "DRAW"
     SHARE_KEYS = "SHARE_KEYS"
     UPLOAD = "UPLOAD"
     CONFIRM = "CONFIRM"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engines.enrolment import Enrolled, enrol_users
-from sparsesecagg.crypto.identity import Roster
+from sparsesecagg.crypto.identity import Roster, RunKeys, RunSecret
 from sparsesecagg.crypto.secrets import PrivateKey
 from sparsesecagg.engines.flower.seats import Challenge, Claim, Seats, prove
 from sparsesecagg.errors import InvalidKey
@@ -26,7 +26,7 @@ def users(tmp_path: Path) -> Enrolled:
 
 
 def key_of(users: Enrolled, user: int) -> PrivateKey:
-    return PrivateKey(users.run_key(user).read_bytes())
+    return RunKeys(RunSecret(users.run_key(user).read_bytes()), "test").run_key
 
 
 class TestProofs:

@@ -15,7 +15,7 @@ from typing import Any
 
 from flwr.app import Context
 
-from sparsesecagg.crypto.identity import Identity, Roster
+from sparsesecagg.crypto.identity import Identity, Roster, RunKeys, RunSecret
 from sparsesecagg.crypto.keys import public_key
 from sparsesecagg.crypto.secrets import SECRET_SIZE, PrivateKey
 from sparsesecagg.errors import InvalidInput
@@ -50,12 +50,13 @@ def enrolment_of(context: Context) -> Enrolment | None:
     roster = _read_roster(_path(named, ROSTER, context))
     if TRUSTED in named:
         roster.require_identities(_read_trusted(_path(named, TRUSTED, context)))
-    run_key = _read_run_key(_path(named, RUN_KEY, context))
+    secret = _read_run_secret(_path(named, RUN_KEY, context))
+    run_key = RunKeys(secret, roster.run).run_key
     public = public_key(run_key)
     number = next((user for user, entry in enumerate(roster.entries) if entry.run_key == public), None)
     if number is None:
         raise InvalidInput(RUN_KEY, "must be the key of a user of the roster: its public half is not listed there")
-    return Enrolment(Identity(number, run_key, roster), run_key)
+    return Enrolment(Identity(number, secret, roster), run_key)
 
 
 def load_roster(given: str | Path | Roster) -> Roster:
@@ -95,14 +96,14 @@ def _checked_roster(path: Path, _inode: int, _modified: int, _size: int) -> Rost
     return Roster.load(path)
 
 
-def _read_run_key(path: Path) -> PrivateKey:
+def _read_run_secret(path: Path) -> RunSecret:
     try:
         data = path.read_bytes()
     except OSError as problem:
         raise InvalidInput(RUN_KEY, f"must be the path of a private run key: {problem.strerror}") from None
     if len(data) != SECRET_SIZE:
         raise InvalidInput(RUN_KEY, f"must be a file of {SECRET_SIZE} bytes, as `sparsesecagg roster enrol` makes it")
-    return PrivateKey(data)
+    return RunSecret(data)
 
 
 def _read_trusted(path: Path) -> list[bytes]:

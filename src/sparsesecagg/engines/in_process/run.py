@@ -10,6 +10,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,6 +104,12 @@ class InProcessRun:
                 clock.to_server(Stage.ADVERTISE_KEYS, user, client.advertise_keys, server)
         with clock.server(Stage.ADVERTISE_KEYS):
             epoch_keys = server.close_stage()
+        while server.stage is Stage.DRAW:
+            # Jurors: sign who is named, and reveal a nonce.   Server: draw the groups, publish each pod's keys.
+            for user, data in epoch_keys.items():
+                clock.to_server(Stage.DRAW, user, partial(self.clients[user].reveal, data), server)
+            with clock.server(Stage.DRAW):
+                epoch_keys = server.close_stage()
         # Users: agree on a secret with each partner in the pod, and deal the packages of the first two rounds.
         for user, data in epoch_keys.items():
             with clock.client(Stage.ADVERTISE_KEYS):
@@ -149,7 +156,7 @@ class InProcessRun:
                     continue
                 self.observer.to_client(stage, user, request)
                 try:
-                    clock.to_server(stage, user, lambda user=user, request=request: act(user, request), server)
+                    clock.to_server(stage, user, partial(act, user, request), server)
                 except (PolicyViolation, WronglyExcluded) as refusal:  # For the server it has dropped out.
                     refusals.append((stage, refusal))
 

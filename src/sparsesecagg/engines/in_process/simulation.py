@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sparsesecagg.crypto.identity import Identity, IdentityKey, Roster, enrol
+from sparsesecagg.crypto.identity import Identity, IdentityKey, Roster, RunSecret, enrol
 from sparsesecagg.crypto.kdf import derive
-from sparsesecagg.crypto.secrets import SECRET_SIZE, Entropy, PrivateKey, Secret
+from sparsesecagg.crypto.secrets import SECRET_SIZE, Entropy, Secret
 from sparsesecagg.crypto.stream import KeyStream
 from sparsesecagg.engines.in_process.run import EntropyOf
 from sparsesecagg.protocol.stages import Stage
@@ -41,6 +41,6 @@ def draw_drops(clients: int, dropout: float, stages: Sequence[Stage], rng: np.ra
 
 def make_identities(clients: int, run: str, entropy: Entropy) -> list[Identity]:
     """Enrol simulated users with fresh identities; return them with their common roster."""
-    run_keys = [PrivateKey(entropy(SECRET_SIZE)) for _ in range(clients)]
-    roster = Roster(run, tuple(enrol(IdentityKey(entropy(SECRET_SIZE)), run, key) for key in run_keys))
-    return [Identity(user, key, roster) for user, key in enumerate(run_keys)]
+    secrets = [RunSecret(entropy(SECRET_SIZE)) for _ in range(clients)]
+    roster = Roster(run, tuple(enrol(IdentityKey(entropy(SECRET_SIZE)), run, secret) for secret in secrets))
+    return [Identity(user, secret, roster) for user, secret in enumerate(secrets)]
