@@ -8,6 +8,7 @@ prevent anyway.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -47,6 +48,7 @@ def checked_groups(
     return drawn_groups(params, identity.roster, draw, last_draw)
 
 
+@lru_cache(maxsize=4)  # All simulated users of a process check the same draw.
 def drawn_groups(params: Parameters, roster: Roster, draw: bytes, last_draw: int) -> GroupDraw:
     """Return the groups that a jury has drawn."""
     proof = decode_draw(draw)
