@@ -7,6 +7,10 @@ committee   ours: public random committees
 layout      coordinates cut into blocks
 graphs      public permutations and k-regular graphs
 gaps        Bernoulli patterns by their gaps, integers only
+sizes       how many users each pod and committee has
+jury        how many users draw the groups
+tails       exact tail probabilities
+anonymity   what groups of given sizes promise
 """
 
 from sparsesecagg.patterns.base import Pattern, PatternSettings

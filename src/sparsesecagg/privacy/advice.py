@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import floor
 
 from sparsesecagg.patterns import Committee, PatternSettings, served_fraction, smallest_committee
-from sparsesecagg.privacy.tails import distinct_blocks, independent_or_better, log_refusal
+from sparsesecagg.privacy.overlapping import distinct_blocks, independent_or_better, log_refusal
 from sparsesecagg.protocol import RoundParameters
 
 FEW_MEMBERS = 8
