@@ -79,7 +79,7 @@ def _large() -> dict[str, Any]:
     settings = {key: value for key, value in plan.round_options().items() if key not in cohort_keys}
     cohort = Cohort(LARGE.clients, LARGE.dim, plan.alpha or 1.0, LARGE.dropout, plan.modulus_bits or 32)
     measured = child.measure("planned", cohort=cohort.settings(), plan=settings)
-    return {**measured, "plan": settings}
+    return {**measured, "plan": settings | {"committee_size": plan.committee_size, "pod_size": plan.pod_size}}
 
 
 def _table() -> Table:

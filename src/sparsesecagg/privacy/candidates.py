@@ -45,8 +45,8 @@ def make_groups(goal: Goal, shape: Shape) -> Groups | None:
     """Return groups of this shape with the highest thresholds that the dropouts allow; None if those are too low."""
     committees, pods = shape
     sizes = Groups.even(goal.clients, committees, pods, min_survivors=1, threshold=1)
-    survivors = _highest(goal.availability, THIN_COMMITTEE, tuple({size for size, _ in sizes.kinds}))
-    threshold = _highest(goal.availability, FAILED_POD, tuple({size for _, size in sizes.kinds}))
+    survivors = highest_demand(goal.availability, THIN_COMMITTEE, tuple({size for size, _ in sizes.kinds}))
+    threshold = highest_demand(goal.availability, FAILED_POD, tuple({size for _, size in sizes.kinds}))
     # More than half of a pod in any case; and a sum needs two users at least, to be one.
     if survivors < max(2, goal.min_anonymity) or 2 * threshold <= sizes.smallest_pod:
         return None
@@ -105,7 +105,7 @@ def chance_missed(size: int, available: float, needed: int) -> float:
 
 
 @lru_cache(maxsize=1 << 14)
-def _highest(available: float, allowed: float, sizes: tuple[int, ...]) -> int:
+def highest_demand(available: float, allowed: float, sizes: tuple[int, ...]) -> int:
     """Return the highest demand on the smallest group, scaled to the others, that each misses rarely enough."""
     smallest = min(sizes)
     low, high = 0, smallest
