@@ -6,6 +6,10 @@ pairwise    the published sparse pattern
 jury        how many users a jury needs
 graphs      public permutations and k-regular graphs
 gaps        Bernoulli patterns by their gaps, integers only
+sizes       how many users each pod and committee has
+jury        how many users draw the groups
+tails       exact tail probabilities
+anonymity   what groups of given sizes promise
 """
 
 from sparsesecagg.patterns.groups import SMALLEST_COMMITTEE, Groups, Pod, draw_groups, group_sizes

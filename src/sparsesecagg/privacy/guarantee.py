@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+from sparsesecagg.patterns.anonymity import colluder_count
 from sparsesecagg.patterns.committee import served_fraction
-from sparsesecagg.privacy.tails import log_privacy_failure
-from sparsesecagg.privacy.theory import colluder_count
+from sparsesecagg.privacy.overlapping import log_privacy_failure
 from sparsesecagg.protocol import RoundParameters
 
 ALONE = 1
