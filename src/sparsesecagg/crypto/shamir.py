@@ -1,8 +1,7 @@
-"""Shamir's secret sharing over GF(2^31 − 1), vectorised over shares and secrets.
+"""Shamir's secret sharing of 16-byte secrets over GF(2^31 − 1), vectorised over shares and secrets.
 
-A 32-byte secret is cut into nine limbs of 29 bits; each limb is shared with its own random polynomial. Secrecy is
-perfect in any prime field with more elements than holders, so the field is chosen for speed: a product of two
-elements fits 64 bits, and 2^31 ≡ 1 makes reduction a shift and an add.
+A secret is cut into five limbs of at most 29 bits; each limb is shared with its own random polynomial. Secrecy is
+perfect in any prime field with more elements than holders, so the field is chosen for speed.
 """
 
 from __future__ import annotations
@@ -13,48 +12,55 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsesecagg.crypto.secrets import SECRET_SIZE, Secret
+from sparsesecagg.crypto.prime_field import (
+    PRIME,
+    Elements,
+    Factor,
+    canonical,
+    inverse,
+    left_factor,
+    multiply,
+    powers,
+    product,
+    reduce,
+    times,
+)
+from sparsesecagg.crypto.secrets import Secret
 from sparsesecagg.crypto.stream import KeyStream
 
-PRIME = 2**31 - 1
+SECRET_SIZE = 16
+"""Bytes of a secret that is shared."""
+
 LIMB_BITS = 29
-LIMBS = 9  # 9 · 29 = 261 ≥ 256
+LIMBS = 5  # 5 · 29 = 145 ≥ 128
 SHARE_SIZE = 4 * LIMBS
-"""Bytes of one share of one 32-byte secret."""
+"""Bytes of one share of one secret."""
+
+_LAST_LIMB_BITS = 8 * SECRET_SIZE - (LIMBS - 1) * LIMB_BITS
+_LIMB_MASK = (1 << LIMB_BITS) - 1
 
 _TABLE = 1 << 17
 """Differences worked on at a time: 1 MB."""
 
-Elements = NDArray[np.uint64]
-"""Field elements in [0, PRIME)."""
-
 
 def split(secrets: Sequence[bytes], holders: NDArray[np.int64], threshold: int, randomness: Secret) -> Elements:
-    """Share each 32-byte secret among the holders; any `threshold` shares restore it, fewer say nothing.
+    """Share each 16-byte secret among the holders; any `threshold` shares restore it, fewer say nothing.
 
     `holders` are distinct user numbers ≥ 0; holder h gets the polynomial's value at h + 1 (never 0, the secret).
     `randomness` is a fresh 32-byte seed for the coefficients. Returns (holders, secrets, LIMBS).
     """
-    constants = np.stack([_to_limbs(secret) for secret in secrets])
-    coefficients = _random_elements(randomness, (threshold - 1) * constants.size).reshape(
-        threshold - 1, *constants.shape
-    )
-    points = (holders.astype(np.uint64) + 1)[:, None, None]
-    # Horner: values < 2^33 and points < 2^30, so the product fits uint64.
-    values = np.zeros((len(holders), *constants.shape), np.uint64)
-    for coefficient in coefficients:
-        values += coefficient
-        values *= points
-        values = _reduce(values)
-    values += constants
-    return _canonical(values)
+    constants = to_limbs(secrets)
+    drawn = random_elements(randomness, (threshold - 1) * constants.size)
+    coefficients = np.concatenate([drawn, constants.reshape(-1)]).reshape(threshold, constants.size)
+    values = multiply(_falling_powers(holders.astype(np.int64).tobytes(), threshold), coefficients)
+    return values.reshape(len(holders), *constants.shape)
 
 
 def combine(shares: Elements, holders: tuple[int, ...]) -> list[bytes | None]:
     """Restore secrets from the shares of exactly `threshold` holders, the same for all secrets.
 
     `shares` has shape (secrets, holders, LIMBS), in the order of `holders`. A combination whose limbs do not form a
-    32-byte secret (the shares were not of one sharing) gives None.
+    16-byte secret (the shares were not of one sharing) gives None.
     """
     return _weighted_sum(shares, lagrange_at_zero(holders)[None])
 
@@ -93,8 +99,8 @@ def lagrange_coefficients(sets: NDArray[np.int64]) -> Elements:
             differences = some[:, None, :] + np.uint64(PRIME) - rows[:, :, None]  # < 2^31 + 2^30
             places = np.arange(rows.shape[1])
             differences[:, places, start + places] = 1  # No factor for the point itself.
-            denominators[first : first + set_step, start : start + row_step] = _product(differences)
-    return _canonical(_times(_product(points)[:, None], _inverse(_times(denominators, points))))
+            denominators[first : first + set_step, start : start + row_step] = product(differences)
+    return canonical(times(product(points)[:, None], inverse(times(denominators, points))))
 
 
 def encode_shares(shares: Elements) -> bytes:
@@ -110,49 +116,8 @@ def decode_shares(data: bytes | memoryview) -> Elements | None:
     return elements if not len(elements) or int(elements.max()) < PRIME else None
 
 
-def _reduce(values: Elements) -> Elements:
-    """Bring values below 2^64 under 2^33 + 2^31 (not canonical)."""
-    return (values & np.uint64(PRIME)) + (values >> np.uint64(31))
-
-
-def _canonical(values: Elements) -> Elements:
-    values = _reduce(_reduce(_reduce(values)))  # 2^64 → 2^34 → 2^31 + 8 → ≤ 2^31
-    return np.where(values >= PRIME, values - np.uint64(PRIME), values)
-
-
-def _times(left: Elements, right: Elements) -> Elements:
-    """Multiply factors < 2^32; the result is < 2^31 + 8, ready for the next product."""
-    return _reduce(_reduce(left * right))
-
-
-def _product(factors: Elements) -> Elements:
-    """Return the product along the last axis, by halving it: few operations on long arrays."""
-    while factors.shape[-1] > 1:
-        half = factors.shape[-1] // 2
-        paired = _times(factors[..., :half], factors[..., half : 2 * half])
-        factors = np.concatenate([paired, factors[..., 2 * half :]], axis=-1)
-    product: Elements = factors[..., 0]
-    return product
-
-
-def _inverse(values: Elements) -> Elements:
-    """Return 1 / values as values^(p − 2), Fermat's way: the same steps for all."""
-    result, power, exponent = np.ones_like(values), values, PRIME - 2
-    while exponent:
-        if exponent & 1:
-            result = _times(result, power)
-        power = _times(power, power)
-        exponent >>= 1
-    return result
-
-
-def _weighted_sum(shares: Elements, weights: Elements) -> list[bytes | None]:
-    # Each product is reduced below 2^32 before summing: fewer than 2^31 holders fit uint64.
-    limbs = _canonical(_reduce(shares * weights[:, :, None]).sum(axis=1))
-    return [_from_limbs(row) for row in limbs]
-
-
-def _random_elements(randomness: Secret, count: int) -> Elements:
+def random_elements(randomness: Secret, count: int) -> Elements:
+    """Return uniform elements: the low 31 bits of 32-bit draws, without the one value that is not in the field."""
     stream = KeyStream(randomness)
     found = np.empty(0, np.uint64)
     while len(found) < count:
@@ -161,13 +126,32 @@ def _random_elements(randomness: Secret, count: int) -> Elements:
     return found
 
 
-def _to_limbs(secret: bytes) -> Elements:
-    number = int.from_bytes(secret, "little")
-    return np.array([(number >> (LIMB_BITS * i)) & ((1 << LIMB_BITS) - 1) for i in range(LIMBS)], np.uint64)
+def to_limbs(secrets: Sequence[bytes]) -> Elements:
+    """Cut 16-byte secrets into limbs, lowest first; returns (secrets, LIMBS)."""
+    numbers = [int.from_bytes(secret, "little") for secret in secrets]
+    limbs = [[(number >> shift) & _LIMB_MASK for shift in range(0, LIMBS * LIMB_BITS, LIMB_BITS)] for number in numbers]
+    return np.array(limbs, np.uint64)
 
 
-def _from_limbs(limbs: Elements) -> bytes | None:
-    if int(limbs.max()) >> LIMB_BITS:
-        return None
-    number = sum(int(limb) << (LIMB_BITS * i) for i, limb in enumerate(limbs))
-    return number.to_bytes(SECRET_SIZE, "little") if number < 1 << (8 * SECRET_SIZE) else None
+def from_limbs(limbs: Elements) -> list[bytes | None]:
+    """Put secrets together from limbs of shape (secrets, LIMBS); None where they do not form 16 bytes."""
+    secrets: list[bytes | None] = []
+    for row in limbs.tolist():
+        if max(row) > _LIMB_MASK or row[-1] >> _LAST_LIMB_BITS:
+            secrets.append(None)
+        else:
+            number = sum(limb << (LIMB_BITS * place) for place, limb in enumerate(row))
+            secrets.append(number.to_bytes(SECRET_SIZE, "little"))
+    return secrets
+
+
+@lru_cache(maxsize=8)
+def _falling_powers(holders: bytes, threshold: int) -> Factor:
+    """Return the powers threshold − 1 down to 0 of the holders' points; the same for all rounds of a group."""
+    points = np.frombuffer(holders, np.int64).astype(np.uint64) + np.uint64(1)
+    return left_factor(powers(points, threshold)[:, ::-1])
+
+
+def _weighted_sum(shares: Elements, weights: Elements) -> list[bytes | None]:
+    # Each product is reduced below 2^32 before summing: fewer than 2^31 holders fit uint64.
+    return from_limbs(canonical(reduce(shares * weights[:, :, None]).sum(axis=1)))

@@ -1,0 +1,271 @@
+"""Restoring secrets from shares of which some are false.
+
+Shares of one secret are a word of a Reed–Solomon code, so false ones can be corrected instead of searched for: of n
+shares, t of them needed, any ⌊(n − t)/2⌋ may be false, whoever chose them. As long as nobody lies this costs one matrix
+product for all secrets; it also names the false shares that were not needed.
+
+Where more are false, two further ways are tried, which nobody can promise: the holders that were found false for other
+secrets are left out, and, since a false share rarely has a pattern, the false holders are told from all secrets at once
+(up to n − t − 1 of them). A secret is only ever accepted by the caller's own check, so that none of this can give a
+wrong one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsesecagg.crypto.prime_field import (
+    PRIME,
+    Elements,
+    canonical,
+    inverse,
+    inverses_below,
+    left_factor,
+    multiply,
+    powers,
+    product,
+    reduce,
+    times,
+)
+from sparsesecagg.crypto.shamir import LIMBS, from_limbs, lagrange_coefficients
+
+_CHUNK_ELEMENTS = 1 << 18
+"""Elements of shares that are worked on at a time: 2 MB."""
+
+_FIRST_BATCH = 8
+"""Secrets whose errors are corrected before the holders found false are left out for all others."""
+
+Places = NDArray[np.int64]
+"""Places of holders within a group, increasing."""
+
+Rows = NDArray[np.int64]
+"""Numbers of secrets, increasing."""
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What became of each secret."""
+
+    secrets: list[bytes | None] = field(repr=False)
+    """The secrets; None where too few shares are right."""
+
+    false: NDArray[np.bool_]
+    """Which shares are not on their secret's polynomial, of shape (secrets, holders); none are named for a secret that
+    was not restored. Whether the holder sent or the owner dealt a false one can't be told."""
+
+
+def restore(
+    shares: Elements,
+    holders: NDArray[np.int64],
+    threshold: int,
+    genuine: Callable[[int, bytes], bool],
+    present: NDArray[np.bool_] | None = None,
+) -> Restored:
+    """Restore many secrets and name the false shares.
+
+    `shares` has shape (secrets, holders, LIMBS), in the order of `holders`. `present`, of shape (secrets, holders),
+    says which of them there are; all, if not given. `genuine(index, secret)` tells whether `secret` is the one that its
+    owner published a commitment to. A secret with fewer than `threshold` shares is not restored.
+    """
+    if len(np.unique(holders)) < len(holders):
+        raise ValueError("share indices must differ")
+    restored = Restored([None] * len(shares), np.zeros(shares.shape[:2], np.bool_))
+    if present is None:
+        present = np.ones_like(restored.false)
+    for rows in _rows_by_content(present):
+        places = np.flatnonzero(present[rows[0]])
+        if len(places) >= threshold:
+            group = _Group(rows, shares[np.ix_(rows, places)], holders[places], threshold, genuine)
+            group.restore()
+            restored.false[np.ix_(rows, places)] = group.false
+            for row, secret in zip(rows, group.secrets, strict=True):
+                restored.secrets[row] = secret
+    return restored
+
+
+class _Group:
+    """Secrets with the same holders, and what is known of them so far. Rows and places count within the group."""
+
+    def __init__(
+        self,
+        names: Rows,
+        shares: Elements,
+        holders: NDArray[np.int64],
+        threshold: int,
+        genuine: Callable[[int, bytes], bool],
+    ) -> None:
+        self.shares, self.threshold = shares, threshold
+        self.points = holders.astype(np.uint64) + np.uint64(1)
+        self.everywhere = np.arange(len(holders))
+        self.secrets: list[bytes | None] = [None] * len(shares)
+        self.false = np.zeros(shares.shape[:2], np.bool_)
+        self._names, self._genuine = names, genuine
+
+    def restore(self) -> None:
+        """Try the first holders, then whatever else there is for the secrets that they did not restore."""
+        self._settle(np.arange(len(self.shares)), self.everywhere)
+        for attempt in (self._correct_in_batches, self._correct_without_suspects, self._correct_together):
+            if len(self._missing()):
+                attempt()
+
+    def _correct_in_batches(self) -> None:
+        untried, batch = self._missing(), _FIRST_BATCH
+        while len(untried):
+            self._correct(untried[:batch], self.everywhere)
+            untried, batch = untried[batch:], 2 * batch
+            # Whoever gave a false share of one secret probably did so for others.
+            if len(untried) and self.false.any():
+                self._settle(untried, self._trusted())
+                untried = np.intersect1d(untried, self._missing())
+
+    def _correct_without_suspects(self) -> None:
+        self._correct(self._missing(), self._trusted())
+
+    def _correct_together(self) -> None:
+        self._correct_alike(self._missing())
+        if len(self.points) - self.threshold < 2 * LIMBS:  # Else LIMBS errors are within what was corrected already.
+            for row in self._missing():
+                self._correct_alike(np.array([row]))
+
+    def _missing(self) -> Rows:
+        return np.array([row for row, secret in enumerate(self.secrets) if secret is None], np.int64)
+
+    def _trusted(self) -> Places:
+        """Leave out the holders found false for other secrets, the worst first, as far as the threshold allows."""
+        counts = self.false.sum(axis=0)
+        keep = max(self.threshold, int(np.count_nonzero(counts == 0)))
+        return np.sort(np.argsort(counts, kind="stable")[:keep])
+
+    def _settle(self, rows: Rows, places: Places) -> None:
+        """Interpolate each secret from the first shares at `places`; if it is genuine, compare all other shares."""
+        base = places[: self.threshold]
+        others = np.delete(self.everywhere, base)
+        at = np.concatenate([np.zeros(1, np.uint64), self.points[others]])
+        matrix = left_factor(_lagrange_matrix(self.points[base], at))
+        step = max(1, _CHUNK_ELEMENTS // (len(self.points) * LIMBS))
+        for start in range(0, len(rows), step):
+            some = rows[start : start + step]
+            by_place = self.shares[some].transpose(1, 0, 2)
+            values = multiply(matrix, by_place[base].reshape(len(base), -1)).reshape(len(at), len(some), LIMBS)
+            misfits = (values[1:] != by_place[others]).any(axis=2)
+            for column, (row, secret) in enumerate(zip(some.tolist(), from_limbs(values[0]), strict=True)):
+                if secret is not None and self._genuine(int(self._names[row]), secret):
+                    self.secrets[row] = secret
+                    self.false[row, others] = misfits[:, column]
+
+    def _settle_without(self, rows: Rows, places: Places, errors: NDArray[np.bool_]) -> None:
+        """Settle rows whose errors, of shape (rows, places), are known."""
+        for some in _rows_by_content(errors):
+            right = places[~errors[some[0]]]
+            if len(right) >= self.threshold:
+                self._settle(rows[some], right)
+
+    def _correct(self, rows: Rows, places: Places) -> None:
+        """Correct the shares at `places`, each limb by itself: up to ⌊(n − t)/2⌋ errors for certain."""
+        spare = len(places) - self.threshold
+        checks = _parity_checks(self.points[places], spare)
+        locators, lengths = _locators(multiply(left_factor(checks), self._columns(rows, places)))
+        back = canonical(inverse(self.points[places]))
+        errors = multiply(left_factor(powers(back, len(locators))), locators) == 0  # (places, rows · LIMBS)
+        # A false share is a root; with fewer roots than the recurrence is long, there are too many errors.
+        decoded = (errors.sum(axis=0) == lengths) & (lengths <= spare // 2)
+        known = decoded.reshape(-1, LIMBS).all(axis=1)
+        by_secret = errors.reshape(len(places), -1, LIMBS).any(axis=2).T
+        self._settle_without(rows[known], places, by_secret[known])
+
+    def _correct_alike(self, rows: Rows) -> None:
+        """Look for holders whose errors explain all of these secrets: up to n − t − 1, if the errors have no pattern.
+
+        The checks of a secret are a combination of the columns that belong to its false holders. If all secrets' checks
+        together have as many dimensions as there are false holders, they span just what those columns span, and no
+        other holder's column lies in there, because any n − t columns are independent.
+        """
+        spare = len(self.points) - self.threshold
+        checks = _parity_checks(self.points, spare)
+        seen = multiply(left_factor(checks), self._columns(rows, self.everywhere)[:, : 2 * spare])
+        kernel = _left_kernel(seen)
+        errors = (multiply(left_factor(kernel), checks) == 0).all(axis=0)
+        if len(kernel) and np.count_nonzero(errors) == spare - len(kernel):
+            self._settle(rows, self.everywhere[~errors])
+
+    def _columns(self, rows: Rows, places: Places) -> Elements:
+        """Return the shares of some secrets as columns, one per limb: (places, rows · LIMBS)."""
+        return self.shares[np.ix_(rows, places)].transpose(1, 0, 2).reshape(len(places), -1)
+
+
+def _rows_by_content(table: NDArray[np.bool_]) -> list[Rows]:
+    """Return which rows are equal to each other."""
+    groups: dict[bytes, list[int]] = {}
+    for row, content in enumerate(np.packbits(table, axis=1)):
+        groups.setdefault(content.tobytes(), []).append(row)
+    return [np.array(rows, np.int64) for rows in groups.values()]
+
+
+def _lagrange_matrix(base: Elements, at: Elements) -> Elements:
+    """Return the values at the points `at` of the polynomials that are 1 at one point of `base` and 0 at the others.
+
+    Of shape (at, base); no point may be in both. With λ_j for the coefficients at 0, an entry is
+    L_j(z) = λ_j · x_j / (x_j − z) · Π (x_m − z) / x_m.
+    """
+    weights = times(lagrange_coefficients(base[None].astype(np.int64) - 1)[0], base)
+    signed = base.astype(np.int64) - at.astype(np.int64)[:, None]
+    table = inverses_below(int(np.abs(signed).max()) + 1)[np.abs(signed)]  # Users' numbers, so it is a short one.
+    reciprocals = np.where(signed < 0, PRIME - table, table)
+    ratios = times(product((signed % PRIME).astype(np.uint64)), inverse(product(base)))
+    return canonical(times(times(reciprocals, weights), ratios[:, None]))
+
+
+def _parity_checks(points: Elements, spare: int) -> Elements:
+    """Return the (spare, points) matrix that makes zeros of the values of any polynomial f of degree < points − spare.
+
+    Row k is λ_i · x_i^(k + 1), with λ for the Lagrange coefficients at 0: it gives the value at 0 of x^(k + 1) · f.
+    """
+    weights = lagrange_coefficients(points[None].astype(np.int64) - 1)[0]
+    return canonical(powers(points, spare + 1)[:, 1:].T * weights)
+
+
+def _locators(sequences: Elements) -> tuple[Elements, NDArray[np.int64]]:
+    """Find the shortest linear recurrence of each column, all at once (Berlekamp and Massey, without divisions).
+
+    Returns connection polynomials, constant term first, of shape (length // 2 + 1, columns), and the recurrences'
+    lengths. Where a length exceeds half the sequence's, the polynomial is not complete, and not needed.
+    """
+    length, columns = sequences.shape
+    size = length // 2 + 1
+    current, previous = np.zeros((2, size, columns), np.uint64)
+    current[0] = previous[0] = 1
+    scale = np.ones(columns, np.uint64)
+    lengths = np.zeros(columns, np.int64)
+    for step in range(length):
+        terms = min(step + 1, size)
+        window = sequences[step - terms + 1 : step + 1][::-1]
+        discrepancy = canonical(reduce(current[:terms] * window).sum(axis=0))
+        previous = np.concatenate([np.zeros((1, columns), np.uint64), previous[:-1]])
+        corrected = canonical(current * scale + previous * (PRIME - discrepancy))  # Two products below 2^62.
+        grows = (discrepancy != 0) & (2 * lengths <= step)
+        previous = np.where(grows, current, previous)
+        scale = np.where(grows, discrepancy, scale)
+        lengths = np.where(grows, step + 1 - lengths, lengths)
+        current = corrected
+    return current, lengths
+
+
+def _left_kernel(matrix: Elements) -> Elements:
+    """Return independent rows, as many as there are, whose product with the matrix is zero (Gauss's elimination)."""
+    size, columns = matrix.shape
+    work = np.concatenate([matrix, np.eye(size, dtype=np.uint64)], axis=1)
+    rank = 0
+    for column in range(columns):
+        candidates = np.flatnonzero(work[rank:, column])
+        if not len(candidates):
+            continue
+        work[[rank, rank + candidates[0]]] = work[[rank + candidates[0], rank]]
+        pivot = times(work[rank], np.array(pow(int(work[rank, column]), -1, PRIME), np.uint64))
+        below = work[rank + 1 :]
+        below[:] = canonical(below + (PRIME - below[:, column])[:, None] * pivot)  # Below 2^31 + 2^62 and a little.
+        rank += 1
+    return work[rank:, columns:]
