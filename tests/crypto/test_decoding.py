@@ -195,6 +195,14 @@ def test_limbs_may_be_false_at_different_holders(data: st.DataObject) -> None:
     assert named(restored) == [set(places)]
 
 
+def test_no_holder_who_is_right_in_all_limbs_is_no_error() -> None:
+    holders, secrets = np.arange(10), some_secrets(1)
+    shares = deal(secrets, holders, 1)
+    for place in range(10):
+        falsify(shares, 0, place, [place // 2], 10 + place)
+    assert open_up(secrets, shares, holders, 1).secrets == [None]
+
+
 # Shares that were not needed
 
 
@@ -228,6 +236,22 @@ def test_liars_who_leave_the_secret_as_it_is_frame_nobody(size: int, threshold: 
     restored = open_up(secrets, shares, holders, threshold)
     assert restored.secrets == secrets
     assert named(restored) == [set(range(count))] * 10
+
+
+def test_one_differing_share_more_than_half_the_surplus_is_no_proof() -> None:
+    """Six liars move the polynomial away from five honest holders, though not from the other nine."""
+    holders, secrets, liars = np.arange(20), some_secrets(6), [9, 10, 12, 14, 16, 18]
+    shares = deal(secrets, holders, 11)
+    for place in liars:
+        point = place + 1
+        shift = point  # x · Π (x − x_j) over the nine places from 0 on: no change of the secret, nor of theirs.
+        for other in range(9):
+            shift = shift * (point - (other + 1)) % PRIME
+        for row in range(6):
+            falsify(shares, row, place, list(range(LIMBS)), shift)
+    restored = open_up(secrets, shares, holders, 11)
+    assert restored.secrets == secrets
+    assert not restored.false.any()
 
 
 def test_nobody_is_named_when_too_many_liars_leave_the_secret_as_it_is() -> None:
@@ -328,6 +352,19 @@ def test_shares_on_no_polynomial_restore_nothing_and_disturb_no_other_secret() -
     restored = open_up(secrets, shares, holders, 11)
     assert restored.secrets == [*secrets[:2], None, *secrets[3:]]
     assert not restored.false.any()
+
+
+def test_shares_on_no_polynomial_are_given_up_without_trying_sets_of_holders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Liars decide neither how often it is tried, nor how long that takes."""
+    tried: list[int] = []
+    interpolate = decoding._lagrange_matrix
+    monkeypatch.setattr(decoding, "_lagrange_matrix", lambda *args: tried.append(1) or interpolate(*args))
+    holders, secrets = np.arange(30), some_secrets(40)
+    shares = deal(secrets, holders, 17)
+    for row in range(40):
+        spoil(shares, row, list(range(30)))
+    assert open_up(secrets, shares, holders, 17).secrets == [None] * 40
+    assert len(tried) == 1
 
 
 def test_a_sharing_of_another_secret_than_was_committed_to_restores_nothing() -> None:

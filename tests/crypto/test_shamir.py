@@ -192,6 +192,27 @@ def test_other_randomness_gives_other_shares() -> None:
     assert not np.any(one == other)
 
 
+@pytest.mark.parametrize("size", [0, 15, 17, 32])
+def test_only_secrets_of_16_bytes_are_shared(size: int) -> None:
+    """A longer one would lose its end; the error does not show it."""
+    with pytest.raises(ValueError, match=r"^a secret that is shared has 16 bytes$"):
+        shares_of([SECRET, b"s" * size], [0, 1], 2)
+
+
+def test_a_secret_a_limb_and_a_share_have_the_sizes_of_the_wire() -> None:
+    assert (shamir.SECRET_SIZE, LIMBS, SHARE_SIZE) == (16, 5, 20)
+
+
+def test_many_groups_of_holders_take_turns() -> None:
+    """The powers of a group's points are kept, each under its own holders and threshold."""
+    for _ in range(2):
+        for threshold in (1, 2, 3):
+            for first in range(6):
+                holders = [first, first + 7, first + 3]
+                shares = shares_of([SECRET], holders, threshold)
+                assert shares.tolist() == twin.split([SECRET], holders, threshold, SEED)
+
+
 # Wrong shares
 
 

@@ -122,6 +122,7 @@ class _Group:
                 attempt()
 
     def _correct_in_batches(self) -> None:
+        """Correct a few secrets, then see whether the holders that were not found false restore the others."""
         untried, batch = self._unexplained(), _FIRST_BATCH
         while len(untried):
             self._correct(untried[:batch], self.everywhere)
@@ -132,9 +133,11 @@ class _Group:
                 untried = untried[~self.explained[untried]]
 
     def _correct_without_suspects(self) -> None:
-        self._correct(self._unexplained(), self._trusted())
+        if self.false.any():
+            self._correct(self._unexplained(), self._trusted())
 
     def _correct_together(self) -> None:
+        """Look for liars that all secrets have in common, then for those of each."""
         self._correct_alike(self._unexplained())
         if len(self.points) - self.threshold < 2 * LIMBS:  # Else LIMBS errors are within what was corrected already.
             for row in self._unexplained():
@@ -196,8 +199,7 @@ class _Group:
         back = inverses_below(int(self.points.max()) + 1)[self.points[places]]
         errors = multiply(left_factor(powers(back, len(locators))), locators) == 0  # (places, rows · LIMBS)
         # A false share is a root; with fewer roots than the recurrence is long, there are too many errors.
-        decoded = (errors.sum(axis=0) == lengths) & (lengths <= spare // 2)
-        known = decoded.reshape(-1, LIMBS).all(axis=1)
+        known = (errors.sum(axis=0) == lengths).reshape(-1, LIMBS).all(axis=1)
         by_secret = errors.reshape(len(places), -1, LIMBS).any(axis=2).T
         self._settle_without(rows[known], places, by_secret[known])
 
@@ -214,7 +216,7 @@ class _Group:
         seen = multiply(left_factor(checks), self._columns(rows, self.everywhere)[:, : 2 * spare])
         kernel = _left_kernel(seen)
         errors = (multiply(left_factor(kernel), checks) == 0).all(axis=0)
-        if len(kernel) and np.count_nonzero(errors) == spare - len(kernel):
+        if np.count_nonzero(errors) == spare - len(kernel):
             self._settle(rows, self.everywhere[~errors], liars=self.everywhere[errors])
 
     def _columns(self, rows: Rows, places: Places) -> Elements:

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.field import Word
 
-_SMALLEST, _LARGEST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
-"""Rates that float32 holds to its full precision."""
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class Quantizer:
         real: Any = np.float32 if self.limit < 1 << 16 else np.float64
         # Scaled in the wider type of the two, where values and rate are finite: even 0 times a huge value is a number
         # then. What overflows lies beyond the clip.
-        wide = np.result_type(values.dtype, real if rate == 0 or _SMALLEST <= abs(rate) <= _LARGEST else np.float64)
+        wide = np.result_type(values.dtype, real if abs(rate) <= _LARGEST else np.float64)
         with np.errstate(over="ignore"):
             scaled: NDArray[Any] = np.multiply(values, wide.type(rate), dtype=wide).astype(real, copy=False)
         clipped = int(np.count_nonzero(np.abs(scaled) > self.limit))
