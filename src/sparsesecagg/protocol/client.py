@@ -127,6 +127,7 @@ class Client:
 
     def advertise_keys(self) -> bytes:
         """Make a fresh sealing key and a nonce for the draw; return both. Asked again before `join`, the same ones."""
+        self._require_part()
         state = self._state
         if not state.nonce:
             state = state.with_changes(
@@ -209,6 +210,7 @@ class Client:
         `round_number` is the round that the server is at, or the one before the first. With `again`, packages that were
         dealt before are returned too, as the same bytes.
         """
+        self._require_part()
         state = self._state.from_round(round_number)
         wanted = range(max(state.round_number + 1, self._epoch.first_round), state.round_number + 1 + AHEAD)
         fresh = [number for number in wanted if number not in state.packages and self._may_deal(state, number)]
@@ -374,9 +376,13 @@ class Client:
 
     # Messages and the ledger
 
-    def _read(self, data: bytes, expected: type[Expected]) -> Expected:
+    def _require_part(self) -> None:
+        """Raise if this client takes no further part in the run."""
         if self._state.stopped:
             raise WronglyExcluded(self._state.stopped)
+
+    def _read(self, data: bytes, expected: type[Expected]) -> Expected:
+        self._require_part()
         message: ServerMessage = decode_server_message(data)
         if not isinstance(message, expected):
             raise WrongStage(type(message).__name__, expected.__name__)
