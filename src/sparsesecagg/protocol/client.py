@@ -462,6 +462,8 @@ class Client:
 
     def _declared(self, state: ClientState, message: Order) -> ClientState:
         """Take in the survivors that were declared since; stop for good if this user was wrongly left out."""
+        if message.view != self._epoch.view:
+            raise WrongView("the server")  # Another pod's past is no reason to stop.
         declared = Declared(state, self._place, self.params.dropout)
         for round_number, survivors in read_history(message.history, len(self._epoch.pod)):
             declared.take(round_number, survivors)
