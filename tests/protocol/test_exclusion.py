@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.rounds import Run, grouped, small, tampered, with_roster
-from sparsesecagg.errors import MalformedMessage, ThresholdNotMet, WronglyExcluded
+from sparsesecagg.errors import MalformedMessage, PolicyViolation, ThresholdNotMet, WronglyExcluded, WrongView
 from sparsesecagg.protocol import Stage
 from sparsesecagg.protocol.client_state import ClientState
 from sparsesecagg.protocol.history import LEAST_CHANCE, LEAST_EXCLUSIONS, Declared, read_history, write_history
@@ -100,11 +100,26 @@ class TestAnotherSet:
         stopped(run, 0, changed, "round 1 was declared with other survivors")
 
     @pytest.mark.parametrize("params", [small(), with_roster(small)], ids=["plain", "roster"])
-    def test_a_round_that_was_opened_and_is_not_declared_stops_the_client(self, params: object) -> None:
+    def test_an_order_that_is_silent_about_a_round_that_was_opened_is_refused(self, params: object) -> None:
+        """Until it is told: an order for somebody who knows more may have come to the wrong user."""
         run = Run(params)  # type: ignore[arg-type]
         run.round()
         run.begin()
-        stopped(run, 0, tampered(run.inbox[0], history=b""), "round 1 was opened with this user's help")
+        before = run.clients[0].save()
+        with pytest.raises(PolicyViolation, match="round 1 was opened with this user's help and is not declared"):
+            run.answer(0, tampered(run.inbox[0], history=b""))
+        assert run.clients[0].save() == before
+        run.answer(0)
+
+    def test_the_past_of_another_pod_is_no_reason_to_stop(self) -> None:
+        run = Run(grouped(dropout=0.4))
+        stranger = next(user for user in range(16) if run.pod(user) is not run.pod(0))
+        run.round(silent=[stranger])
+        run.begin()
+        before = run.clients[0].save()
+        with pytest.raises(WrongView):
+            run.answer(0, run.inbox[stranger])
+        assert run.clients[0].save() == before
 
     def test_a_confirmed_set_counts_like_an_answered_one(self) -> None:
         """Even if shares were never asked for."""
