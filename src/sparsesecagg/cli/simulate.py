@@ -20,6 +20,7 @@ from sparsesecagg.engines.in_process.simulation import (
     seeded_entropy,
 )
 from sparsesecagg.errors import InvalidInput
+from sparsesecagg.patterns import PATTERNS
 from sparsesecagg.privacy.advice import advice
 from sparsesecagg.protocol import STAGES, Parameters, Policy, Stage
 from sparsesecagg.protocol.stages import round_stages
@@ -99,7 +100,7 @@ def simulate(
         task = bar.add_task("simulating", total=clients * (3 + _MEETINGS * rounds))
         run = InProcessRun(
             params,
-            policy=Policy(min_survivors=1),
+            policy=Policy(min_anonymity=1, min_survivors=1, patterns=frozenset(PATTERNS)),
             entropy_of=entropy_of_run(seed),
             identities=identities,
             absent={user for user, stage in schedule[0].items() if stage is Stage.ADVERTISE_KEYS},

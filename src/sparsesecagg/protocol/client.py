@@ -163,6 +163,7 @@ class Client:
         pod = draw.groups.pod_of(self.user)
         if pod is None:
             raise PolicyViolation("this user is excluded from the groups")
+        self.policy.check_structure(self.params, draw.structure)
         epoch = Epoch(self.params, message, draw.seed, pod)
         place = pod.place[self.user]
         if place not in epoch or epoch.sealing_key(place) != public_key(state.sealing_private):
