@@ -103,3 +103,22 @@ class RoundRefused(ProtocolError):
     def __init__(self, refusals: int, reason: str) -> None:
         self.refusals, self.reason = refusals, reason
         super().__init__(f"{refusals} clients refused to open the sum at UNMASK: {reason}")
+
+
+class WrongStep(ProtocolError):
+    """A step that does not fit the model it came to, or does not lead where it says; the model stays as it was.
+
+    The remedy is the whole model: ask again as a node that has none.
+    """
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"the step can't be applied: {reason}")
+
+
+class MissingStep(WrongStep):
+    """A step that starts from a later model than the one held: those in between are missing."""
+
+    def __init__(self, held: int, needed: int) -> None:
+        self.held, self.needed = held, needed
+        super().__init__(f"it starts from model {needed}, and this is model {held}")
