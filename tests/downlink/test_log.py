@@ -97,13 +97,13 @@ def test_a_round_that_changed_nothing_costs_a_byte_per_block() -> None:
 
 
 def test_memory_is_bounded_by_the_model() -> None:
+    """Model, kept error, and steps that are together smaller than the model."""
     log = StepLog(start())
     for _ in range(40):
         advanced(log, 1)
         for sequence in range(log.sequence):
             log.for_node(sequence)
-        assert sum(len(kept.encoded) for kept in log._steps) < whole_model_size(DIM)
-        assert len(log._blobs) <= 2
+        assert len(log.save()) < 3 * whole_model_size(DIM)
 
 
 def test_nodes_that_ask_for_the_same_share_the_bytes() -> None:
