@@ -64,8 +64,10 @@ class Rule:
         return first + gap * np.clip(places, 0, len(self.levels) - 1)
 
 
-SEVEN, ONE = tuple(range(-7, 8)), (-1, 0, 1)
+MANY, SEVEN, ONE = tuple(range(-127, 128)), tuple(range(-7, 8)), (-1, 0, 1)
 RULES: dict[str, Callable[[], Rule]] = {
+    "8 bits, as chosen: −127 … 127, nearest, scale by the largest magnitude": lambda: Rule(MANY, 1),
+    "8 bits, three scales tried": lambda: Rule(MANY, 3),
     "4 bits, as chosen: −7 … 7, nearest, two scales tried": lambda: Rule(SEVEN, 2),
     "4 bits, scale by the largest magnitude": lambda: Rule(SEVEN, 1),
     "4 bits, four scales tried": lambda: Rule(SEVEN, 4),

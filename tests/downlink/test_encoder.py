@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from reference import steps as twin
-from sparsesecagg.downlink import STEP_BITS, StepEncoder, model_digest
+from sparsesecagg.downlink import STEP_BITS, Replica, StepEncoder, model_digest
 from sparsesecagg.errors import InvalidInput
 from strategies import models
 
@@ -139,6 +139,17 @@ def test_the_callers_arrays_stay_the_callers() -> None:
 def test_tiny_values_of_the_first_model_become_zero() -> None:
     encoder = StepEncoder(np.array([2.0**-104, -(2.0**-130), 2.0**-103, -0.5], np.float32))
     assert encoder.model.tolist() == [0, 0, 2.0**-103, -0.5]
+
+
+def test_negative_zero_is_a_value_like_others() -> None:
+    """A clean model keeps its bits, so a node that begins with the same one agrees."""
+    model = np.array([-0.0, 0.0, 1.0], np.float32)
+    encoder, replica = StepEncoder(model), Replica(model)
+    assert encoder.digest == replica.digest == twin.digest(model.tolist())
+    replica.apply(encoder.encode(model))
+    assert encoder.digest == replica.digest == twin.digest(model.tolist())
+    replica.apply(encoder.encode(np.array([0, 0, 2], np.float32)))
+    assert encoder.digest == replica.digest == twin.digest([0.0, 0.0, 2.0])
 
 
 @pytest.mark.parametrize(

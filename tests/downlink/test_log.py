@@ -230,3 +230,46 @@ def test_each_check_of_a_catch_up_names_what_is_wrong(place: int, value: int, pr
     blob[place] = value
     with pytest.raises(MalformedMessage, match=problem):
         decode_catchup(bytes(blob))
+
+
+def test_a_catch_up_that_ends_early_is_rejected_wherever_it_ends() -> None:
+    blob = advanced(StepLog(start(2000)), 2).for_node(0)
+    whole = {50, 50 + (len(blob) - 50) // 2}  # No step, or one of the two, which then does not lead to model 2.
+    for length in range(len(blob)):
+        if length == 50:
+            assert isinstance(decode_catchup(blob[:length]), Steps)
+            continue
+        problem = "do not lead" if length in whole else "cut off|50 bytes or more"
+        with pytest.raises(MalformedMessage, match=problem):
+            decode_catchup(blob[:length])
+
+
+@pytest.mark.parametrize("sequence", [None, 0])
+def test_a_model_without_coordinates_is_rejected(sequence: int | None) -> None:
+    blob = bytearray(StepLog(start()).for_node(sequence)[:50])
+    blob[10:18] = bytes(8)
+    with pytest.raises(MalformedMessage, match="a model has at least one coordinate"):
+        decode_catchup(bytes(blob))
+
+
+def test_the_parts_of_a_saved_log_must_belong_together() -> None:
+    log, other = advanced(StepLog(start(600)), 1), advanced(StepLog(start(600)), 1, seed=1)
+    saved, model = log.save(), log.for_node(None)
+    bits, model_size, steps_size = struct.unpack_from("<BQQ", saved)
+    assert model_size == len(model)
+    steps, error = saved[17 + model_size :][:steps_size], saved[-4 * 600 :]
+
+    def joined(model: bytes, steps: bytes, error: bytes) -> bytes:
+        return struct.pack("<BQQ", bits, len(model), len(steps)) + model + steps + error
+
+    assert joined(model, steps, error) == saved
+    not_finite = error[:-4] + struct.pack("<f", float("nan"))
+    for parts, problem in (
+        ((other.for_node(None), steps, error), "do not lead to its model"),
+        ((steps, model, error), "not a saved log"),
+        ((model, model, error), "not a saved log"),
+        ((model, steps, error[:-4]), "not a saved encoder"),
+        ((model, steps, not_finite), "not finite"),
+    ):
+        with pytest.raises(MalformedMessage, match=problem):
+            StepLog.restore(joined(*parts))

@@ -63,18 +63,20 @@ def in_range(values: Vector) -> bool:
 
 
 def cleaned(model: Vector) -> Vector:
-    """Return a copy in which values of magnitude below 2^−103 are 0."""
+    """Return a copy in which values of magnitude below 2^−103 are 0; −0 stays −0, so a clean model keeps its bits."""
     copy = model.astype(np.float32, copy=True)
-    copy[np.abs(copy) < SMALLEST] = 0
+    copy[_too_small(copy)] = 0
     return copy
 
 
 def is_clean(model: Vector) -> bool:
     """Say whether the model keeps the limits at both ends."""
-    if not in_range(model):
-        return False
+    return in_range(model) and not bool(_too_small(model).any())
+
+
+def _too_small(model: Vector) -> NDArray[np.bool_]:
     size = np.abs(model)
-    return not bool(((size > 0) & (size < SMALLEST)).any())
+    return (size > 0) & (size < SMALLEST)
 
 
 def read_only(model: Vector) -> Vector:
