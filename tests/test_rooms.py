@@ -14,7 +14,19 @@ import pytest
 PACKAGE = "sparsesecagg"
 SOURCE = Path(__file__).parent.parent / "src" / PACKAGE
 
-ROOMS = ["field", "crypto", "quantize", "patterns", "protocol", "privacy", "learning", "engines", "report", "cli"]
+ROOMS = [
+    "field",
+    "crypto",
+    "quantize",
+    "downlink",
+    "patterns",
+    "protocol",
+    "privacy",
+    "learning",
+    "engines",
+    "report",
+    "cli",
+]
 """In order of dependency: a room may import itself and those before it."""
 
 CORE = ROOMS[: ROOMS.index("privacy") + 1]
