@@ -9,12 +9,11 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from sparsesecagg.cli.shared import JsonOption, SeedOption, out, print_json
-from sparsesecagg.errors import InvalidInput, MissingExtra
+from sparsesecagg.cli.shared import JsonOption, SeedOption, check_picture, out, print_json
+from sparsesecagg.errors import MissingExtra
 from sparsesecagg.privacy.plan import DEFAULT_FAILURE_LOG2, DEFAULT_LEVELS, Goal, Plan
 from sparsesecagg.privacy.planner import UPLOAD_HEADER, plan_each, plan_round
 
-_PICTURES: Final = (".png", ".pdf", ".svg")
 _BLUE: Final = "#1f6fb2"
 _RED: Final = "#c0392b"
 
@@ -58,7 +57,7 @@ def plan(
         levels=levels,
     )
     if plot is not None:
-        _check_picture(plot)
+        check_picture(plot)
     answer = plan_round(goal)
     if plot is not None:
         draw(answer, plot)
@@ -143,13 +142,6 @@ def _nearest_table(answer: Plan) -> Table:
 
 def _or_none(value: float | None) -> str:
     return "no value would do" if value is None else f"{value:g}"
-
-
-def _check_picture(path: Path) -> None:
-    if path.suffix.lower() not in _PICTURES:
-        raise InvalidInput("plot", f"must end in {', '.join(_PICTURES)}, not {path.name!r}: use {path.stem}.png")
-    if not path.parent.is_dir():
-        raise InvalidInput("plot", f"must be in an existing directory, and {str(path.parent)!r} is none: create it")
 
 
 def draw(answer: Plan, path: Path) -> None:

@@ -11,11 +11,12 @@ import typer
 from numpy.typing import NDArray
 from rich.table import Table
 
-from sparsesecagg.cli.shared import JsonOption, SeedOption, err, out, print_json, progress
+from sparsesecagg.cli.shared import JsonOption, SeedOption, check_memory, err, out, print_json, progress
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.patterns import DEFAULT_STRIPES
 from sparsesecagg.privacy.advice import advice
 from sparsesecagg.protocol import STAGES, Outcome, Policy, RoundParameters, Stage, peak_memory, run_round
+from sparsesecagg.protocol.parameters import MAX_CLIENTS
 from sparsesecagg.protocol.simulation import draw_drops, entropy_of_round, make_identities, seeded_entropy
 
 _ANY = "ANY"
@@ -54,7 +55,9 @@ def simulate(
         raise InvalidInput("rounds", f"must be at least 1, not {rounds}")
     stages = _drop_stages(drop_at)
     identities = (
-        make_identities(clients, "simulation", seeded_entropy(seed)) if authenticated and clients >= 3 else None
+        make_identities(clients, "simulation", seeded_entropy(seed))
+        if authenticated and 3 <= clients <= MAX_CLIENTS
+        else None
     )
     params = RoundParameters.create(
         clients=clients,
@@ -71,6 +74,7 @@ def simulate(
         stripes=stripes,
         roster_digest=identities[0].roster.digest if identities else b"",
     )
+    check_memory(dim)
     for sentence in advice(params):
         err.print(f"[yellow]note:[/yellow] {sentence}.", highlight=False, soft_wrap=True)
 

@@ -20,6 +20,7 @@ from sparsesecagg.protocol.stages import STAGES_WITH_ROSTER
 
 WEIGHTINGS = ("uniform", "samples")
 NORMALISATIONS = ("observed", "expected")
+LARGEST_HIDDEN = 10**6
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,8 @@ class TrainingConfig:
         _ = self.how
         _at_least("clients", self.clients, 3)
         _at_least("rounds", self.rounds, 1)
-        _at_least("hidden", self.hidden, 1)
+        if not 1 <= self.hidden <= LARGEST_HIDDEN:
+            raise InvalidInput("hidden", f"must be from 1 to {LARGEST_HIDDEN}, got {self.hidden}")
         _at_least("seed", self.seed, 0)
         _one_of("weighting", self.weighting, WEIGHTINGS)
         _one_of("normalisation", self.normalisation, NORMALISATIONS)
