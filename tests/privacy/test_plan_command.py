@@ -122,7 +122,7 @@ def test_plot_without_matplotlib_says_what_to_install(run, tmp_path, monkeypatch
         ("--levels", "0", "use 1"),
         ("--plot", "plan.txt", "plan.png"),
         ("--plot", "nowhere/to/be/found/plan.png", "existing directory"),
-        ("--clients", "many", "valid integer"),
+        ("--clients", "many", "must be a whole number"),
     ],
 )
 def test_bad_input_exits_with_2_and_one_sentence_that_names_option_and_remedy(run, option, value, remedy):

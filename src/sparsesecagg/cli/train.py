@@ -176,8 +176,8 @@ def train(
         raise InvalidInput("out", "and --resume exclude each other: a run goes on in its own folder")
     check_workers(workers)
     runs, run_dir = _resume(resume, given, entries, data_dir) if resume else _begin(out_dir, given, entries, data_dir)
-    _advise(runs)
     try:
+        _advise(runs)
         with SideBySide(runs, workers) as work, round_display(runs) as show:
             for number, metrics in work.rounds():
                 show.round_done(number, metrics)
