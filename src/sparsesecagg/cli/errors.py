@@ -124,9 +124,10 @@ class _CommandLine:
             return re.sub(r"^Option '(.*?)'", r"\1", message)
         if hasattr(problem, "param_type"):
             return f"{_typed(parameter)} is required"
-        for word, kind in (("integer", "a whole number"), ("float", "a number"), ("number", "a number")):
-            if word in message:
-                return f"{_typed(parameter)} must be {kind}, got {self._value(parameter)!r}"
+        # All versions of typer say so, in words of their own: "not a valid int", "should be a valid integer".
+        if wanted := re.search(r"\bvalid (int|float|number)", message):
+            kind = "a whole number" if wanted[1] == "int" else "a number"
+            return f"{_typed(parameter)} must be {kind}, got {self._value(parameter)!r}"
         return f"{_typed(parameter)} can't be read: {problem.message}"
 
     def out_of_memory(self, problem: MemoryError) -> str:

@@ -155,7 +155,7 @@ def _use_one_thread() -> None:
 
 
 def follow(parent: int) -> None:
-    """End when the parent ends, and leave Ctrl-C to it: the whole group of processes is told, and one answer will do."""
+    """End when the parent ends, and leave Ctrl-C to it: all processes get the signal, and one answer will do."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
