@@ -147,7 +147,7 @@ def test_the_memory_estimate_is_above_what_was_used(answer, system):
     ("arguments", "sentence"),
     [
         (["--clients", "2"], "--clients must be at least 3, not 2."),
-        (["--dropout", "0.7"], "--dropout must lie in [0, 0.5), not 0.7."),
+        (["--dropout", "0.7"], "--dropout must be in [0, 0.5), not 0.7."),
         (["--alpha", "0"], "--alpha must lie in (0, 1], not 0.0."),
         (["--systems", "flwr"], "--systems must be some of"),
         (["--repeats", "0"], "--repeats must be at least 1, not 0."),

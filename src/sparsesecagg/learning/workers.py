@@ -118,7 +118,7 @@ class TrainingPool:
 def check_workers(workers: int | None) -> None:
     """Raise `InvalidInput` unless there is at least one; None stands for all cores."""
     if workers is not None and workers < 1:
-        raise InvalidInput("workers", f"must be at least 1; got {workers}")
+        raise InvalidInput("workers", f"must be at least 1, got {workers}")
 
 
 def available_cores() -> int:
