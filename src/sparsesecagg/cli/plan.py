@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from sparsesecagg.cli.shared import JsonOption, SeedOption, check_picture, out, print_json
-from sparsesecagg.errors import InvalidInput, MissingExtra
+from sparsesecagg.errors import MissingExtra
 from sparsesecagg.patterns.anonymity import ROUNDS, Server
 from sparsesecagg.privacy.plan import DEFAULT_FAILURE_LOG2, Goal, Plan
 from sparsesecagg.privacy.planner import plan_each, plan_round, secagg_upload

@@ -73,7 +73,9 @@ def simulate(
         raise InvalidInput("rounds", f"must be from 1 to {MOST_ROUNDS}, got {rounds}")
     stages = _drop_stages(drop_at)
     identities = (
-        make_identities(clients, "simulation", seeded_entropy(seed)) if authenticated and 3 <= clients <= MAX_CLIENTS else None
+        make_identities(clients, "simulation", seeded_entropy(seed))
+        if authenticated and 3 <= clients <= MAX_CLIENTS
+        else None
     )
     params = Parameters.create(
         clients=clients,
