@@ -9,7 +9,7 @@ from sparsesecagg.attacks.base import Attack, Reading, Setting, refusal_of, repl
 from sparsesecagg.attacks.world import World, everybody
 from sparsesecagg.crypto.keys import public_key
 from sparsesecagg.crypto.secrets import SharedSecret
-from sparsesecagg.protocol import acceptance, client, release
+from sparsesecagg.protocol import acceptance, client
 from sparsesecagg.protocol.messages import ConfirmRequest, Unmask, decode_client_message, encode, encode_users
 from sparsesecagg.protocol.package import mask_private
 from sparsesecagg.protocol.pod_round import PodRound
@@ -273,4 +273,3 @@ ATTACKS = [
         promised=("authenticated",),
     ),
 ]
-_ = release
