@@ -14,9 +14,10 @@ from sparsesecagg.attacks.views import collect
 from sparsesecagg.attacks.world import World, everybody
 from sparsesecagg.crypto import shamir
 from sparsesecagg.crypto.decoding import Restored
+from sparsesecagg.crypto.prime_field import PRIME
 from sparsesecagg.errors import InvalidInput, ProtocolError
 from sparsesecagg.patterns import PATTERNS
-from sparsesecagg.protocol import Client, Parameters, Policy, client, opening
+from sparsesecagg.protocol import Client, Parameters, Policy, acceptance, client, opening
 from sparsesecagg.protocol.messages import Unmask, decode_client_message, encode
 from sparsesecagg.protocol.order import OrderView
 from sparsesecagg.protocol.parameters import MAX_DIM
@@ -29,8 +30,8 @@ def without_policy() -> Iterator[None]:
     """Let clients take part in anything."""
     anything = Policy(min_anonymity=1, min_survivors=1, max_dim=MAX_DIM, patterns=frozenset(PATTERNS))
     with (
-        replaced(Policy, "check_parameters", lambda self, params: None),  # noqa: ARG005
-        replaced(Policy, "check_structure", lambda self, params, structure: None),  # noqa: ARG005
+        replaced(Policy, "check_parameters", lambda self, params: None),
+        replaced(Policy, "check_structure", lambda self, params, structure: None),
         replaced(Policy, "min_survivors", anything.min_survivors),
     ):
         yield
@@ -113,7 +114,7 @@ def weight_oracle(setting: Setting) -> Reading:
 @contextmanager
 def without_plausibility() -> Iterator[None]:
     """Let the server believe any sum."""
-    with replaced(Sliced, "problem", lambda self: ""):  # noqa: ARG005
+    with replaced(Sliced, "problem", lambda self: ""):
         yield
 
 
@@ -153,7 +154,7 @@ def _shift_weight(world: World, answer: bytes, by: int) -> bytes:
 def with_naive_rounding() -> Iterator[None]:
     """Quantise as the first version did: in float32, weighed before it is looked at."""
 
-    def naive(self: Quantizer, values: Any, factor: float, rng: Any) -> tuple[Any, int]:  # noqa: ARG001
+    def naive(self: Quantizer, values: Any, factor: float, rng: Any) -> tuple[Any, int]:
         with np.errstate(all="ignore"):
             scaled = values.astype(np.float32) * np.float32(self.scale * factor)
             return scaled.astype(np.int32), 0
@@ -177,7 +178,7 @@ def huge_value(setting: Setting) -> Reading:
 def without_decoding() -> Iterator[None]:
     """Restore from the first holders only, whatever they sent."""
 
-    def naive(shares: Any, holders: Any, threshold: int, genuine: Any, present: Any = None) -> Restored:  # noqa: ARG001
+    def naive(shares: Any, holders: Any, threshold: int, genuine: Any, present: Any = None) -> Restored:
         found = shamir.combine(shares[:, :threshold], tuple(holders[:threshold].tolist()))
         kept = [each if each is not None and genuine(row, each) else None for row, each in enumerate(found)]
         return Restored(kept, np.zeros(shares.shape[:2], np.bool_))
@@ -203,7 +204,7 @@ def false_shares(setting: Setting) -> Reading:
         answer = world.clients[user].unmask(request)
         if user in liars:
             message = decode_client_message(answer)
-            shares = (np.frombuffer(message.shares, "<u4") ^ 1) % shamir.PRIME  # type: ignore[union-attr]
+            shares = (np.frombuffer(message.shares, "<u4") ^ 1) % PRIME  # type: ignore[union-attr]
             answer = encode(msgspec.structs.replace(message, shares=shares.astype("<u4").tobytes()))
         server.receive(answer)
     try:
@@ -221,8 +222,6 @@ def false_shares(setting: Setting) -> Reading:
 @contextmanager
 def without_company() -> Iterator[None]:
     """Let a client mask with whoever is left, nobody included."""
-    from sparsesecagg.protocol import acceptance
-
     with replaced(acceptance, "require_company", lambda order, place, own, min_survivors: None):
         yield
 
@@ -247,7 +246,7 @@ def no_mask_peers(setting: Setting) -> Reading:
 @contextmanager
 def without_parts() -> Iterator[None]:
     """Count survivors, not the parts that masks still join."""
-    with replaced(OrderView, "joined", lambda self, places: [places]):  # noqa: ARG005
+    with replaced(OrderView, "joined", lambda self, places: [places]):
         yield
 
 

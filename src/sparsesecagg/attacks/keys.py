@@ -25,7 +25,7 @@ from sparsesecagg.protocol.messages import EpochKeys, decode_server_message, enc
 @contextmanager
 def without_identities() -> Iterator[None]:
     """Let pairs agree by their sealing keys alone, as in a plain run."""
-    with replaced(Identity, "secret_with", lambda self, peer: AgreedSecret(b"")):  # noqa: ARG005
+    with replaced(Identity, "secret_with", lambda self, peer: AgreedSecret(b"")):
         yield
 
 
@@ -33,7 +33,7 @@ def without_identities() -> Iterator[None]:
 def without_proof() -> Iterator[None]:
     """Let clients take the groups from whatever the server sends as a draw."""
 
-    def believed(params: Parameters, roster: Any, draw: bytes, last_draw: int) -> GroupDraw:  # noqa: ARG001
+    def believed(params: Parameters, roster: Any, draw: bytes, last_draw: int) -> GroupDraw:
         seed = digest("believed", draw)
         return GroupDraw(last_draw + 1, seed, params.groups(seed, params.structure), params.structure)
 

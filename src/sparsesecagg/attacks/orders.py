@@ -24,7 +24,7 @@ def without_terms() -> Iterator[None]:
     """Let clients accept an order whatever terms it names."""
     kept = acceptance.accept_order
 
-    def lenient(epoch: Any, message: Order, *, terms: bytes, **options: Any) -> Any:  # noqa: ARG001
+    def lenient(epoch: Any, message: Order, *, terms: bytes, **options: Any) -> Any:
         return kept(epoch, message, terms=message.terms, **options)
 
     with replaced(client, "accept_order", lenient):
@@ -36,7 +36,7 @@ def without_counting() -> Iterator[None]:
     """Let clients open committees with any number of survivors."""
     kept = release.released_shares
 
-    def open_all(order: OrderView, survivors: Any, shown: Any, held: Any, min_survivors: int) -> Any:  # noqa: ARG001
+    def open_all(order: OrderView, survivors: Any, shown: Any, held: Any, min_survivors: int) -> Any:
         floors = order.epoch.min_survivors
         order.epoch.min_survivors = [1] * len(floors)
         try:

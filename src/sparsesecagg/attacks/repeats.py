@@ -12,7 +12,10 @@ from sparsesecagg.attacks.base import Attack, Reading, Setting, refusal_of, repl
 from sparsesecagg.attacks.views import collect
 from sparsesecagg.attacks.world import TOLERANCE, World, everybody
 from sparsesecagg.protocol import Client
+from sparsesecagg.protocol.opening import orphaned_pairs
 from sparsesecagg.protocol.pod_round import PodRound
+from sparsesecagg.protocol.work import Total
+from sparsesecagg.protocol.works import work_of
 
 
 @contextmanager
@@ -20,10 +23,10 @@ def without_ledger() -> Iterator[None]:
     """Let clients answer without looking at what they have answered before."""
     kept = Client._answered
 
-    def unasked(self: Client, message: Any, stage: Any, data: bytes) -> None:  # noqa: ARG001
+    def unasked(self: Client, message: Any, stage: Any, data: bytes) -> None:
         return None
 
-    def unrecorded(self: Client, state: Any, request: bytes = b"", answer: bytes = b"") -> None:  # noqa: ARG001
+    def unrecorded(self: Client, state: Any, request: bytes = b"", answer: bytes = b"") -> None:
         self._state = state
 
     with replaced(Client, "_answered", unasked), replaced(Client, "_record", unrecorded):
@@ -34,7 +37,7 @@ def without_ledger() -> Iterator[None]:
 def second_unmask(setting: Setting) -> Reading:
     """Attack 2: copies of the clients' state are made, and UNMASK is asked twice with other survivors."""
     world = World(setting, confirm=False)
-    victim, shown = world.victim, None
+    victim = world.victim
     shown = world.pod_round(victim)
     orders = world.orders(shown)
     everyone = everybody(shown)
@@ -63,7 +66,7 @@ def _copy(world: World, user: int, state: bytes) -> Client:
 
 
 def same_round_again(setting: Setting) -> Reading:
-    """Attack 4: a round is run again without the victim, from copies of the clients' state; then sums are subtracted."""
+    """Attack 4: a round is run again without the victim, from copies of the states; then sums are subtracted."""
     world = World(setting, confirm=False)
     victim = world.victim
     everyone = everybody(world.pod_round(victim))
@@ -80,16 +83,12 @@ def same_round_again(setting: Setting) -> Reading:
             return Reading(0, refusal_of(world.refusals))
     quantizer, truth = world.params.quantizer, world.truth[victim]
     sent = np.flatnonzero(truth)
-    difference = (sums[0][sent] - sums[1][sent] - truth[sent]) / quantizer.limit  # type: ignore[index]
+    difference = (sums[0][sent] - sums[1][sent] - truth[sent]) / quantizer.limit
     return Reading(int(np.count_nonzero(np.abs(difference) < TOLERANCE)), refusal_of(world.refusals))
 
 
 def _committee_sum(world: World, shown: PodRound, victim: int) -> Any:
     """Run a round honestly, as far as the clients answer, and return the opened sum of the victim's committee."""
-    from sparsesecagg.protocol.opening import orphaned_pairs
-    from sparsesecagg.protocol.work import Total
-    from sparsesecagg.protocol.works import work_of
-
     orders = world.orders(shown)
     kept = dict(world.truth)
     uploaded = [user for user in everybody(shown) if user in orders and world.upload(user, orders[user]) is not None]
