@@ -317,6 +317,15 @@ class Server:
             raise UnknownSender(user)
         return pod, group.place[user]
 
+    def dealt(self, round_number: int) -> set[int]:
+        """Return the users whose package for a round has arrived: only they can take part in it."""
+        return {
+            int(pod.epoch.pod.users[place])
+            for pod in self._pods
+            if pod is not None
+            for place in pod.packages.get(round_number, {})
+        }
+
     # A round
 
     def begin_round(
