@@ -28,10 +28,10 @@ def test_the_bytes_are_still_those_of_the_result_file() -> None:
     assert sizes(165_000) == RESULT["sizes"]["165000"]
 
 
-def test_the_measured_accuracy_is_within_a_fraction_of_a_point_of_whole_models() -> None:
+def test_the_measured_accuracy_is_at_most_a_fraction_of_a_point_below_whole_models() -> None:
     for found in RESULT["accuracy"].values():
         for bits in STEP_BITS:
-            assert abs(np.mean(found[str(bits)]) - np.mean(found["whole"])) < 0.3
+            assert np.mean(found["whole"]) - np.mean(found[str(bits)]) < 0.3
 
 
 def test_the_example_runs() -> None:

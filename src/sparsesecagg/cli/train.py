@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from sparsesecagg.cli.errors import Failed, Interrupted
 from sparsesecagg.cli.shared import JsonOption, err, out, print_json
 from sparsesecagg.cli.train_display import download_display, round_display
 from sparsesecagg.errors import InvalidInput, MissingExtra
@@ -145,7 +146,7 @@ def train(
     ] = False,
     json: JsonOption = False,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Seed of everything random in the simulation.", show_default="0")
+        int | None, typer.Option(help="Seed of everything random in the simulation.", show_default="0")
     ] = None,
 ) -> None:
     """Train a model across simulated users, aggregating with the real protocol, and report bytes, time and accuracy.
@@ -200,14 +201,15 @@ def train(
         raise InvalidInput("out", "and --resume exclude each other: a run goes on in its own folder")
     check_workers(workers)
     runs, run_dir = _resume(resume, given, entries, data_dir) if resume else _begin(out_dir, given, entries, data_dir)
-    _advise(runs)
     try:
+        _advise(runs)
         with SideBySide(runs, workers) as work, round_display(runs) as show:
             for number, metrics in work.rounds():
                 show.round_done(number, metrics)
     except WorkerError as problem:
-        err.print(f"sparsesecagg: {problem}; --resume {run_dir} goes on.", highlight=False, soft_wrap=True)
-        raise typer.Exit(1) from problem
+        raise Failed(f"{problem}; --resume {run_dir} resumes the run") from problem
+    except KeyboardInterrupt:
+        raise Interrupted(f"sparsesecagg train --resume {run_dir} resumes the run") from None
     if tensorboard:
         for run in work.runs:
             write_events(run.folder.path / "tensorboard", run.folder.metrics())

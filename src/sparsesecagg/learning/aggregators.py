@@ -49,7 +49,7 @@ def make_aggregator(config: TrainingConfig, model: Model, initial: Vector) -> Ag
     """Return the aggregator that `config` names for updates of `model`, which begins with the parameters `initial`."""
     name, clients = config.aggregator, config.clients
     if name not in AGGREGATORS:
-        raise InvalidInput("aggregator", f"must be one of {', '.join(AGGREGATORS)}; got {name!r}")
+        raise InvalidInput("aggregator", f"must be one of {', '.join(AGGREGATORS)}, got {name!r}")
     if config.authenticated:
         _require_identities_possible(name)
     if name == "plain":

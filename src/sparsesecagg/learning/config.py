@@ -21,6 +21,7 @@ from sparsesecagg.protocol import STAGES, Stage
 
 WEIGHTINGS = ("uniform", "samples")
 NORMALISATIONS = ("observed", "expected")
+LARGEST_HIDDEN = 10**6
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,8 @@ class TrainingConfig:
         _ = self.how
         _at_least("clients", self.clients, 3)
         _at_least("rounds", self.rounds, 1)
-        _at_least("hidden", self.hidden, 1)
+        if not 1 <= self.hidden <= LARGEST_HIDDEN:
+            raise InvalidInput("hidden", f"must be from 1 to {LARGEST_HIDDEN}, got {self.hidden}")
         _at_least("seed", self.seed, 0)
         _one_of("weighting", self.weighting, WEIGHTINGS)
         _one_of("downlink", self.downlink, DOWNLINKS)
@@ -90,7 +92,7 @@ class TrainingConfig:
             raise InvalidInput("downlink_bits", f"must be one of {allowed}; got {self.downlink_bits}")
         _one_of("normalisation", self.normalisation, NORMALISATIONS)
         if not isinstance(self.authenticated, bool):
-            raise InvalidInput("authenticated", f"must be true or false; got {self.authenticated!r}")
+            raise InvalidInput("authenticated", f"must be true or false, got {self.authenticated!r}")
         for stage in self.drop_stages:
             if stage == Stage.CONFIRM.name and not self.authenticated:
                 raise InvalidInput(
@@ -98,18 +100,18 @@ class TrainingConfig:
                 )
             _one_of("drop_at", stage, (*(known.name for known in self.stages), "ANY"))
         if self.target_accuracy is not None and not 0 < self.target_accuracy <= 1:
-            raise InvalidInput("target_accuracy", f"must lie in (0, 1], such as 0.95; got {self.target_accuracy}")
+            raise InvalidInput("target_accuracy", f"must be in (0, 1], such as 0.95, got {self.target_accuracy}")
         if not 0 < self.alpha <= 1:
-            raise InvalidInput("alpha", f"must lie in (0, 1]; got {self.alpha}")
+            raise InvalidInput("alpha", f"must be in (0, 1], got {self.alpha}")
         for option, share in (("dropout", self.dropout), ("colluding", self.colluding)):
             if not 0 <= share < 1:
-                raise InvalidInput(option, f"must lie in [0, 1); got {share}")
+                raise InvalidInput(option, f"must be in [0, 1), got {share}")
         if not (math.isfinite(self.bandwidth_mbit) and self.bandwidth_mbit > 0):
-            raise InvalidInput("bandwidth_mbit", f"must be above 0; got {self.bandwidth_mbit}")
+            raise InvalidInput("bandwidth_mbit", f"must be above 0, got {self.bandwidth_mbit}")
         if not (math.isfinite(self.latency_ms) and self.latency_ms >= 0):
-            raise InvalidInput("latency_ms", f"must be 0 or more; got {self.latency_ms}")
+            raise InvalidInput("latency_ms", f"must be 0 or more, got {self.latency_ms}")
         if self.first_clip is not None and not (math.isfinite(self.first_clip) and self.first_clip > 0):
-            raise InvalidInput("first_clip", f"must be above 0; got {self.first_clip}")
+            raise InvalidInput("first_clip", f"must be above 0, got {self.first_clip}")
 
     @property
     def how(self) -> LocalTraining:
@@ -146,9 +148,9 @@ class TrainingConfig:
 
 def _at_least(option: str, value: int, least: int) -> None:
     if value < least:
-        raise InvalidInput(option, f"must be at least {least}; got {value}")
+        raise InvalidInput(option, f"must be at least {least}, got {value}")
 
 
 def _one_of(option: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
-        raise InvalidInput(option, f"must be one of {', '.join(known)}; got {value!r}")
+        raise InvalidInput(option, f"must be one of {', '.join(known)}, got {value!r}")

@@ -301,5 +301,5 @@ def resumed_config(folder: RunFolder, options: Mapping[str, Any]) -> TrainingCon
             )
     rounds = options.get("rounds", config.rounds)
     if rounds < done:
-        raise InvalidInput("rounds", f"must be at least {done}, the rounds that {run_dir} has done; got {rounds}")
+        raise InvalidInput("rounds", f"must be at least {done}, the rounds that {run_dir} has done, got {rounds}")
     return config.replace(rounds=rounds)

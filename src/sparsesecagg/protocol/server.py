@@ -233,6 +233,15 @@ class Server:
 
     # The epoch
 
+    def begin_epoch(self) -> None:
+        """Start over with fresh sealing keys and groups, when a group is no longer viable. Round numbers go on."""
+        if self.stage is not Stage.DONE:
+            raise WrongStage("begin_epoch", self.stage.name)
+        self.stage, self.epoch_number = Stage.ADVERTISE_KEYS, self.epoch_number + 1
+        self._present, self._heard = set(range(self.params.clients)), set()
+        self._adverts, self._keys, self._pods, self._rounds = {}, set(), [], []
+        self._forget_sizes()
+
     def _take_keys(self, message: AdvertiseKeys) -> None:
         if message.view != self.params.digest[:VIEW_SIZE]:
             raise WrongView(f"user {message.sender}")
@@ -343,7 +352,8 @@ class Server:
             raise WrongRound(number, self.round_number + 1)
         self.round_number, self.result, self._demanded = number, None, min_updated
         self._forget_sizes()
-        self._rounds, outbound, absent = [], {}, 0
+        self._rounds, absent = [], 0
+        outbound: dict[int, bytes] = {}
         for pod in self._pods:
             if pod is None:
                 continue

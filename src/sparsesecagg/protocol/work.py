@@ -119,9 +119,13 @@ class Work(ABC):
     def open(self, private: Mapping[int, SharedSecret], orphaned: Sequence[Pair]) -> None:
         """Take away the masks that are left: the survivors' private ones, and those shared with the dropped.
 
-        `private` has the private seed of every survivor; `orphaned` the pairs of a survivor (`user`) and one who dropped
-        out (`peer`).
+        `private` has the private seed of every survivor; `orphaned` the pairs of a survivor (`user`) and a user that
+        dropped out (`peer`).
         """
+
+    def problem(self) -> str:
+        """Return what shows that some user did not send what users may send; empty if nothing does."""
+        return ""
 
     @abstractmethod
     def add_to(self, total: Total) -> None:
