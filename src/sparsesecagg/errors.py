@@ -148,6 +148,8 @@ class DrawsExhausted(DrawError):
     def __init__(self, most: int) -> None:
         self.most = most
         super().__init__(f"all {most} draws of this run are used up: users must enrol for a new run")
+
+
 class WrongStep(ProtocolError):
     """A step that does not fit the model it came to, or does not lead where it says; the model stays as it was.
 
