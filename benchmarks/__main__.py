@@ -75,17 +75,11 @@ def _memory() -> dict[str, Any]:
 def _large() -> dict[str, Any]:
     """Run one whole round of a large cohort with the planner's settings."""
     plan = plan_round(LARGE)
-    settings = {
-        "alpha": plan.alpha,
-        "modulus_bits": plan.modulus_bits,
-        "neighbours": plan.neighbours,
-        "threshold": plan.threshold,
-        "min_survivors": plan.min_survivors,
-        "committee_size": plan.committee_size,
-    }
+    cohort_keys = ("clients", "dim", "dropout", "clip", "pattern")
+    settings = {key: value for key, value in plan.round_options().items() if key not in cohort_keys}
     cohort = Cohort(LARGE.clients, LARGE.dim, plan.alpha or 1.0, LARGE.dropout, plan.modulus_bits or 32)
     measured = child.measure("planned", cohort=cohort.settings(), plan=settings)
-    return {**measured, "plan": settings}
+    return {**measured, "plan": settings | {"committee_size": plan.committee_size, "pod_size": plan.pod_size}}
 
 
 def _table() -> Table:

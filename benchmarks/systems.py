@@ -71,9 +71,8 @@ def measure(system: str, cohort: Cohort) -> Measurement:
 
 def measure_planned(cohort: Cohort, plan: dict[str, Any]) -> Measurement:
     """Run one round of the committee pattern with a planner's settings."""
-    chosen = {key: plan[key] for key in ("alpha", "modulus_bits", "neighbours", "threshold", "min_survivors")}
     params = RoundParameters.create(
-        clients=cohort.clients, dim=cohort.dim, dropout=cohort.dropout, clip=CLIP, pattern="committee", **chosen
+        clients=cohort.clients, dim=cohort.dim, dropout=cohort.dropout, clip=CLIP, pattern="committee", **plan
     )
     return measure_round(params, cohort)
 

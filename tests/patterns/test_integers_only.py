@@ -17,7 +17,10 @@ import sparsesecagg.patterns
 PLAIN_REPORTS = {"selection_probability"}
 """Functions that describe a pattern in floats; nothing that makes one may call them."""
 
-FILES = sorted(Path(sparsesecagg.patterns.__file__).parent.glob("*.py"))
+FIGURES = {"tails.py", "anonymity.py"}
+"""Files of probabilities about patterns: for people, planners and policies, not for what users must agree on."""
+
+FILES = sorted(path for path in Path(sparsesecagg.patterns.__file__).parent.glob("*.py") if path.name not in FIGURES)
 FILES += [Path(sparsesecagg.crypto.__file__).parent / "stream.py"]
 
 
@@ -52,6 +55,12 @@ def test_patterns_and_masks_are_made_of_integers(path: Path) -> None:
 )
 def test_the_check_itself_finds_floats(code: str) -> None:
     assert list(made_of_floats(ast.parse(code)))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_nothing_that_makes_a_pattern_uses_figures_about_it(path: Path) -> None:
+    modules = {node.module for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)}
+    assert not modules & {f"sparsesecagg.patterns.{name.removesuffix('.py')}" for name in FIGURES}
 
 
 def test_a_report_may_use_floats_but_nobody_may_use_the_report() -> None:

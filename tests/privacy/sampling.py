@@ -5,8 +5,8 @@ from fractions import Fraction
 
 import numpy as np
 
+from sparsesecagg.patterns import tails
 from sparsesecagg.patterns.committee import arc_sizes
-from sparsesecagg.privacy import tails
 
 FALSE_ALARM = 1e-6
 """A bound that holds is reported as broken with at most this probability, per sampled test."""

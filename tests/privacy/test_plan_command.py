@@ -19,6 +19,13 @@ CONTRACT = {
     "compression_vs_secagg",
     "privacy_failure_log2",
     "abort_probability",
+    "pod_size",
+    "committees",
+    "min_survivors",
+    "confirm",
+    "all_bytes_sent",
+    "all_bytes_received",
+    "server",
 }
 THOUSAND = {
     "--clients": "1000",
@@ -30,9 +37,9 @@ THOUSAND = {
 TWENTY = {
     "--clients": "20",
     "--dim": "1000",
-    "--dropout": "0.3",
-    "--colluding": "0.3333",
-    "--min-anonymity": "5",
+    "--dropout": "0.1",
+    "--colluding": "0.2",
+    "--min-anonymity": "12",
 }
 
 
@@ -55,9 +62,12 @@ def test_json_is_one_object_with_the_contracts_keys(run):
     assert (code, err, out.count("\n")) == (0, "", 1)
     assert answer.keys() >= CONTRACT
     assert answer["feasible"] is True
-    assert answer["alpha"] <= 0.035
+    assert answer["server"] == "lying"
+    assert answer["alpha"] == 1 / answer["committees"]
     assert answer["privacy_failure_log2"] <= -40
-    assert answer["upload_bytes"] <= 130_000
+    assert answer["upload_bytes"] <= 70_000
+    assert answer["all_bytes_sent"] <= 106_000
+    assert answer["all_bytes_received"] <= 10_000
 
 
 def test_not_feasible_is_an_answer_with_a_reason_and_the_nearest_settings(run):
@@ -81,10 +91,27 @@ def test_the_failure_probability_may_be_given_as_a_negative_power(run):
     assert strict["upload_bytes"] > json.loads(run(THOUSAND, "--json")[1])["upload_bytes"]
 
 
+def test_a_curious_server_is_planned_for_on_demand(run):
+    lying, curious = (json.loads(run(THOUSAND | {"--server": kind}, "--json")[1]) for kind in ("lying", "curious"))
+    assert (lying["server"], curious["server"]) == ("lying", "curious")
+    assert curious["committee_size"] < lying["committee_size"]
+    assert "even if the server lies" in lying["reason"]
+    assert "follows the protocol" in curious["reason"]
+
+
+def test_confirm_and_levels_may_be_given(run):
+    with_it, without = (json.loads(run(THOUSAND, "--json", flag)[1]) for flag in ("--confirm", "--no-confirm"))
+    assert (with_it["confirm"], with_it["exchanges"]) == (True, 3)
+    assert (without["confirm"], without["exchanges"]) == (False, 2)
+    assert without["upload_bytes"] > with_it["upload_bytes"]
+    assert json.loads(run(THOUSAND | {"--levels": "8"}, "--json")[1])["modulus_bits"] == 10
+
+
 def test_readers_get_a_table_and_a_sentence(run):
     _, out, _ = run(THOUSAND)
     assert "committee size" in out
     assert "Feasible:" in out
+    assert "even if the server lies about who dropped out" in out
     _, out, _ = run(TWENTY)
     assert "--clients" in out
     assert "Not feasible:" in out
@@ -108,28 +135,29 @@ def test_plot_without_matplotlib_says_what_to_install(run, tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "remedy"),
+    ("option", "value", "problem"),
     [
-        ("--clients", "2", "use 3"),
-        ("--dim", "0", "use 1"),
-        ("--dropout", "0.5", "use 0.49"),
-        ("--colluding", "0.7", "use 0.49"),
-        ("--min-anonymity", "0", "use 1"),
-        ("--min-anonymity", "1001", "use 1000"),
-        ("--failure-log2", "0", "use -1"),
-        ("--clip", "0", "use 1"),
-        ("--clip", "1e9", "at most"),
-        ("--levels", "0", "use 1"),
-        ("--plot", "plan.txt", "plan.png"),
+        ("--clients", "2", "must be from 3 to 1048576, got 2"),
+        ("--dim", "0", "must be from 1 to 2^40, got 0"),
+        ("--dropout", "0.5", "must be at least 0 and below 0.5, got 0.5"),
+        ("--colluding", "0.7", "must be at least 0 and below 0.5, got 0.7"),
+        ("--min-anonymity", "0", "must be from 1 to the 1000 clients, got 0"),
+        ("--min-anonymity", "1001", "got 1001"),
+        ("--failure-log2", "0", "below 0, got 0"),
+        ("--clip", "0", "must be positive and finite, got 0"),
+        ("--clip", "1e9", "must be at most"),
+        ("--levels", "0", "must be at least 1, got 0"),
+        ("--server", "evil", "must be one of lying, curious, got 'evil'"),
+        ("--plot", "plan.txt", "must end in .png, .pdf, .svg, got 'plan.txt'"),
         ("--plot", "nowhere/to/be/found/plan.png", "existing directory"),
         ("--clients", "many", "valid integer"),
     ],
 )
-def test_bad_input_exits_with_2_and_one_sentence_that_names_option_and_remedy(run, option, value, remedy):
+def test_bad_input_exits_with_2_and_one_sentence_that_names_option_and_range(run, option, value, problem):
     code, out, err = run(THOUSAND | {option: value}, "--json")
     assert (code, out) == (2, "")
     assert option in err
-    assert remedy in err
+    assert problem in err
     assert err.count("\n") == 1
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, cast
 
 import numpy as np
 import typer
@@ -11,8 +12,9 @@ from rich.table import Table
 
 from sparsesecagg.cli.shared import JsonOption, SeedOption, out, print_json
 from sparsesecagg.errors import InvalidInput, MissingExtra
-from sparsesecagg.privacy.plan import DEFAULT_FAILURE_LOG2, DEFAULT_LEVELS, Goal, Plan
-from sparsesecagg.privacy.planner import UPLOAD_HEADER, plan_each, plan_round
+from sparsesecagg.patterns.anonymity import ROUNDS, Server
+from sparsesecagg.privacy.plan import DEFAULT_FAILURE_LOG2, Goal, Plan
+from sparsesecagg.privacy.planner import plan_each, plan_round, secagg_upload
 
 _PICTURES: Final = (".png", ".pdf", ".svg")
 _BLUE: Final = "#1f6fb2"
@@ -21,30 +23,51 @@ _RED: Final = "#c0392b"
 
 def plan(
     *,
-    clients: Annotated[int, typer.Option(help="Users in the round (N), at least 3.")],
+    clients: Annotated[int, typer.Option(help="Users of the run (N), at least 3.")],
     dim: Annotated[int, typer.Option(help="Coordinates of the model (d).")],
-    dropout: Annotated[float, typer.Option(help="Chance that a user drops out (θ), from 0 to below 0.5.")],
+    dropout: Annotated[float, typer.Option(help="Chance that a user drops out of a round (θ), from 0 to below 0.5.")],
     colluding: Annotated[float, typer.Option(help="Fraction of users that help the server (γ), from 0 to below 0.5.")],
-    min_anonymity: Annotated[
-        int, typer.Option(help="Honest users that every sum must contain at least (T), from 1 to N.")
-    ],
+    min_anonymity: Annotated[int, typer.Option(help="Minimum number of honest users in every sum (T), from 1 to N.")],
     failure_log2: Annotated[
-        float, typer.Option(help="Allowed probability per round that it fails, as a power of two.")
+        float, typer.Option(help="Allowed probability per run that it fails, as a power of two.")
     ] = DEFAULT_FAILURE_LOG2,
+    server: Annotated[
+        str,
+        typer.Option(
+            help="lying: it may say anything about who dropped out. curious: it follows the protocol and looks on."
+        ),
+    ] = "lying",
+    confirm: Annotated[
+        bool | None,
+        typer.Option(
+            "--confirm/--no-confirm",
+            help="With or without CONFIRM, a third exchange per round (default: the planner chooses).",
+            show_default=False,
+        ),
+    ] = None,
     clip: Annotated[float, typer.Option(help="Largest magnitude of an update's coordinate.")] = 1.0,
     levels: Annotated[
-        int, typer.Option(help="Quantisation steps from 0 to the clip, at least (to 1 if the clip is above 1).")
-    ] = DEFAULT_LEVELS,
+        int | None,
+        typer.Option(
+            help="Minimum number of quantisation steps from 0 to the clip, or to 1 if the clip is above 1 "
+            "(default: by committee size).",
+            show_default=False,
+        ),
+    ] = None,
     plot: Annotated[
         Path | None, typer.Option(help="Draw bytes against anonymity into this .png, .pdf or .svg.")
     ] = None,
     json: JsonOption = False,
     seed: SeedOption = 0,
 ) -> None:
-    """Find the smallest upload that keeps an anonymity, or say why there is none.
+    """Find the groups with the fewest bytes that keep an anonymity, or say why there are none.
 
     Exact tail probabilities, nothing sampled: --seed changes nothing. "Not feasible" is an answer, with the
     nearest feasible settings, and exits with 0.
+
+    In the JSON, privacy_failure_log2 is per run and about the chosen --server. abort_probability is the chance per
+    round that a given committee's slices are lost, because too few of the committee or of its pod take part. Bytes are
+    per round and user, without the model.
     """
     _ = seed  # Every command takes one.
     goal = Goal(
@@ -56,6 +79,8 @@ def plan(
         failure_log2=failure_log2,
         clip=clip,
         levels=levels,
+        server=cast(Server, server),  # `Goal` rejects anything else.
+        confirm=confirm,
     )
     if plot is not None:
         _check_picture(plot)
@@ -77,54 +102,52 @@ def as_json(answer: Plan) -> dict[str, Any]:
     return {
         "feasible": answer.feasible,
         "reason": answer.reason,
+        "server": answer.goal.server,
         "alpha": answer.alpha,
+        "committees": answer.committees,
         "committee_size": answer.committee_size,
-        "blocks_per_stripe": answer.blocks_per_stripe,
-        "blocks_per_user": answer.blocks_per_user,
-        "stripes": answer.stripes,
-        "threshold": answer.threshold,
-        "neighbours": answer.neighbours,
         "min_survivors": answer.min_survivors,
+        "pods": answer.pods,
+        "pod_size": answer.pod_size,
+        "threshold": answer.threshold,
+        "slices_per_user": answer.slices_per_user,
+        "confirm": answer.confirm,
+        "exchanges": answer.exchanges,
         "modulus_bits": answer.modulus_bits,
         "quantisation_levels": answer.quantisation_levels,
         "upload_bytes": answer.upload_bytes,
-        "share_bytes": answer.share_bytes,
+        "all_bytes_sent": answer.all_bytes_sent,
+        "all_bytes_received": answer.all_bytes_received,
         "compression_vs_secagg": answer.compression_vs_secagg,
         "privacy_failure_log2": answer.privacy_failure_log2,
-        "lying_server_failure_log2": answer.lying_server_failure_log2,
         "abort_probability": answer.abort_probability,
-        "nearest": nearest
-        and {
-            "clients": nearest.clients,
-            "min_anonymity": nearest.min_anonymity,
-            "failure_log2": nearest.failure_log2,
-        },
+        "nearest": nearest and asdict(nearest),
     }
 
 
 def _settings_table(answer: Plan) -> Table:
     goal = answer.goal
     table = Table(title=f"{goal.clients} users, {goal.dim:,} coordinates", title_justify="left", show_header=False)
+    lies = "even if the server lies about who dropped out"
+    honest = f"the server follows the protocol for {ROUNDS:,} rounds"
     rows: list[tuple[str, str, str]] = [
-        ("alpha", f"{answer.alpha:.4g}", f"each user sends {answer.share} of the model"),
-        (
-            "committee size",
-            f"{answer.committee_size}",
-            f"{answer.stripes} stripes of {answer.blocks_per_stripe} blocks",
-        ),
-        ("threshold", f"{answer.threshold}", "shares that open a secret"),
-        ("neighbours", f"{answer.neighbours or 'all'}", "users that hold shares of a secret"),
-        ("min survivors", f"{answer.min_survivors}", "clients refuse to open a block with fewer"),
+        ("alpha", f"{answer.alpha:.4g}", f"each user sends 1 of {answer.committees} slices of the model"),
+        ("committee size", f"{answer.committee_size}", f"smallest of {answer.committees}; users mask inside it"),
+        ("min survivors", f"{answer.min_survivors}", "of that committee, or its slice is not opened"),
+        ("pod size", f"{answer.pod_size}", f"smallest of {answer.pods}; users hold each other's shares inside it"),
+        ("threshold", f"{answer.threshold}", "shares of that pod that open a secret"),
+        ("confirm", "yes" if answer.confirm else "no", f"{answer.exchanges} exchanges per round"),
         ("modulus bits", f"{answer.modulus_bits}", f"{answer.quantisation_levels} steps from 0 to the clip"),
         ("upload", f"{answer.upload_bytes:,} B", f"1/{answer.compression_vs_secagg:.1f} of 32-bit SecAgg"),
-        ("shares", f"{answer.share_bytes:,} B", "sent to set up and to open"),
+        ("all sent", f"{answer.all_bytes_sent:,} B", "per user and round: upload, keys, shares, tags"),
+        ("all received", f"{answer.all_bytes_received:,} B", "per user and round, without the model"),
         (
             "privacy fails",
             f"2^{answer.privacy_failure_log2:.1f}",
-            f"fewer than {goal.min_anonymity} honest users in a sum",
+            f"per run: fewer than {goal.min_anonymity} honest users in a sum,",
         ),
-        ("  if the server lies", f"2^{answer.lying_server_failure_log2:.1f}", "about who dropped out"),
-        ("round aborts", f"{answer.abort_probability:.2g}", "at most; nothing is revealed then"),
+        (f"  {goal.server} server", "", lies if goal.server == "lying" else honest),
+        ("slice lost", f"{answer.abort_probability:.2g}", "per round and committee, at most; nothing is revealed then"),
     ]
     for row in rows:
         table.add_row(*row)
@@ -138,6 +161,10 @@ def _nearest_table(answer: Plan) -> Table:
         table.add_row("--clients", _or_none(nearest.clients))
         table.add_row("--min-anonymity", _or_none(nearest.min_anonymity))
         table.add_row("--failure-log2", _or_none(nearest.failure_log2))
+        table.add_row("--dropout", _or_none(nearest.dropout))
+        table.add_row("--colluding", _or_none(nearest.colluding))
+        if answer.goal.server == "lying":
+            table.add_row("--server", nearest.server or "no other would do")
     return table
 
 
@@ -147,9 +174,9 @@ def _or_none(value: float | None) -> str:
 
 def _check_picture(path: Path) -> None:
     if path.suffix.lower() not in _PICTURES:
-        raise InvalidInput("plot", f"must end in {', '.join(_PICTURES)}, not {path.name!r}: use {path.stem}.png")
+        raise InvalidInput("plot", f"must end in {', '.join(_PICTURES)}, got {path.name!r}")
     if not path.parent.is_dir():
-        raise InvalidInput("plot", f"must be in an existing directory, and {str(path.parent)!r} is none: create it")
+        raise InvalidInput("plot", f"must be in an existing directory, got {str(path.parent)!r}")
 
 
 def draw(answer: Plan, path: Path) -> None:
@@ -170,11 +197,11 @@ def draw(answer: Plan, path: Path) -> None:
     ]
     figure, axes = plt.subplots(figsize=(7, 4.4), layout="constrained")
     axes.set(xscale="log", yscale="log", xlim=(0.9, goal.clients * 1.1))
-    axes.set(xlabel="honest users in every sum, at least (T)", ylabel="upload per user")
+    axes.set(xlabel="minimum number of honest users in every sum (T)", ylabel="upload per user")
     axes.margins(y=0.12)
     if curve:
         axes.plot(*zip(*curve, strict=True), color=_BLUE, linewidth=1.5, marker=".", markersize=5)
-    full = UPLOAD_HEADER + 4 * goal.dim
+    full = secagg_upload(goal.dim)
     axes.axhline(full, color="0.45", linestyle="--", linewidth=1)
     axes.annotate(
         "SecAgg, 32-bit words",
@@ -190,7 +217,7 @@ def draw(answer: Plan, path: Path) -> None:
     _mark(axes, answer)
     axes.set_title(
         f"N = {goal.clients}, d = {goal.dim:,}, θ = {goal.dropout:.3g}, γ = {goal.colluding:.3g}, "
-        f"failure probability $2^{{{goal.failure_log2:g}}}$",
+        f"{goal.server} server, failure $2^{{{goal.failure_log2:g}}}$ per run",
         fontsize=10,
     )
     for axis, text in ((axes.yaxis, _bytes), (axes.xaxis, "{:g}".format)):
@@ -203,8 +230,8 @@ def draw(answer: Plan, path: Path) -> None:
 
 
 def _anonymities(goal: Goal) -> list[int]:
-    """Return up to 60 values of T from 1 to N, evenly spread on a log scale, the wanted one among them."""
-    spread = np.unique(np.geomspace(1, goal.clients, 60).round().astype(int)).tolist()
+    """Return up to 40 values of T from 1 to N, evenly spread on a log scale, the wanted one among them."""
+    spread = np.unique(np.geomspace(1, goal.clients, 40).round().astype(int)).tolist()
     return sorted({*spread, goal.min_anonymity})
 
 

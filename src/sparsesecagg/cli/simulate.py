@@ -8,12 +8,17 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from numpy.typing import NDArray
 from rich.table import Table
 
 from sparsesecagg.cli.shared import JsonOption, SeedOption, err, out, print_json, progress
 from sparsesecagg.engines.in_process import InProcessRun, Observer, Outcome, peak_memory
-from sparsesecagg.engines.in_process.simulation import draw_drops, entropy_of_run, make_identities, seeded_entropy
+from sparsesecagg.engines.in_process.simulation import (
+    RandomUpdate,
+    draw_drops,
+    entropy_of_run,
+    make_identities,
+    seeded_entropy,
+)
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.privacy.advice import advice
 from sparsesecagg.protocol import STAGES, Parameters, Policy, Stage
@@ -105,7 +110,7 @@ def simulate(
             rng = np.random.default_rng([seed, number, 1])
             outcomes.append(
                 run.round(
-                    partial(_update, seed, number, dim, clip),
+                    partial(RandomUpdate, seed, number, dim, clip / 4),
                     weights=rng.integers(1, 1001, clients).tolist() if weighted else None,
                     drops=drops,
                 )
@@ -134,14 +139,6 @@ def _drop_stages(name: str) -> Sequence[Stage]:
     if name.upper() not in names:
         raise InvalidInput("drop_at", f"must be one of {', '.join([*names, _ANY])}, got {name!r}")
     return [Stage[name.upper()]]
-
-
-def _update(seed: int, number: int, dim: int, clip: float, user: int) -> NDArray[np.float32]:
-    """Return a random update: a normal distribution of which about one value in 10,000 lies beyond the clip."""
-    rng = np.random.Generator(np.random.SFC64([seed, number, user]))
-    update = rng.standard_normal(dim, np.float32)
-    update *= np.float32(clip / 4)
-    return update
 
 
 def _summary(run: InProcessRun, outcomes: Sequence[Outcome]) -> dict[str, Any]:

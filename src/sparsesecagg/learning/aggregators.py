@@ -13,8 +13,8 @@ from sparsesecagg.learning.models.base import Vector
 from sparsesecagg.learning.plain import PlainAggregator, RandomK, TopK
 from sparsesecagg.learning.secure import SecureAggregator, SecureSettings
 from sparsesecagg.patterns import served_fraction
+from sparsesecagg.patterns.tails import log_binomial_below
 from sparsesecagg.privacy.graph_tails import log_holders_missing
-from sparsesecagg.privacy.tails import log_binomial_below
 from sparsesecagg.privacy.theory import committee_singled_out_fraction, pairwise_revealed_fraction
 from sparsesecagg.protocol import RoundParameters
 

@@ -2,11 +2,14 @@
 
     theory        the paper's p, p̃ and T, Theorems 1 and 2; who is singled out, who is truly revealed
     convergence   Lemma 2 and Theorem 4, for any pattern
-    tails         exact tails in log space: honest survivors of committees
-    graph_tails   the same for k-regular share graphs and mask graphs
-    sharing       choose the share graph and the threshold
     plan          `Goal` and `Plan`: what the planner is asked and what it answers
-    planner       `plan_round`: the smallest upload that keeps a promise
+    planner       `plan_round`: the groups with the fewest bytes that keep a promise
+    candidates    groups that come into question, their thresholds, how safe they are
+    nearest       what would be feasible where a goal is not
+    message_sizes bytes of every message of a round, and the word that values travel in
+    overlapping   bounds for overlapping committees drawn per round
+    graph_tails   holders of shares in a k-regular graph
+    guarantee     the anonymity that given settings keep
     advice        warnings about settings that protect little
     view          all that server and colluders hold after a round
     components    the mask graph of each block, cut into connected components

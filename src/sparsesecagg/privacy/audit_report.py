@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.privacy.theory import colluder_count
+from sparsesecagg.patterns.anonymity import colluder_count
 from sparsesecagg.privacy.truth import Score
 from sparsesecagg.protocol import RoundParameters
 

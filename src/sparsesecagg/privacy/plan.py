@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from typing import Any, Final
 
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.patterns import DEFAULT_STRIPES, SMALLEST_COMMITTEE
-from sparsesecagg.privacy.theory import colluder_count
-from sparsesecagg.protocol.parameters import MAX_CLIENTS, MAX_DIM
+from sparsesecagg.patterns.anonymity import SERVERS, Structure, Server, availability, colluder_count
 
 DEFAULT_FAILURE_LOG2: Final = -40.0
-DEFAULT_LEVELS: Final = 8
 LOWEST_FAILURE_LOG2: Final = -1000.0
 """Smaller probabilities are reported as this one: still a true bound, and a number in every format."""
+SMALLEST_COHORT: Final = 3
+MAX_CLIENTS: Final = 1 << 20
+MAX_DIM: Final = 1 << 40
+EXCLUDED: Final = 0.2
+"""Of the roster, so many may be excluded in a run, all of them honest in the worst case (lying server)."""
 
 
 @dataclass(frozen=True)
 class Goal:
-    """Keep `min_anonymity` honest survivors in every block, except with probability 2^failure_log2."""
+    """Keep `min_anonymity` honest users in every sum of a run, except with probability 2^failure_log2."""
 
     clients: int
     dim: int
     dropout: float
-    """θ: every user drops out with this probability, independently of the others."""
+    """θ: every user drops out of a round with this probability, independently of the others."""
     colluding: float
     """γ: this fraction of the users tells the server all they know."""
     min_anonymity: int
@@ -34,58 +35,55 @@ class Goal:
     failure_log2: float = DEFAULT_FAILURE_LOG2
     clip: float = 1.0
     """Largest magnitude of an update's coordinate."""
-    levels: int = DEFAULT_LEVELS
-    """Least number of quantisation steps from 0 to the clip; from 0 to 1 if the clip is above 1."""
-    stripes: int = DEFAULT_STRIPES
+    levels: int | None = None
+    """Minimum number of quantisation steps from 0 to the clip, or to 1 if the clip is above 1; None: by committees."""
+    server: Server = "lying"
+    confirm: bool | None = None
+    """Whether rounds have the third exchange, CONFIRM; None: whatever is better."""
+    excluded: float | None = None
+    """Fraction of the users that may be excluded; None: a fifth with a lying server, none with a curious one."""
 
     def __post_init__(self) -> None:
         """Refuse what no plan can be made for."""
-        if not SMALLEST_COMMITTEE <= self.clients <= MAX_CLIENTS:
-            nearest = min(max(self.clients, SMALLEST_COMMITTEE), MAX_CLIENTS)
-            raise InvalidInput(
-                "clients",
-                f"must be from {SMALLEST_COMMITTEE} to {MAX_CLIENTS}, not {self.clients}: use {nearest}",
-            )
+        if not SMALLEST_COHORT <= self.clients <= MAX_CLIENTS:
+            raise InvalidInput("clients", f"must be from {SMALLEST_COHORT} to {MAX_CLIENTS}, got {self.clients}")
         if not 1 <= self.dim <= MAX_DIM:
-            raise InvalidInput("dim", f"must be from 1 to 2^40, not {self.dim}: use {min(max(self.dim, 1), MAX_DIM)}")
+            raise InvalidInput("dim", f"must be from 1 to 2^40, got {self.dim}")
         for option, rate in (("dropout", self.dropout), ("colluding", self.colluding)):
             if not 0 <= rate < 0.5:
-                nearest_rate = 0.49 if rate >= 0.5 else 0
-                raise InvalidInput(option, f"must be at least 0 and below 0.5, not {rate:g}: use {nearest_rate:g}")
+                raise InvalidInput(option, f"must be at least 0 and below 0.5, got {rate:g}")
         if not 1 <= self.min_anonymity <= self.clients:
             raise InvalidInput(
-                "min_anonymity",
-                f"must be from 1 to the {self.clients} clients, not {self.min_anonymity}: "
-                f"use {min(max(self.min_anonymity, 1), self.clients)}",
+                "min_anonymity", f"must be from 1 to the {self.clients} clients, got {self.min_anonymity}"
             )
         if not LOWEST_FAILURE_LOG2 <= self.failure_log2 < 0:
-            nearest_log2 = LOWEST_FAILURE_LOG2 if self.failure_log2 < 0 else -1
             raise InvalidInput(
-                "failure_log2",
-                f"must be at least {LOWEST_FAILURE_LOG2:g} and below 0, not {self.failure_log2:g}: "
-                f"use {nearest_log2:g}",
+                "failure_log2", f"must be at least {LOWEST_FAILURE_LOG2:g} and below 0, got {self.failure_log2:g}"
             )
         if not 0 < self.clip < math.inf:
-            raise InvalidInput("clip", f"must be positive and finite, not {self.clip:g}: use 1")
-        if self.levels < 1:
-            raise InvalidInput("levels", f"must be at least 1, not {self.levels}: use 1")
-        if self.stripes < 1:
-            raise InvalidInput("stripes", f"must be at least 1, not {self.stripes}: use 1")
+            raise InvalidInput("clip", f"must be positive and finite, got {self.clip:g}")
+        if self.levels is not None and self.levels < 1:
+            raise InvalidInput("levels", f"must be at least 1, got {self.levels}")
+        if self.server not in SERVERS:
+            raise InvalidInput("server", f"must be one of {', '.join(SERVERS)}, got {self.server!r}")
+        if self.excluded is not None and not 0 <= self.excluded < 0.5:
+            raise InvalidInput("excluded", f"must be at least 0 and below 0.5, got {self.excluded:g}")
 
     @cached_property
     def colluders(self) -> int:
-        """A, the number of colluding users."""
+        """C, the number of colluding users."""
         return colluder_count(self.clients, self.colluding)
 
-    @property
-    def log_budget(self) -> float:
-        """The allowed probability of failure, as a natural logarithm."""
-        return self.failure_log2 * math.log(2)
+    @cached_property
+    def availability(self) -> float:
+        """The chance that a user takes part in a round."""
+        return availability(self.dropout)
 
-    @property
-    def steps_per_side(self) -> float:
-        """The quantisation steps that must fit between 0 and the clip: levels · max(1, clip)."""
-        return self.levels * max(1.0, self.clip)
+    @cached_property
+    def population(self) -> int:
+        """How many users are left when as many honest ones were excluded as may be."""
+        excluded = self.excluded if self.excluded is not None else (EXCLUDED if self.server == "lying" else 0.0)
+        return max(self.colluders, self.clients - math.floor(excluded * self.clients + 1e-9))
 
 
 @dataclass(frozen=True)
@@ -95,48 +93,74 @@ class Nearest:
     clients: int | None
     min_anonymity: int | None
     failure_log2: float | None
+    dropout: float | None
+    colluding: float | None
+    server: Server | None
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Settings of a round and what they promise; None throughout if nothing feasible exists."""
+    """Groups, thresholds and words of a run, and what they promise; None throughout if nothing feasible exists."""
 
     feasible: bool
     reason: str
     goal: Goal
     privacy_failure_log2: float
-    """If not feasible: the least that can be had."""
+    """Per run, against the goal's kind of server. If not feasible: the smallest that was found."""
+    groups: Structure | None = None
     alpha: float | None = None
-    share: Fraction | None = None
-    """α as a/b: of the b blocks of a stripe each user sends a."""
-    stripes: int | None = None
-    committee_size: int | None = None
-    """Members of the smaller committees, ⌊a·N/b⌋."""
-    threshold: int | None = None
-    neighbours: int | None = None
-    """Degree of the share graph; None for a complete one."""
-    min_survivors: int | None = None
+    """a/G: the fraction of the model that a user sends in a round."""
+    slices_per_user: int | None = None
+    """a."""
+    confirm: bool | None = None
     modulus_bits: int | None = None
     quantisation_levels: int | None = None
     """Steps between 0 and the clip."""
     upload_bytes: int | None = None
-    share_bytes: int | None = None
-    """Shares that one user sends, in SHARE_KEYS and UNMASK."""
+    """The UPLOAD message of one user: values and tags."""
+    all_bytes_sent: int | None = None
+    all_bytes_received: int | None = None
+    """Per round and user, without the model."""
     compression_vs_secagg: float | None = None
     """How many times larger the upload of the full model in 32-bit words is."""
     abort_probability: float | None = None
-    lying_server_failure_log2: float | None = None
+    """The chance, per round, that the slices of a given committee are lost."""
     nearest: Nearest | None = None
 
     @property
-    def blocks_per_stripe(self) -> int | None:
-        """The blocks, and committees, of each stripe: b."""
-        return None if self.share is None else self.share.denominator
+    def committees(self) -> int | None:
+        """G."""
+        return None if self.groups is None else self.groups.committees
 
     @property
-    def blocks_per_user(self) -> int | None:
-        """How many blocks of each stripe a user sends: a."""
-        return None if self.share is None else self.share.numerator
+    def pods(self) -> int | None:
+        """How many pods there are."""
+        return None if self.groups is None else len(self.groups.sizes)
+
+    @property
+    def committee_size(self) -> int | None:
+        """m, of the smallest committee; others have one user more at most."""
+        return None if self.groups is None else self.groups.smallest_committee
+
+    @property
+    def pod_size(self) -> int | None:
+        """P, of the smallest pod; others have one user more at most."""
+        return None if self.groups is None else self.groups.smallest_pod
+
+    @property
+    def min_survivors(self) -> int | None:
+        """s, of the smallest committee."""
+        return None if self.groups is None else self.groups.min_survivors
+
+    @property
+    def threshold(self) -> int | None:
+        """t, of the smallest pod."""
+        return None if self.groups is None else self.groups.threshold
+
+    @property
+    def exchanges(self) -> int | None:
+        """Exchanges of a round in steady state: UPLOAD and UNMASK, perhaps CONFIRM between them."""
+        return None if self.confirm is None else 2 + self.confirm
 
     def round_options(self) -> dict[str, Any]:
         """Return the keyword arguments for `RoundParameters.create`."""
@@ -148,10 +172,11 @@ class Plan:
             "dropout": self.goal.dropout,
             "clip": self.goal.clip,
             "pattern": "committee",
-            "alpha": self.alpha,
-            "stripes": self.stripes,
+            "committees": self.committees,
+            "pods": self.pods,
+            "served": self.slices_per_user,
             "threshold": self.threshold,
-            "neighbours": self.neighbours,
             "min_survivors": self.min_survivors,
+            "confirm": self.confirm,
             "modulus_bits": self.modulus_bits,
         }

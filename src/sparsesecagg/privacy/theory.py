@@ -16,12 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.privacy.tails import committee_sizes, log_binomial, log_hypergeometric
-
-
-def colluder_count(clients: int, colluding: float) -> int:
-    """Return A, the number of colluding users: γN rounded to the nearest, halves up (the safe side)."""
-    return math.floor(colluding * clients + 0.5)
+from sparsesecagg.patterns.anonymity import colluder_count
+from sparsesecagg.patterns.tails import log_binomial, log_hypergeometric
+from sparsesecagg.privacy.overlapping import committee_sizes
 
 
 def edge_probability(alpha: float, clients: int) -> float:

@@ -66,7 +66,7 @@ from sparsesecagg.protocol.package import deal, mask_private, open_pair
 from sparsesecagg.protocol.parameters import Parameters
 from sparsesecagg.protocol.policy import Policy
 from sparsesecagg.protocol.stages import ROUND_STAGES, Stage
-from sparsesecagg.protocol.work import Pair, Trace, Update
+from sparsesecagg.protocol.work import ArrayUpdate, Pair, Trace, Update, UpdateSource
 from sparsesecagg.protocol.works import work_of
 
 AHEAD = 2
@@ -245,7 +245,7 @@ class Client:
     ) -> bytes:
         """Check the order, quantise and mask the selected part of the update; return it with a tag for each partner.
 
-        `update` is a vector of `dim` floats. `weight` is a private integer; above `max_weight` it counts as that.
+        `update` is a vector of `dim` floats, or a source of them. `weight` is a private integer; above `max_weight` it counts as that.
         `terms` is this user's own digest of everything else that decides what it contributes, such as the model that
         the update is relative to: the order must name the same.
         """
@@ -253,7 +253,7 @@ class Client:
         if (answer := self._answered(message, Stage.UPLOAD, data)) is not None:
             return answer
         weight = _checked_weight(weight, self.params)
-        _check_update(update, self.params)
+        source = _checked_update(update, self.params)
         self.policy.check_weight(self.params, weight)
         state = self._declared(self._state.from_round(message.round_number), message)
         order, heads = self._accept(state, message, terms)
@@ -262,7 +262,7 @@ class Client:
         work = work_of(order, int(self._epoch.pod.committee_of[self._place]))
         agreement = KeyAgreement(mask_private(self._epoch, order.round_number, self.user, package.mask_secret))
         masked = work.mask(
-            update,
+            source,
             weight,
             [
                 Pair(self.user, int(self._epoch.pod.users[peer]), agreement.with_peer(mask_key_of(heads[peer])))
@@ -606,12 +606,18 @@ def _checked_weight(weight: int, params: Parameters) -> int:
     return min(weight, params.max_weight)
 
 
-def _check_update(update: Any, params: Parameters) -> None:
-    if not isinstance(update, np.ndarray) or update.dtype.kind != "f":
-        found = getattr(update, "dtype", type(update).__name__)
-        raise InvalidInput("update", f"must be a NumPy array of floats, got {found}")
-    if update.shape != (params.dim,):
-        raise InvalidInput("update", f"must have shape ({params.dim},), got {update.shape}")
+def _checked_update(update: Any, params: Parameters) -> UpdateSource:
+    """Return where the update is read from."""
+    if isinstance(update, np.ndarray):
+        if update.dtype.kind != "f":
+            raise InvalidInput("update", f"must be a NumPy array of floats, got {update.dtype}")
+        if update.shape != (params.dim,):
+            raise InvalidInput("update", f"must have shape ({params.dim},), got {update.shape}")
+        return ArrayUpdate(update)
+    if getattr(update, "dim", None) != params.dim:
+        raise InvalidInput("update", f"must be a NumPy array or a source of {params.dim} floats, got {type(update)}")
+    source: UpdateSource = update
+    return source
 
 
 def _checked_identity(identity: Identity | None, user: int, params: Parameters) -> Identity | None:

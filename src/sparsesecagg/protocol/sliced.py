@@ -15,7 +15,7 @@ from sparsesecagg.field import unpack
 from sparsesecagg.protocol.masking import Mask, WholeMasks
 from sparsesecagg.protocol.messages import Upload
 from sparsesecagg.protocol.parameters import Parameters
-from sparsesecagg.protocol.work import MaskedUpdate, Pair, Total, Trace, Update, Work
+from sparsesecagg.protocol.work import MaskedUpdate, Pair, Total, Trace, UpdateSource, Work
 
 _PIECE = 1 << 16
 """Coordinates quantised at a time: their floats and random numbers stay in the cache."""
@@ -37,7 +37,7 @@ class Sliced(Work):
 
     def mask(
         self,
-        update: Update,
+        update: UpdateSource,
         weight: int,
         pairs: Sequence[Pair],
         private: Mask,
@@ -64,14 +64,14 @@ class Sliced(Work):
         return MaskedUpdate(b"", words, total)
 
     def _quantised(
-        self, update: Update, number: int, factor: float, rng: np.random.Generator, trace: Trace | None
+        self, update: UpdateSource, number: int, factor: float, rng: np.random.Generator, trace: Trace | None
     ) -> Any:
         """Yield the integers of one slice piece by piece, each with its start; padding is zero."""
         length = self.params.slices.length
         first, behind = self.params.slices.bounds(number)
         for start in range(0, length, _PIECE):
             low, high = min(behind, first + start), min(behind, first + start + _PIECE)
-            integers, beyond = self.params.quantizer.quantize(update[low:high], factor, rng)
+            integers, beyond = self.params.quantizer.quantize(update.read(low, high), factor, rng)
             if trace:
                 trace(slice(low, high), integers)
             missing = min(_PIECE, length - start) - len(integers)

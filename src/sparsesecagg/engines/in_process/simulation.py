@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sparsesecagg.crypto.identity import Identity, IdentityKey, Roster, RunSecret, enrol
 from sparsesecagg.crypto.kdf import derive
@@ -19,6 +20,30 @@ from sparsesecagg.protocol.stages import Stage
 
 class SimulationSeed(Secret):
     """The seed of a simulated user's randomness."""
+
+
+class RandomUpdate:
+    """A normal random vector, of which only what is asked for is drawn. The same seed gives the same values."""
+
+    _BLOCK = 1 << 14
+
+    def __init__(self, seed: int, round_number: int, dim: int, spread: float, user: int) -> None:
+        self.dim = dim
+        self._names, self._spread = (seed, round_number, user), np.float32(spread)
+
+    def _block(self, number: int) -> NDArray[np.float32]:
+        rng = np.random.Generator(np.random.SFC64([*self._names, number]))
+        return rng.standard_normal(self._BLOCK, np.float32) * self._spread
+
+    def read(self, start: int, stop: int) -> NDArray[np.float32]:
+        """Return the coordinates from start to stop."""
+        first, behind = start // self._BLOCK, -(-stop // self._BLOCK)
+        drawn = np.concatenate([np.empty(0, np.float32), *map(self._block, range(first, behind))])
+        return drawn[start - first * self._BLOCK : stop - first * self._BLOCK]
+
+    def take(self, coordinates: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return some coordinates."""
+        return self.read(0, self.dim).take(coordinates)
 
 
 def seeded_entropy(seed: int, *names: int) -> Entropy:

@@ -1,4 +1,4 @@
-"""Exact tails against rational arithmetic, and bounds against sampled rounds."""
+"""Bounds for overlapping committees: exact against rational arithmetic, and never below sampled rounds."""
 
 import math
 from fractions import Fraction
@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privacy.sampling import assert_not_exceeded, in_committees, sampled_rounds, thinnest
-from sparsesecagg.privacy import tails
+from privacy.sampling import assert_not_exceeded, sampled_rounds, thinnest
+from sparsesecagg.patterns.tails import log_union
+from sparsesecagg.privacy import overlapping
 
 
 def binomial_below(trials: int, probability: Fraction, bound: int) -> Fraction:
@@ -45,36 +46,12 @@ def assert_log_equals(found: float, exact: Fraction) -> None:
 rates = st.fractions(0, Fraction(1, 2), max_denominator=20)
 
 
-@given(st.integers(0, 40), rates, st.integers(-1, 45))
-def test_binomial_tail_is_exact(trials, probability, bound):
-    assert_log_equals(
-        tails.log_binomial_below(trials, float(probability), bound),
-        binomial_below(trials, probability, bound),
-    )
-
-
 @given(st.integers(0, 30), rates, st.integers(0, 32))
 def test_tails_for_all_numbers_of_trials_agree_with_single_ones(most, probability, bound):
-    each = tails.log_binomial_below_each(most, 1 - float(probability), bound)
+    each = overlapping.log_binomial_below_each(most, 1 - float(probability), bound)
     assert len(each) == most + 1
     for trials in range(most + 1):
         assert_log_equals(each[trials], binomial_below(trials, 1 - probability, bound))
-
-
-@given(st.data())
-def test_hypergeometric_tail_is_exact(data):
-    population = data.draw(st.integers(1, 40))
-    marked = data.draw(st.integers(0, population))
-    draws = data.draw(st.integers(0, population))
-    bound = data.draw(st.integers(0, draws + 1))
-    exact = sum(
-        (
-            Fraction(math.comb(marked, k) * math.comb(population - marked, draws - k), math.comb(population, draws))
-            for k in range(bound, draws + 1)
-        ),
-        Fraction(0),
-    )
-    assert_log_equals(tails.log_hypergeometric_at_least(population, marked, draws, bound), exact)
 
 
 @given(st.data())
@@ -84,7 +61,7 @@ def test_honest_survivors_of_a_committee_are_exact(data):
     size = data.draw(st.integers(1, clients))
     needed = data.draw(st.integers(0, size + 1))
     dropout = data.draw(rates)
-    found = tails.log_honest_survivors_below(clients, colluders, size, float(dropout), needed)
+    found = overlapping.log_honest_survivors_below(clients, colluders, size, float(dropout), needed)
     assert_log_equals(found, honest_survivors_below(clients, colluders, size, dropout, needed))
 
 
@@ -92,7 +69,7 @@ def test_far_tails_keep_their_digits():
     dropout = Fraction(1, 10)
     exact = honest_survivors_below(300, 30, 200, dropout, 5)
     assert exact < Fraction(1, 2**500)
-    assert_log_equals(tails.log_honest_survivors_below(300, 30, 200, 0.1, 5), exact)
+    assert_log_equals(overlapping.log_honest_survivors_below(300, 30, 200, 0.1, 5), exact)
 
 
 @pytest.mark.parametrize(
@@ -103,8 +80,8 @@ def test_committee_sizes_of_the_design_brief(clients, dropout, colluding, size):
     """At least 5 honest survivors in 160 blocks but for 2^−40: hypergeometric honesty × binomial survival."""
 
     def failure_log2(members: int) -> float:
-        one = tails.log_honest_survivors_below(clients, round(colluding * clients), members, dropout, 5)
-        return tails.log_union(one, 160) / math.log(2)
+        one = overlapping.log_honest_survivors_below(clients, round(colluding * clients), members, dropout, 5)
+        return log_union(one, 160) / math.log(2)
 
     assert failure_log2(size) <= -40 < failure_log2(size - 1)
 
@@ -120,7 +97,7 @@ def test_privacy_only_gets_worse_with_more_groups_colluders_dropouts_or_a_higher
     def failure(
         groups: int = groups, colluders: int = colluders, dropout: float = dropout, anonymity: int = anonymity
     ) -> float:
-        return tails.log_privacy_failure(
+        return overlapping.log_privacy_failure(
             clients, colluders, Fraction(1, groups), 4, dropout=dropout, anonymity=anonymity
         )
 
@@ -145,7 +122,7 @@ def test_privacy_bound_is_never_below_the_sampled_frequency(clients, colluding, 
     honest = survives & (np.arange(clients) >= colluders)
     failed = np.any([thinnest(of, honest, share) < anonymity for of in arc_of], axis=0)
     bound = math.exp(
-        tails.log_privacy_failure(clients, colluders, share, stripes, dropout=dropout, anonymity=anonymity)
+        overlapping.log_privacy_failure(clients, colluders, share, stripes, dropout=dropout, anonymity=anonymity)
     )
     assert_not_exceeded(bound, int(failed.sum()), draws)
     assert 2**-10 < failed.mean() < 2**-5  # It is an event that sampling can see ...
@@ -157,34 +134,19 @@ def test_refusal_bound_is_never_below_the_sampled_frequency(clients, share):
     stripes, dropout, least, draws = 4, 0.3, 4, 20_000
     arc_of, survives = sampled_rounds(clients, share, stripes, dropout, draws=draws, seed=7)
     refused = np.any([thinnest(of, survives, share) < least for of in arc_of], axis=0)
-    one = tails.log_refusal(clients, share, dropout, least)
-    bound = tails.independent_or_better((one, tails.distinct_blocks(share, stripes)))
+    one = overlapping.log_refusal(clients, share, dropout, least)
+    bound = overlapping.independent_or_better((one, overlapping.distinct_blocks(share, stripes)))
     assert_not_exceeded(bound, int(refused.sum()), draws)
     assert refused.mean() < bound < min(4 * refused.mean(), share.denominator * stripes * math.exp(one))
 
 
-def test_forced_failure_counts_committees_that_colluders_can_fill():
-    clients, colluders, share, stripes, draws = 31, 9, Fraction(1, 4), 2, 20_000
-    arc_of, _ = sampled_rounds(clients, share, stripes, 0.0, draws=draws, seed=8)
-    colludes = np.broadcast_to(np.arange(clients) < colluders, (draws, clients))
-    # min_survivors 7, anonymity 2: from six colluders in a committee on, the seventh alone is honest.
-    most = np.max([in_committees(of, colludes, share).max(axis=0) for of in arc_of], axis=0)
-    bound = math.exp(tails.log_forced_failure(clients, colluders, share, stripes, min_survivors=7, anonymity=2))
-    assert_not_exceeded(bound, int((most >= 6).sum()), draws)
-    assert bound < 4 * (most >= 6).mean()
-
-
-def test_no_committee_is_filled_once_min_survivors_exceeds_all_colluders():
-    assert tails.log_forced_failure(100, 10, Fraction(1, 5), 4, min_survivors=15, anonymity=5) == -math.inf
-
-
 def test_everybody_is_one_committee_however_many_stripes():
-    assert tails.distinct_blocks(Fraction(1), 4) == 1
-    assert tails.distinct_blocks(Fraction(1, 3), 4) == 12
-    assert tails.distinct_blocks(Fraction(2, 5), 4) == 20
+    assert overlapping.distinct_blocks(Fraction(1), 4) == 1
+    assert overlapping.distinct_blocks(Fraction(1, 3), 4) == 12
+    assert overlapping.distinct_blocks(Fraction(2, 5), 4) == 20
 
 
 def test_certain_and_impossible_failures():
-    assert tails.independent_or_better((0.0, 3)) == 1.0
-    assert tails.independent_or_better((-math.inf, 3)) == 0.0
-    assert tails.independent_or_better((math.log(0.5), 2)) == pytest.approx(0.75, rel=1e-5)
+    assert overlapping.independent_or_better((0.0, 3)) == 1.0
+    assert overlapping.independent_or_better((-math.inf, 3)) == 0.0
+    assert overlapping.independent_or_better((math.log(0.5), 2)) == pytest.approx(0.75, rel=1e-5)
