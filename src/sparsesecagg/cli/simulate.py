@@ -38,7 +38,7 @@ def simulate(
     committee_size: Annotated[
         int | None, typer.Option(help="Users per committee, about; 1/alpha committees if left out.")
     ] = None,
-    pod_size: Annotated[int | None, typer.Option(help="Users that hold each other's shares, about; 128 or all.")] = None,
+    pod_size: Annotated[int | None, typer.Option(help="Users that hold each other's shares, about; else 128.")] = None,
     neighbours: Annotated[
         int | None, typer.Option(help="Degree of the graphs of full and pairwise; complete graphs if left out.")
     ] = None,
@@ -46,7 +46,7 @@ def simulate(
         str, typer.Option(help="Stage before whose message users drop out, or ANY for a mix.")
     ] = Stage.UPLOAD.name,
     modulus_bits: Annotated[int, typer.Option(help="Bits of a word, from 4 to 32.")] = 32,
-    threshold: Annotated[int | None, typer.Option(help="Shares that restore a secret; more than half of a pod.")] = None,
+    threshold: Annotated[int | None, typer.Option(help="Shares that restore a secret; over half of a pod.")] = None,
     min_survivors: Annotated[
         int | None, typer.Option(help="Users that an opened sum must have; half of a committee if left out.")
     ] = None,

@@ -83,7 +83,7 @@ class DrawServer:
         return [user for user in self._named if user not in self._reveals]
 
     def receive(self, data: bytes, sender: int | None = None) -> int:
-        """Take a juror's answer and return who sent it; one that raises a `ProtocolError` does not count. Again the same changes nothing."""
+        """Take a juror's answer and return who sent it; one that raises does not count."""
         message = decode_draw(data)
         request = self._current()
         if not isinstance(message, DrawReveal) or message.draw != request.draw:

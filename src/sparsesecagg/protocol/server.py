@@ -187,7 +187,9 @@ class Server:
     def _drawn(self) -> tuple[bytes, GroupDraw]:
         """Return the groups, and what shows that they were drawn fairly."""
         if self.roster is None:
-            return plain_draw(self.params, self._seed, {user: self._adverts[user].nonce for user in sorted(self._adverts)})
+            return plain_draw(
+                self.params, self._seed, {user: self._adverts[user].nonce for user in sorted(self._adverts)}
+            )
         proof = encode_draw(_kept(self._draw).proof())
         return proof, drawn_groups(self.params, self.roster, proof, 0)
 
@@ -260,7 +262,8 @@ class Server:
             raise WrongRound(number, self.round_number + 1)
         self.round_number, self.result, self._demanded = number, None, min_updated
         self._forget_sizes()
-        self._rounds, outbound, absent = [], {}, 0
+        self._rounds, absent = [], 0
+        outbound: dict[int, bytes] = {}
         for pod in self._pods:
             if pod is None:
                 continue

@@ -51,15 +51,16 @@ class Sliced(Work):
         factor, total = self.factor(weight), 0
         for row, number in enumerate(self.numbers):
             clipped = 0
-            for start, integers, beyond in self._quantised(update, number, factor, rng, trace):
+            for start, values, beyond in self._quantised(update, number, factor, rng, trace):
                 clipped += beyond
-                if start + len(integers) == params.slices.length:
+                if start + len(values) == params.slices.length:
                     # The private integers of the slice follow its last values.
-                    private_integers = params.digits.write((weight if params.max_weight else 0, clipped))
-                    integers = np.concatenate([integers, private_integers])
-                sums = word.embed(integers)
+                    integers = params.digits.write((weight if params.max_weight else 0, clipped))
+                    sums = word.embed(np.concatenate([values, integers]))
+                else:
+                    sums = word.embed(values)
                 masks.add(sums)
-                words[row, start : start + len(integers)] = word.reduce(sums)
+                words[row, start : start + len(sums)] = word.reduce(sums)
             total += clipped
         return MaskedUpdate(b"", words, total)
 

@@ -119,8 +119,8 @@ class Work(ABC):
     def open(self, private: Mapping[int, SharedSecret], orphaned: Sequence[Pair]) -> None:
         """Take away the masks that are left: the survivors' private ones, and those shared with the dropped.
 
-        `private` has the private seed of every survivor; `orphaned` the pairs of a survivor (`user`) and one who dropped
-        out (`peer`).
+        `private` has the private seed of every survivor; `orphaned` the pairs of a survivor (`user`) and a user that
+        dropped out (`peer`).
         """
 
     @abstractmethod
