@@ -54,7 +54,7 @@ def drawn_groups(params: Parameters, roster: Roster, draw: bytes, last_draw: int
     proof = decode_draw(draw)
     if not isinstance(proof, DrawProof):
         raise MalformedMessage("the draw is not a jury's")
-    drawn = verify_draw(roster, params.colluders, proof, last_draw)
+    drawn = verify_draw(roster, params, proof, last_draw)
     excluded = frozenset(range(params.clients)).difference(drawn.population.tolist())
     return GroupDraw(drawn.number, drawn.seed, params.groups(drawn.seed, excluded))
 
