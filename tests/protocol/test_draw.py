@@ -36,8 +36,10 @@ from sparsesecagg.errors import InvalidDraw, InvalidInput, InvalidKey, Malformed
 from sparsesecagg.protocol.draw import Statement, jury, named_needed, verify_draw
 from sparsesecagg.protocol.draw_messages import REVEAL_SIZE, DrawProof, decode_draw, encode_draw
 from sparsesecagg.protocol.draw_server import DrawServer
+from sparsesecagg.protocol.draws import drawn_groups
 from sparsesecagg.protocol.juror import JurorState, answer_draw
 from sparsesecagg.protocol.messages import decode_users
+from sparsesecagg.protocol.parameters import Parameters
 
 
 def hashed(label: str, *parts: bytes) -> bytes:
@@ -380,3 +382,19 @@ def test_a_message_changed_or_cut_on_the_way_is_refused(data: st.DataObject) -> 
 def test_a_proof_takes_96_bytes_per_named_juror_and_two_sets_of_users() -> None:
     overhead = len(encode_draw(honest_proof())) - NEEDED * REVEAL_SIZE - 2 * ((CLIENTS + 7) // 8)
     assert (REVEAL_SIZE, overhead <= 32) == (96, True)
+
+
+def test_a_draw_whose_committees_are_larger_than_words_hold_is_refused() -> None:
+    """One user excluded, and one pod with one committee takes the place of two: a sum of 59 could wrap around."""
+    settings = {"clients": CLIENTS, "dim": 30, "colluders": 0, "roster_digest": ROSTER.digest, "modulus_bits": 8}
+    params = Parameters.create(**settings, committees=2, pods=2, served=1)  # type: ignore[arg-type]
+    for population, accepted in ((range(CLIENTS), True), (range(1, CLIENTS), False)):
+        (juror,) = jury(ROSTER.digest, 1, CLIENTS, 0)
+        request = ask_for(1, [juror], population)
+        _, answer = answer_draw(people()[juror], params, JurorState(), request)
+        proof = encode_draw(prove(request, [reveal_of(answer)]))
+        if accepted:
+            assert [len(pod) for pod in drawn_groups(params, ROSTER, proof, 0).groups.pods] == [30, 30]
+        else:
+            with pytest.raises(InvalidDraw, match="committees of 59 are drawn, and words hold the sum of 30"):
+                drawn_groups(params, ROSTER, proof, 0)

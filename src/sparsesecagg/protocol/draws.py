@@ -15,7 +15,7 @@ import numpy as np
 
 from sparsesecagg.crypto.identity import Identity, Roster
 from sparsesecagg.crypto.kdf import DIGEST_SIZE, digest
-from sparsesecagg.errors import InvalidKey, MalformedMessage
+from sparsesecagg.errors import InvalidDraw, InvalidKey, MalformedMessage
 from sparsesecagg.patterns import Groups
 from sparsesecagg.protocol.draw import verify_draw
 from sparsesecagg.protocol.draw_messages import DrawProof, decode_draw
@@ -56,7 +56,14 @@ def drawn_groups(params: Parameters, roster: Roster, draw: bytes, last_draw: int
         raise MalformedMessage("the draw is not a jury's")
     drawn = verify_draw(roster, params, proof, last_draw)
     excluded = frozenset(range(params.clients)).difference(drawn.population.tolist())
-    return GroupDraw(drawn.number, drawn.seed, params.groups(drawn.seed, excluded))
+    groups = params.groups(drawn.seed, excluded)
+    # Without the excluded there may be fewer and larger committees, whose sums the words need not hold.
+    largest = max(len(members) for pod in groups.pods for members in pod.committees)
+    if largest > params.contributors:
+        raise InvalidDraw(
+            drawn.number, f"committees of {largest} are drawn, and words hold the sum of {params.contributors}"
+        )
+    return GroupDraw(drawn.number, drawn.seed, groups)
 
 
 def plain_draw(params: Parameters, seed: bytes, nonces: Mapping[int, bytes]) -> tuple[bytes, GroupDraw]:
