@@ -131,7 +131,7 @@ class Server:
         if params.authenticated and (roster is None or roster.digest != params.roster_digest):
             raise InvalidInput("roster", "must be given in an authenticated run, the one that the parameters name")
         self.roster = roster
-        self._draw = DrawServer(roster, params.colluders) if roster is not None else None
+        self._draw = DrawServer(roster, params) if roster is not None else None
         self.stage = Stage.ADVERTISE_KEYS
         self.epoch_number = 1
         self.round_number = 0
