@@ -249,6 +249,15 @@ class Server:
 
     # Packages
 
+    def holding(self, round_number: int) -> set[int]:
+        """Return the users whose packages of a round ahead are here."""
+        return {
+            int(pod.epoch.pod.users[place])
+            for pod in self._pods
+            if pod is not None
+            for place in pod.packages.get(round_number, {})
+        }
+
     def lacking(self, user: int) -> list[int]:
         """Return the rounds ahead for which a user could have sent its package and has not."""
         try:
@@ -256,7 +265,7 @@ class Server:
         except UnknownSender:
             return []
         ahead = range(self.round_number + 1, self.round_number + 1 + AHEAD)
-        return [number for number in ahead if place not in pod.packages[number]]
+        return [number for number in ahead if place not in pod.packages.get(number, {})]
 
     def _take_package(self, message: ShareKeys) -> None:
         pod, place = self._place_of(message.sender)
