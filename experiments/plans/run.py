@@ -14,7 +14,7 @@ from typing import Any
 from experiments.common.results import commit
 from sparsesecagg import __version__
 from sparsesecagg.cli.plan import as_json
-from sparsesecagg.patterns.anonymity import Groups, failure_log2
+from sparsesecagg.patterns.anonymity import Structure, failure_log2
 from sparsesecagg.privacy.candidates import FAILED_POD, THIN_COMMITTEE, highest_demand
 from sparsesecagg.privacy.plan import EXCLUDED, Goal
 from sparsesecagg.privacy.planner import plan_round
@@ -98,7 +98,7 @@ def smallest_groups(goal: Goal, committees_per_pod: int, confirm: bool) -> dict[
         threshold = highest_demand(goal.availability, FAILED_POD, (holders,))
         if min(survivors, threshold) < 1:
             continue
-        groups = Groups(((members,) * committees_per_pod,) * (goal.population // holders), survivors, threshold)
+        groups = Structure(((members,) * committees_per_pod,) * (goal.population // holders), survivors, threshold)
         failure = failure_log2(
             groups,
             anonymity=goal.min_anonymity,

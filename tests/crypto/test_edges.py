@@ -30,30 +30,30 @@ def test_no_shares_are_no_error() -> None:
 
 
 def test_the_largest_element_of_the_field_is_read_and_the_prime_is_not() -> None:
-    largest = (PRIME - 1).to_bytes(4, "little") * 9
+    largest = (PRIME - 1).to_bytes(4, "little") * 5
     read = shamir.decode_shares(largest)
     assert read is not None
-    assert read.tolist() == [PRIME - 1] * 9
+    assert read.tolist() == [PRIME - 1] * 5
     assert shamir.decode_shares(largest[:-4] + PRIME.to_bytes(4, "little")) is None
 
 
-@pytest.mark.parametrize("size", [1, 4, 35, 37, 40])
+@pytest.mark.parametrize("size", [1, 4, 19, 21, 24])
 def test_half_a_share_is_none(size: int) -> None:
     assert shamir.decode_shares(bytes(size)) is None
 
 
 def test_a_secret_is_restored_from_exactly_as_many_shares_as_it_was_cut_for() -> None:
-    secret, holders = bytes(range(32)), np.array([0, 1, 2, 65535])
+    secret, holders = bytes(range(16)), np.array([0, 1, 2, 65535])
     shares = shamir.split([secret], holders, 3, Secret(bytes(32)))
     assert shamir.combine(shares[1:].transpose(1, 0, 2), (1, 2, 65535)) == [secret]
     assert shamir.combine(shares[2:].transpose(1, 0, 2), (2, 65535)) != [secret]
 
 
 def test_limbs_that_are_no_secret_are_not_made_into_one() -> None:
-    """Nine limbs of 29 bits have five bits more than 32 bytes."""
-    fits = [2**29 - 1] * 8 + [2**24 - 1]
-    for last, expected in ((2**24 - 1, b"\xff" * 32), (2**24, None), (2**29, None)):
-        limbs = np.array([[[*fits[:8], last]]], np.uint64)
+    """Five limbs of 29 bits have 17 bits more than 16 bytes."""
+    fits = [2**29 - 1] * 4 + [2**12 - 1]
+    for last, expected in ((2**12 - 1, b"\xff" * 16), (2**12, None), (2**29, None)):
+        limbs = np.array([[[*fits[:4], last]]], np.uint64)
         assert shamir.combine(limbs, (0,)) == [expected]
     too_large = np.array([[[2**29, *fits[1:]]]], np.uint64)
     assert shamir.combine(too_large, (0,)) == [None]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from reference.words import packed, unpacked
 from sparsesecagg.errors import MalformedMessage
-from sparsesecagg.field import WORD_BITS, Word, pack, packed_size, unpack
+from sparsesecagg.field import WORD_BITS, Word, pack, packed_size, packing, unpack
 from strategies import residues, word_sizes
 
 
@@ -29,21 +29,40 @@ def test_unpacking_returns_the_words(word: Word, data: st.DataObject) -> None:
     assert read.dtype == word.dtype
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 5, 165_001])
-def test_twelve_bits_pack_odd_and_even_counts(count: int) -> None:
-    word = Word.of(12)
-    words = np.random.default_rng(count).integers(0, word.modulus, count).astype(word.dtype)
-    wire = bytes(pack(words, word))
-    assert len(wire) == (3 * count + 1) // 2
-    assert np.array_equal(unpack(wire, count, word), words)
+@pytest.mark.parametrize("bits", WORD_BITS)
+@pytest.mark.parametrize("beyond", [-1, 0, 1])
+def test_long_arrays_are_packed_in_parts_without_a_seam(
+    bits: int, beyond: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packing, "_CHUNK_GROUPS", 16)
+    word = Word.of(bits)
+    for count in (8 * 16 + beyond, 3 * 8 * 16 + beyond):
+        words = np.random.default_rng(count).integers(0, word.modulus, count).astype(word.dtype)
+        wire = bytes(pack(words, word))
+        assert wire == packed(words.tolist(), bits)
+        assert np.array_equal(unpack(wire, count, word), words)
+
+
+@pytest.mark.parametrize(
+    ("bits", "words", "wire"),
+    [
+        (4, [0x1, 0x2, 0xF], "210f"),
+        (6, [0b000001, 0b000010, 0b000011, 0b000100, 0b111111], "8130103f"),
+        (12, [0x123, 0xABC, 0xFFF], "23c1abff0f"),
+        (24, [0x123456, 0xFEDCBA], "563412badcfe"),
+    ],
+)
+def test_examples_by_hand(bits: int, words: list[int], wire: str) -> None:
+    """Independent of any twin: the first word's lowest bit is the first byte's lowest bit."""
+    assert bytes(pack(np.array(words, Word.of(bits).dtype), Word.of(bits))).hex() == wire
 
 
 @pytest.mark.parametrize("bits", WORD_BITS)
 def test_a_table_of_blocks_is_packed_row_by_row(bits: int) -> None:
     """Also when its memory is not contiguous."""
     word = Word.of(bits)
-    table = np.arange(42, dtype=word.dtype).reshape(6, 7)
-    assert bytes(pack(table, word)) == packed(range(42), bits)
+    table = (np.arange(42) % word.modulus).astype(word.dtype).reshape(6, 7)
+    assert bytes(pack(table, word)) == packed(table.reshape(-1).tolist(), bits)
     assert bytes(pack(table.T, word)) == packed(table.T.reshape(-1).tolist(), bits)
 
 
@@ -63,14 +82,16 @@ def test_any_other_length_is_refused(word: Word, count: int, size: int) -> None:
             unpack(bytes(size), count, word)
 
 
-@pytest.mark.parametrize("padding", [1, 8, 15])
-@pytest.mark.parametrize("count", [1, 3, 101])
-def test_padding_that_is_not_zero_is_refused(count: int, padding: int) -> None:
-    """Otherwise one upload would have many encodings."""
-    wire = bytearray(packed([4095] * count, 12))
-    wire[-1] |= padding << 4
-    with pytest.raises(MalformedMessage, match="padding"):
-        unpack(bytes(wire), count, Word.of(12))
+@given(word_sizes, st.integers(1, 101), st.integers(0, 7))
+def test_padding_that_is_not_zero_is_refused(word: Word, count: int, bit: int) -> None:
+    """Otherwise one upload would have many encodings. Words of nothing but ones leave the padding alone."""
+    largest = word.modulus - 1
+    wire = bytearray(packed([largest] * count, word.bits))
+    assert unpack(bytes(wire), count, word).tolist() == [largest] * count
+    if bit < 8 * len(wire) - count * word.bits:
+        wire[-1] |= 0x80 >> bit
+        with pytest.raises(MalformedMessage, match="padding"):
+            unpack(bytes(wire), count, word)
 
 
 @pytest.mark.parametrize("value", [2**32 - 5, 2**32 - 4, 2**32 - 1])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from privacy.sampling import assert_not_exceeded
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.patterns.anonymity import (
-    Groups,
+    Structure,
     availability,
     colluder_count,
     failure_log2,
@@ -57,9 +57,9 @@ def test_sizes_of_the_design_brief(row, confirm):
     each = holders // members
     population = clients - round(excluded * clients)
 
-    def found(size: int) -> tuple[Groups, float]:
+    def found(size: int) -> tuple[Structure, float]:
         available, pods = availability(dropout), population // (each * size)
-        groups = Groups(
+        groups = Structure(
             ((size,) * each,) * pods,
             highest(size, available, 0.01),
             highest(each * size, available, 0.001),
@@ -161,8 +161,8 @@ def test_failure_of_a_lying_server_is_exact_but_for_the_union_over_groups(data):
     committees = pods * data.draw(st.integers(1, max(1, clients // pods // 3)))
     if committees > clients:
         return
-    sizes = Groups.even(clients, committees, pods, min_survivors=1, threshold=1)
-    groups = Groups(
+    sizes = Structure.even(clients, committees, pods, min_survivors=1, threshold=1)
+    groups = Structure(
         sizes.sizes,
         data.draw(st.integers(1, sizes.smallest_committee)),
         data.draw(st.integers(sizes.smallest_pod // 2 + 1, sizes.smallest_pod)),
@@ -193,10 +193,10 @@ def drawn_colluders(groups, colluders, draws, seed):
 
 
 LOOSE = [
-    (Groups.even(100, 8, 4, min_survivors=9, threshold=19), 16, 3),
-    (Groups.even(61, 6, 2, min_survivors=9, threshold=25), 9, 4),
-    (Groups.even(40, 2, 1, min_survivors=16, threshold=33), 9, 9),
-    (Groups.even(90, 10, 5, min_survivors=7, threshold=14), 14, 2),
+    (Structure.even(100, 8, 4, min_survivors=9, threshold=19), 16, 3),
+    (Structure.even(61, 6, 2, min_survivors=9, threshold=25), 9, 4),
+    (Structure.even(40, 2, 1, min_survivors=16, threshold=33), 9, 9),
+    (Structure.even(90, 10, 5, min_survivors=7, threshold=14), 14, 2),
 ]
 
 
@@ -225,7 +225,7 @@ def test_a_lying_servers_chances_are_never_below_the_sampled_frequency(groups, c
 @pytest.mark.parametrize(("clients", "colluders", "survivors", "anonymity"), [(60, 20, 7, 5), (48, 10, 6, 5)])
 def test_a_curious_servers_chances_are_never_below_the_sampled_frequency(clients, colluders, survivors, anonymity):
     """Colluders always take part, honest users with the availability; five rounds per run."""
-    groups = Groups.even(clients, 6, 3, min_survivors=survivors, threshold=clients // 6 + 1)
+    groups = Structure.even(clients, 6, 3, min_survivors=survivors, threshold=clients // 6 + 1)
     draws, rounds, dropout = 20_000, 5, 0.15
     members, inside, known = drawn_colluders(groups, colluders, draws, seed=1)
     rng = np.random.default_rng(2)
@@ -243,7 +243,7 @@ def test_a_curious_servers_chances_are_never_below_the_sampled_frequency(clients
 
 
 def test_each_draw_and_each_round_is_charged():
-    groups = Groups.even(100, 8, 4, min_survivors=9, threshold=19)
+    groups = Structure.even(100, 8, 4, min_survivors=9, threshold=19)
     one = failure_log2(groups, anonymity=3, colluders=10, confirm=True, draws=1)
     assert failure_log2(groups, anonymity=3, colluders=10, confirm=True) == pytest.approx(one + 4, abs=1e-5)
     curious = {"anonymity": 3, "colluders": 10, "server": "curious", "dropout": 0.1}
@@ -252,7 +252,7 @@ def test_each_draw_and_each_round_is_charged():
 
 @given(st.data())
 def test_privacy_only_gets_worse_with_more_colluders_a_smaller_population_or_a_higher_demand(data):
-    groups = Groups.even(120, 8, 4, min_survivors=11, threshold=22)
+    groups = Structure.even(120, 8, 4, min_survivors=11, threshold=22)
     server = data.draw(st.sampled_from(["lying", "curious"]))
     confirm = data.draw(st.booleans())
     here = {"anonymity": data.draw(st.integers(1, 10)), "colluders": data.draw(st.integers(0, 30)), "population": 120}
@@ -274,8 +274,8 @@ def test_fewer_users_make_fewer_groups_not_smaller_ones(clients, data):
     each, pods = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 5))
     if each * pods > clients:
         return
-    sizes = Groups.even(clients, each * pods, pods, min_survivors=1, threshold=1)
-    groups = Groups(sizes.sizes, max(1, sizes.smallest_committee * 3 // 4), max(1, sizes.smallest_pod * 3 // 4))
+    sizes = Structure.even(clients, each * pods, pods, min_survivors=1, threshold=1)
+    groups = Structure(sizes.sizes, max(1, sizes.smallest_committee * 3 // 4), max(1, sizes.smallest_pod * 3 // 4))
     fewer = data.draw(st.integers(max(1, clients // 2), clients))
     again = groups.among(fewer)
     assert again.clients == fewer
@@ -289,7 +289,7 @@ def test_fewer_users_make_fewer_groups_not_smaller_ones(clients, data):
 
 
 def test_a_population_smaller_than_a_pod_is_cut_anew():
-    groups = Groups.even(50, 3, 1, min_survivors=11, threshold=37)
+    groups = Structure.even(50, 3, 1, min_survivors=11, threshold=37)
     assert groups.among(40).sizes == ((20, 20),)
     assert failure_log2(groups, anonymity=5, colluders=5, population=40, confirm=True) == failure_log2(
         groups.among(40), anonymity=5, colluders=5, confirm=True
@@ -297,7 +297,7 @@ def test_a_population_smaller_than_a_pod_is_cut_anew():
 
 
 def test_kept_anonymity_is_the_largest_that_holds():
-    groups = Groups.even(1000, 26, 13, min_survivors=29, threshold=58)
+    groups = Structure.even(1000, 26, 13, min_survivors=29, threshold=58)
     facts = {"colluders": 100, "population": 800, "confirm": True}
     kept = kept_anonymity(groups, allowed_log2=-40, **facts)
     assert kept == 5
@@ -317,7 +317,7 @@ def test_kept_anonymity_is_the_largest_that_holds():
     ],
 )
 def test_impossible_questions_are_rejected(change, option):
-    groups = Groups.even(100, 4, 2, min_survivors=15, threshold=30)
+    groups = Structure.even(100, 4, 2, min_survivors=15, threshold=30)
     with pytest.raises(InvalidInput, match=", got") as caught:
         failure_log2(groups, **{"anonymity": 5, "colluders": 10} | change)
     assert caught.value.option == option
@@ -335,5 +335,5 @@ def test_impossible_questions_are_rejected(change, option):
 )
 def test_groups_that_could_never_be_opened_are_rejected(sizes, survivors, threshold, option):
     with pytest.raises(InvalidInput) as caught:
-        Groups(sizes, survivors, threshold)
+        Structure(sizes, survivors, threshold)
     assert caught.value.option == option

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from privacy.sampling import assert_not_exceeded
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.patterns.anonymity import Groups, availability, failure_log2
+from sparsesecagg.patterns.anonymity import Structure, availability, failure_log2
 from sparsesecagg.patterns.tails import log_binomial_below
 from sparsesecagg.privacy.candidates import FAILED_POD, THIN_COMMITTEE, make_groups, worst_failure_log2
 from sparsesecagg.privacy.message_sizes import default_levels, largest_sum, message_bytes, shortest_word
@@ -137,7 +137,7 @@ def test_no_other_groups_are_cheaper(clients, dropout, colluding, server, dim):
         assert plan.all_bytes_sent + plan.all_bytes_received <= 1.02 * min(costs.values())
 
 
-def bytes_of(goal: Goal, groups: Groups, confirm: bool) -> int:
+def bytes_of(goal: Goal, groups: Structure, confirm: bool) -> int:
     members = max(size for size, _ in groups.kinds)
     return message_bytes(
         dim=goal.dim,

@@ -30,10 +30,12 @@ def test_sums_are_exact_for_any_values(word: Word, maxima: list[int], data: st.D
 
 
 @pytest.mark.parametrize("bits", WORD_BITS)
-@pytest.mark.parametrize("contributors", [1, 2, 3, 100, 127, 128, 129, 255])
+@pytest.mark.parametrize("contributors", [1, 2, 3, 7, 8, 14, 15, 100, 127, 128, 129, 255])
 def test_all_contributors_at_the_maximum_do_not_wrap(bits: int, contributors: int) -> None:
     """All digits are as large as they get."""
     word, maximum = Word.of(bits), 2**33 - 1
+    if contributors >= word.modulus:
+        return
     digits = Digits.fit(word, contributors, [maximum])
     sums = word.zeros((digits.total,))
     for _ in range(contributors):
@@ -72,11 +74,18 @@ def test_a_maximum_of_zero_takes_no_word() -> None:
     assert Digits.fit(Word.of(16), 10, [0, 0]).total == 0
 
 
-@pytest.mark.parametrize(("bits", "contributors"), [(8, 256), (12, 4096), (16, 70_000)])
-def test_a_word_too_short_for_a_single_bit_is_refused(bits: int, contributors: int) -> None:
-    with pytest.raises(InvalidInput, match=f"{contributors} contributors") as caught:
+@pytest.mark.parametrize(
+    ("bits", "contributors", "enough"),
+    [(4, 16, 5), (4, 31, 5), (4, 32, 6), (8, 256, 9), (12, 4096, 13), (16, 70_000, 17), (30, 2**30, 31)],
+)
+def test_a_word_too_short_for_a_single_bit_is_refused(bits: int, contributors: int, enough: int) -> None:
+    expected = f"must be at least {enough} to carry the weights of {contributors} contributors, got {bits}$"
+    with pytest.raises(InvalidInput, match=expected) as caught:
         Digits.fit(Word.of(bits), contributors, [1])
     assert caught.value.option == "modulus_bits"
+    assert Digits.fit(Word.of(enough), contributors, [1]).digit_bits == 1
+    with pytest.raises(InvalidInput):
+        Digits.fit(Word.of(enough - 1), contributors, [1])
     assert Digits.fit(Word.of(bits), contributors, [0]).total == 0
     assert Digits.fit(Word.of(bits), (1 << bits) - 1, [1]).digit_bits == 1
 

@@ -61,17 +61,33 @@ def test_one_level_more_would_wrap() -> None:
     assert signed(11 * limit, 8) < 0
 
 
-@pytest.mark.parametrize(("bits", "contributors", "enough"), [(8, 128, 12), (8, 5000, 16), (16, 40_000, 24)])
-def test_a_word_that_is_too_short_is_refused_with_one_that_is_not(bits: int, contributors: int, enough: int) -> None:
-    with pytest.raises(InvalidInput, match=f"use {enough} or more") as caught:
+@pytest.mark.parametrize(
+    ("bits", "contributors", "enough"),
+    [(4, 8, 5), (4, 15, 5), (4, 16, 6), (8, 128, 9), (8, 5000, 14), (16, 40_000, 17), (8, 2**30 - 1, 31)],
+)
+def test_a_word_that_is_too_short_is_refused_with_the_shortest_that_is_not(
+    bits: int, contributors: int, enough: int
+) -> None:
+    expected = f"must be at least {enough} to hold the sum of {contributors} contributors, got {bits}$"
+    with pytest.raises(InvalidInput, match=expected) as caught:
         Quantizer.fit(Word.of(bits), contributors, 1.0)
     assert caught.value.option == "modulus_bits"
-    assert Quantizer.fit(Word.of(enough), contributors, 1.0).limit >= 1
+    assert Quantizer.fit(Word.of(enough), contributors, 1.0).limit == 1
+    with pytest.raises(InvalidInput):
+        Quantizer.fit(Word.of(enough - 1), contributors, 1.0)
+
+
+@pytest.mark.parametrize("bits", range(4, 20))
+def test_the_largest_number_of_contributors_has_one_level_on_each_side(bits: int) -> None:
+    most = 2 ** (bits - 1) - 1
+    assert Quantizer.fit(Word.of(bits), most, 1.0).limit == 1
+    with pytest.raises(InvalidInput):
+        Quantizer.fit(Word.of(bits), most + 1, 1.0)
 
 
 @pytest.mark.parametrize("bits", WORD_BITS)
 def test_longer_clips_make_coarser_levels(bits: int) -> None:
-    fine, coarse = (Quantizer.fit(Word.of(bits), 10, clip) for clip in (1.0, 8.0))
+    fine, coarse = (Quantizer.fit(Word.of(bits), 7, clip) for clip in (1.0, 8.0))
     assert fine.limit == coarse.limit
     assert fine.scale == 8 * coarse.scale
 
@@ -100,7 +116,7 @@ def test_a_value_becomes_one_of_the_two_levels_around_it(
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_rounding_is_right_on_average(bits: int, fraction: float, sign: int) -> None:
     """A value between two levels goes up as often as it must; error rate 1e-6."""
-    quantizer = Quantizer.fit(Word.of(bits), 5, 1.0)
+    quantizer = Quantizer.fit(Word.of(bits), 1, 1.0)
     draws, scaled = 100_000, sign * (3 + fraction)
     integers, _ = quantizer.quantize(np.full(draws, scaled / quantizer.scale), 1.0, rng(bits))
     assert set(integers.tolist()) <= {floor(scaled), ceil(scaled)}
@@ -209,7 +225,7 @@ def test_nan_and_infinity_are_refused(bad: float, real: type, bits: int, place: 
     assert caught.value.option == "update"
 
 
-@pytest.mark.parametrize("bits", [8, 16, 32])
+@pytest.mark.parametrize("bits", [5, 8, 16, 32])
 def test_large_finite_values_are_clipped_and_counted(bits: int) -> None:
     """Also those that overflow while they are scaled."""
     quantizer = Quantizer.fit(Word.of(bits), 10, 1.0)
@@ -228,3 +244,61 @@ def test_a_value_that_is_a_level_stays_where_it_is(level: int) -> None:
     integers, _ = Quantizer(limit=65_535, scale=1.0).quantize(exact, 1.0, np.random.default_rng(1))
     assert (integers == level).all()
     assert np.abs(quantizer.quantize(values, 1.0, np.random.default_rng(1))[0] - level).max() <= 1
+
+
+@pytest.mark.parametrize("bits", WORD_BITS)
+@pytest.mark.parametrize("huge", [1e39, -1e39, 3.5e38, 1.7e308, -1.7e308])
+def test_a_weight_of_zero_makes_zero_of_any_finite_value(bits: int, huge: float) -> None:
+    """Also of one beyond float32, which would be infinite there, and infinity times zero is no number."""
+    integers, clipped = Quantizer.fit(Word.of(bits), 5, 1.0).quantize(np.array([huge, 1.0, 0.0]), 0.0, rng())
+    assert integers.tolist() == [0, 0, 0]
+    assert clipped == 0
+
+
+@pytest.mark.parametrize("bits", [8, 16, 32])
+def test_a_huge_value_that_its_weight_brings_into_range_is_not_clipped(bits: int) -> None:
+    quantizer = Quantizer.fit(Word.of(bits), 3, 1.0)
+    integers, clipped = quantizer.quantize(np.array([1e39, -1e39, 3e39]), 5e-40, rng())
+    assert clipped == 1
+    assert np.abs(integers - quantizer.limit * np.array([0.5, -0.5, 1.0])).max() <= 1
+
+
+@pytest.mark.parametrize("real", [np.float32, np.float64])
+@pytest.mark.parametrize("clip", [1e-45, 1e-40, 1e-37, 1e37, 1e40])
+def test_a_clip_beyond_float32_leaves_zero_at_zero(real: type, clip: float) -> None:
+    """The scale is infinite or zero in float32, though not in float64."""
+    quantizer = Quantizer.fit(Word.of(8), 5, clip)
+    integers, clipped = quantizer.quantize(np.array([0.0, 1e-30, -1e-30], real), 1.0, rng())
+    assert integers[0] == 0
+    assert clipped == (2 if clip < 1e-30 else 0)
+    if clip < 1e-30:
+        assert integers.tolist() == [0, quantizer.limit, -quantizer.limit]
+
+
+@pytest.mark.parametrize("factor", [np.inf, -np.inf, np.nan])
+def test_a_weight_that_is_not_finite_is_refused(factor: float) -> None:
+    with pytest.raises(InvalidInput, match="finite") as caught:
+        Quantizer.fit(Word.of(8), 5, 1.0).quantize(np.zeros(3), factor, rng())
+    assert caught.value.option == "weight"
+
+
+@given(word_sizes, st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=10), st.data())
+def test_whatever_is_finite_becomes_an_integer_within_the_limit(
+    word: Word, values: list[float], data: st.DataObject
+) -> None:
+    """For any weight and clip; nothing is ever cast from NaN or infinity."""
+    quantizer = Quantizer.fit(word, 7, data.draw(st.floats(1e-30, 1e30)))
+    factor = data.draw(st.sampled_from([0.0, 1.0, 5e-324]) | st.floats(0, 1))
+    with np.errstate(invalid="raise"):
+        integers, clipped = quantizer.quantize(np.array(values), factor, rng())
+    assert np.abs(integers).max() <= quantizer.limit
+    beyond = [value * (quantizer.scale * factor) / quantizer.limit for value in values]
+    assert sum(abs(b) > 1 + 1e-6 for b in beyond) <= clipped <= sum(abs(b) > 1 - 1e-6 for b in beyond)
+
+
+@pytest.mark.parametrize("clip", [0.1, 0.3, 0.7, 1e-3, 3.0])
+def test_a_value_at_a_crooked_clip_is_not_counted_in_short_words(clip: float) -> None:
+    """Though limit / clip may have been rounded up: callers clip first, and then nothing lies beyond."""
+    for bits in (4, 5, 6, 8, 12):
+        _, clipped = Quantizer.fit(Word.of(bits), 3, clip).quantize(np.array([clip, -clip]), 1.0, rng())
+        assert clipped == 0

@@ -5,6 +5,7 @@
     kdf          HKDF-SHA256 from hmac
     x25519       the ladder of RFC 7748
     shamir       polynomials over GF(2^31 − 1)
+    decoding     false shares found by trying every set of holders
     gaps         the gap walk by bisection, and the literal Bernoulli sampler
     locations    bitmap and Rice code, bit by bit
     statistics   chi-square tests with a stated error rate

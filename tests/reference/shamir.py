@@ -1,4 +1,4 @@
-"""Shamir's sharing of 32-byte secrets, one polynomial at a time, over GF(2^31 − 1)."""
+"""Shamir's sharing of 16-byte secrets, one polynomial at a time, over GF(2^31 − 1)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from reference.stream import integers, key_stream
 
 PRIME = 2**31 - 1
-LIMBS = 9
+LIMBS = 5
 LIMB_BITS = 29
 
 
 def limbs(secret: bytes) -> list[int]:
-    """Cut a secret into nine numbers of 29 bits, lowest first."""
+    """Cut a secret into five numbers of at most 29 bits, lowest first."""
     number = int.from_bytes(secret, "little")
     return [(number >> (LIMB_BITS * place)) % 2**LIMB_BITS for place in range(LIMBS)]
 
@@ -56,11 +56,11 @@ def interpolate(points: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def combine(shares: Sequence[Sequence[int]], holders: Sequence[int]) -> bytes | None:
-    """Restore one secret from shares by holder and limb; None when it is no 32-byte secret."""
+    """Restore one secret from shares by holder and limb; None when it is no 16-byte secret."""
     restored = [
         interpolate([(h + 1, share[k]) for h, share in zip(holders, shares, strict=True)])[0] for k in range(LIMBS)
     ]
     if any(limb >= 2**LIMB_BITS for limb in restored):
         return None
     number = sum(limb << (LIMB_BITS * place) for place, limb in enumerate(restored))
-    return number.to_bytes(32, "little") if number < 2**256 else None
+    return number.to_bytes(16, "little") if number < 2**128 else None

@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from reference.words import MODULI
 
-MACHINE_BYTES = {8: 1, 12: 2, 16: 2, 24: 4, 32: 4}
+MACHINE_BYTES = {bits: 1 if bits < 9 else 2 if bits < 17 else 4 for bits in range(4, 33)}
 
 
 def key_stream(key: bytes, size: int) -> bytes:

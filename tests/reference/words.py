@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-MODULI = {8: 2**8, 12: 2**12, 16: 2**16, 24: 2**24, 32: 2**32 - 5}
+MODULI = {**{bits: 2**bits for bits in range(4, 32)}, 32: 2**32 - 5}
 
 
 def residue(value: int, bits: int) -> int:

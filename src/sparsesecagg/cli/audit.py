@@ -12,8 +12,18 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from sparsesecagg.cli.audit_picture import check_picture, draw
-from sparsesecagg.cli.shared import JsonOption, SeedOption, err, out, print_json, progress
+from sparsesecagg.cli.audit_picture import draw
+from sparsesecagg.cli.shared import (
+    JsonOption,
+    SeedOption,
+    at_least,
+    check_memory,
+    check_picture,
+    err,
+    out,
+    print_json,
+    progress,
+)
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.privacy.advice import advice
 from sparsesecagg.privacy.audit import AuditReport, AuditSettings, run_audit
@@ -70,7 +80,9 @@ def audit(
     ] = None,
     compare: Annotated[bool, typer.Option("--compare", help="Audit every pattern at these settings.")] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw the component sizes into this .png, .pdf or .svg.")] = None,
-    workers: Annotated[int, typer.Option(min=0, help="Processes for several runs; 0 for one per processor.")] = 0,
+    workers: Annotated[
+        int, typer.Option(callback=at_least(0), help="Processes for several runs; 0 for one per processor.")
+    ] = 0,
     json: JsonOption = False,
     seed: SeedOption = 0,
 ) -> None:
@@ -105,6 +117,7 @@ def audit(
     chosen = settings_of(pattern)
     audited = [chosen if name == pattern else settings_of(name) for name in (_COMPARED if compare else (pattern,))]
     watched = None if persistent is None else _watched(chosen, persistent)
+    check_memory(dim)
     if plot is not None:
         check_picture(plot)
     for sentence in advice(chosen.params):

@@ -8,18 +8,26 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from numpy.typing import NDArray
 from rich.table import Table
 
-from sparsesecagg.cli.shared import JsonOption, SeedOption, err, out, print_json, progress
+from sparsesecagg.cli.shared import JsonOption, SeedOption, check_memory, err, out, print_json, progress
 from sparsesecagg.engines.in_process import InProcessRun, Observer, Outcome, peak_memory
-from sparsesecagg.engines.in_process.simulation import draw_drops, entropy_of_run, make_identities, seeded_entropy
+from sparsesecagg.engines.in_process.simulation import (
+    RandomUpdate,
+    draw_drops,
+    entropy_of_run,
+    make_identities,
+    seeded_entropy,
+)
 from sparsesecagg.errors import InvalidInput
+from sparsesecagg.patterns import PATTERNS
 from sparsesecagg.privacy.advice import advice
 from sparsesecagg.protocol import STAGES, Parameters, Policy, Stage
+from sparsesecagg.protocol.parameters import MAX_CLIENTS
 from sparsesecagg.protocol.stages import round_stages
 
 _ANY = "ANY"
+MOST_ROUNDS = 100_000
 _MEETINGS = 3
 """Messages of a user per round, for the progress bar: package, upload, shares."""
 
@@ -33,7 +41,7 @@ def simulate(
     committee_size: Annotated[
         int | None, typer.Option(help="Users per committee, about; 1/alpha committees if left out.")
     ] = None,
-    pod_size: Annotated[int | None, typer.Option(help="Users that hold each other's shares, about; 128 or all.")] = None,
+    pod_size: Annotated[int | None, typer.Option(help="Users that hold each other's shares, about; else 128.")] = None,
     neighbours: Annotated[
         int | None, typer.Option(help="Degree of the graphs of full and pairwise; complete graphs if left out.")
     ] = None,
@@ -41,7 +49,7 @@ def simulate(
         str, typer.Option(help="Stage before whose message users drop out, or ANY for a mix.")
     ] = Stage.UPLOAD.name,
     modulus_bits: Annotated[int, typer.Option(help="Bits of a word, from 4 to 32.")] = 32,
-    threshold: Annotated[int | None, typer.Option(help="Shares that restore a secret; more than half of a pod.")] = None,
+    threshold: Annotated[int | None, typer.Option(help="Shares that restore a secret; over half of a pod.")] = None,
     min_survivors: Annotated[
         int | None, typer.Option(help="Users that an opened sum must have; half of a committee if left out.")
     ] = None,
@@ -61,11 +69,13 @@ def simulate(
     Every key, mask and message is real; the users, their random updates and their dropouts are simulated. Bytes and
     seconds are those of a round in steady state, the keys of a later round included; the set-up is reported apart.
     """
-    if rounds < 1:
-        raise InvalidInput("rounds", f"must be at least 1, got {rounds}")
+    if not 1 <= rounds <= MOST_ROUNDS:
+        raise InvalidInput("rounds", f"must be from 1 to {MOST_ROUNDS}, got {rounds}")
     stages = _drop_stages(drop_at)
     identities = (
-        make_identities(clients, "simulation", seeded_entropy(seed)) if authenticated and clients >= 3 else None
+        make_identities(clients, "simulation", seeded_entropy(seed))
+        if authenticated and 3 <= clients <= MAX_CLIENTS
+        else None
     )
     params = Parameters.create(
         clients=clients,
@@ -84,6 +94,7 @@ def simulate(
         max_weight=1000 if weighted else 0,
         roster_digest=identities[0].roster.digest if identities else b"",
     )
+    check_memory(dim)
     for sentence in advice(params):
         err.print(f"[yellow]note:[/yellow] {sentence}.", highlight=False, soft_wrap=True)
 
@@ -94,7 +105,7 @@ def simulate(
         task = bar.add_task("simulating", total=clients * (3 + _MEETINGS * rounds))
         run = InProcessRun(
             params,
-            policy=Policy(min_survivors=1),
+            policy=Policy(min_anonymity=1, min_survivors=1, patterns=frozenset(PATTERNS)),
             entropy_of=entropy_of_run(seed),
             identities=identities,
             absent={user for user, stage in schedule[0].items() if stage is Stage.ADVERTISE_KEYS},
@@ -105,7 +116,7 @@ def simulate(
             rng = np.random.default_rng([seed, number, 1])
             outcomes.append(
                 run.round(
-                    partial(_update, seed, number, dim, clip),
+                    partial(RandomUpdate, seed, number, dim, clip / 4),
                     weights=rng.integers(1, 1001, clients).tolist() if weighted else None,
                     drops=drops,
                 )
@@ -134,14 +145,6 @@ def _drop_stages(name: str) -> Sequence[Stage]:
     if name.upper() not in names:
         raise InvalidInput("drop_at", f"must be one of {', '.join([*names, _ANY])}, got {name!r}")
     return [Stage[name.upper()]]
-
-
-def _update(seed: int, number: int, dim: int, clip: float, user: int) -> NDArray[np.float32]:
-    """Return a random update: a normal distribution of which about one value in 10,000 lies beyond the clip."""
-    rng = np.random.Generator(np.random.SFC64([seed, number, user]))
-    update = rng.standard_normal(dim, np.float32)
-    update *= np.float32(clip / 4)
-    return update
 
 
 def _summary(run: InProcessRun, outcomes: Sequence[Outcome]) -> dict[str, Any]:

@@ -22,7 +22,6 @@ from sparsesecagg.crypto.prime_field import (
     PRIME,
     Elements,
     canonical,
-    inverse,
     inverses_below,
     left_factor,
     multiply,
@@ -54,8 +53,9 @@ class Restored:
     """The secrets; None where too few shares are right."""
 
     false: NDArray[np.bool_]
-    """Which shares are not on their secret's polynomial, of shape (secrets, holders); none are named for a secret that
-    was not restored. Whether the holder sent or the owner dealt a false one can't be told."""
+    """Which shares are not on their secret's polynomial, of shape (secrets, holders). None are named for a secret that
+    was not restored, nor where so many are false that the liars could have chosen whom they make look false. Whether
+    the holder sent or the owner dealt a false share can't be told."""
 
 
 def restore(
@@ -76,14 +76,18 @@ def restore(
     restored = Restored([None] * len(shares), np.zeros(shares.shape[:2], np.bool_))
     if present is None:
         present = np.ones_like(restored.false)
-    for rows in _rows_by_content(present):
-        places = np.flatnonzero(present[rows[0]])
-        if len(places) >= threshold:
-            group = _Group(rows, shares[np.ix_(rows, places)], holders[places], threshold, genuine)
-            group.restore()
-            restored.false[np.ix_(rows, places)] = group.false
-            for row, secret in zip(rows, group.secrets, strict=True):
-                restored.secrets[row] = secret
+    sets = [(rows, np.flatnonzero(present[rows[0]])) for rows in _rows_by_content(present)]
+    enough = [(rows, places) for rows, places in sets if len(places) >= threshold]
+    if not enough:
+        return restored
+    # Of all groups at once, because a sparse share graph makes a group of almost every secret.
+    coefficients = lagrange_coefficients(np.stack([holders[places[:threshold]] for _, places in enough]))
+    for (rows, places), first in zip(enough, coefficients, strict=True):
+        group = _Group(rows, shares[np.ix_(rows, places)], holders[places], threshold, genuine)
+        group.restore(first)
+        restored.false[np.ix_(rows, places)] = group.false
+        for row, secret in zip(rows, group.secrets, strict=True):
+            restored.secrets[row] = secret
     return restored
 
 
@@ -103,36 +107,44 @@ class _Group:
         self.everywhere = np.arange(len(holders))
         self.secrets: list[bytes | None] = [None] * len(shares)
         self.false = np.zeros(shares.shape[:2], np.bool_)
+        self.explained = np.zeros(len(shares), np.bool_)
+        """Secrets that are restored and whose false shares are known."""
         self._names, self._genuine = names, genuine
 
-    def restore(self) -> None:
-        """Try the first holders, then whatever else there is for the secrets that they did not restore."""
-        self._settle(np.arange(len(self.shares)), self.everywhere)
+    def restore(self, coefficients: Elements) -> None:
+        """Try the first holders, then whatever else there is for the secrets that this does not explain.
+
+        `coefficients` are the Lagrange coefficients at 0 of the first holders.
+        """
+        self._settle(np.arange(len(self.shares)), self.everywhere, coefficients)
         for attempt in (self._correct_in_batches, self._correct_without_suspects, self._correct_together):
-            if len(self._missing()):
+            if not self.explained.all():
                 attempt()
 
     def _correct_in_batches(self) -> None:
-        untried, batch = self._missing(), _FIRST_BATCH
+        """Correct a few secrets, then see whether the holders that were not found false restore the others."""
+        untried, batch = self._unexplained(), _FIRST_BATCH
         while len(untried):
             self._correct(untried[:batch], self.everywhere)
             untried, batch = untried[batch:], 2 * batch
             # Whoever gave a false share of one secret probably did so for others.
             if len(untried) and self.false.any():
                 self._settle(untried, self._trusted())
-                untried = np.intersect1d(untried, self._missing())
+                untried = untried[~self.explained[untried]]
 
     def _correct_without_suspects(self) -> None:
-        self._correct(self._missing(), self._trusted())
+        if self.false.any():
+            self._correct(self._unexplained(), self._trusted())
 
     def _correct_together(self) -> None:
-        self._correct_alike(self._missing())
+        """Look for liars that all secrets have in common, then for those of each."""
+        self._correct_alike(self._unexplained())
         if len(self.points) - self.threshold < 2 * LIMBS:  # Else LIMBS errors are within what was corrected already.
-            for row in self._missing():
+            for row in self._unexplained():
                 self._correct_alike(np.array([row]))
 
-    def _missing(self) -> Rows:
-        return np.array([row for row, secret in enumerate(self.secrets) if secret is None], np.int64)
+    def _unexplained(self) -> Rows:
+        return np.flatnonzero(~self.explained)
 
     def _trusted(self) -> Places:
         """Leave out the holders found false for other secrets, the worst first, as far as the threshold allows."""
@@ -140,22 +152,37 @@ class _Group:
         keep = max(self.threshold, int(np.count_nonzero(counts == 0)))
         return np.sort(np.argsort(counts, kind="stable")[:keep])
 
-    def _settle(self, rows: Rows, places: Places) -> None:
-        """Interpolate each secret from the first shares at `places`; if it is genuine, compare all other shares."""
+    def _settle(
+        self, rows: Rows, places: Places, coefficients: Elements | None = None, liars: Places | None = None
+    ) -> None:
+        """Interpolate each secret from the first shares at `places`; if it is genuine, compare all other shares.
+
+        Two liars among the first holders can leave the secret as it is and yet move the polynomial away from everybody
+        else's share. So whoever differs is false only if they are few enough, in each limb, for this to be the one
+        polynomial near all shares, or if all of them are known `liars`.
+        """
+        most = (len(self.points) - self.threshold) // 2
+        known = np.isin(self.everywhere, [] if liars is None else liars)
         base = places[: self.threshold]
+        if coefficients is None:
+            coefficients = _coefficients_at_zero(self.points[base])
         others = np.delete(self.everywhere, base)
         at = np.concatenate([np.zeros(1, np.uint64), self.points[others]])
-        matrix = left_factor(_lagrange_matrix(self.points[base], at))
+        matrix = left_factor(_lagrange_matrix(self.points[base], at, coefficients))
         step = max(1, _CHUNK_ELEMENTS // (len(self.points) * LIMBS))
         for start in range(0, len(rows), step):
             some = rows[start : start + step]
             by_place = self.shares[some].transpose(1, 0, 2)
             values = multiply(matrix, by_place[base].reshape(len(base), -1)).reshape(len(at), len(some), LIMBS)
-            misfits = (values[1:] != by_place[others]).any(axis=2)
+            differ = values[1:] != by_place[others]
+            misfits, few = differ.any(axis=2), (differ.sum(axis=0) <= most).all(axis=1)
             for column, (row, secret) in enumerate(zip(some.tolist(), from_limbs(values[0]), strict=True)):
-                if secret is not None and self._genuine(int(self._names[row]), secret):
-                    self.secrets[row] = secret
+                if secret is None or not (secret == self.secrets[row] or self._genuine(int(self._names[row]), secret)):
+                    continue
+                self.secrets[row] = secret
+                if few[column] or known[others[misfits[:, column]]].all():
                     self.false[row, others] = misfits[:, column]
+                    self.explained[row] = True
 
     def _settle_without(self, rows: Rows, places: Places, errors: NDArray[np.bool_]) -> None:
         """Settle rows whose errors, of shape (rows, places), are known."""
@@ -169,11 +196,10 @@ class _Group:
         spare = len(places) - self.threshold
         checks = _parity_checks(self.points[places], spare)
         locators, lengths = _locators(multiply(left_factor(checks), self._columns(rows, places)))
-        back = canonical(inverse(self.points[places]))
+        back = inverses_below(int(self.points.max()) + 1)[self.points[places]]
         errors = multiply(left_factor(powers(back, len(locators))), locators) == 0  # (places, rows · LIMBS)
         # A false share is a root; with fewer roots than the recurrence is long, there are too many errors.
-        decoded = (errors.sum(axis=0) == lengths) & (lengths <= spare // 2)
-        known = decoded.reshape(-1, LIMBS).all(axis=1)
+        known = (errors.sum(axis=0) == lengths).reshape(-1, LIMBS).all(axis=1)
         by_secret = errors.reshape(len(places), -1, LIMBS).any(axis=2).T
         self._settle_without(rows[known], places, by_secret[known])
 
@@ -182,15 +208,16 @@ class _Group:
 
         The checks of a secret are a combination of the columns that belong to its false holders. If all secrets' checks
         together have as many dimensions as there are false holders, they span just what those columns span, and no
-        other holder's column lies in there, because any n − t columns are independent.
+        other holder's column lies in there, because any n − t columns are independent. For the same reason fewer than
+        n − t liars can't point at anybody else.
         """
         spare = len(self.points) - self.threshold
         checks = _parity_checks(self.points, spare)
         seen = multiply(left_factor(checks), self._columns(rows, self.everywhere)[:, : 2 * spare])
         kernel = _left_kernel(seen)
         errors = (multiply(left_factor(kernel), checks) == 0).all(axis=0)
-        if len(kernel) and np.count_nonzero(errors) == spare - len(kernel):
-            self._settle(rows, self.everywhere[~errors])
+        if np.count_nonzero(errors) == spare - len(kernel):
+            self._settle(rows, self.everywhere[~errors], liars=self.everywhere[errors])
 
     def _columns(self, rows: Rows, places: Places) -> Elements:
         """Return the shares of some secrets as columns, one per limb: (places, rows · LIMBS)."""
@@ -205,18 +232,23 @@ def _rows_by_content(table: NDArray[np.bool_]) -> list[Rows]:
     return [np.array(rows, np.int64) for rows in groups.values()]
 
 
-def _lagrange_matrix(base: Elements, at: Elements) -> Elements:
+def _coefficients_at_zero(points: Elements) -> Elements:
+    coefficients: Elements = lagrange_coefficients(points[None].astype(np.int64) - 1)[0]
+    return coefficients
+
+
+def _lagrange_matrix(base: Elements, at: Elements, coefficients: Elements) -> Elements:
     """Return the values at the points `at` of the polynomials that are 1 at one point of `base` and 0 at the others.
 
-    Of shape (at, base); no point may be in both. With λ_j for the coefficients at 0, an entry is
+    Of shape (at, base); no point may be in both. With λ_j for the `coefficients` at 0, an entry is
     L_j(z) = λ_j · x_j / (x_j − z) · Π (x_m − z) / x_m.
     """
-    weights = times(lagrange_coefficients(base[None].astype(np.int64) - 1)[0], base)
     signed = base.astype(np.int64) - at.astype(np.int64)[:, None]
     table = inverses_below(int(np.abs(signed).max()) + 1)[np.abs(signed)]  # Users' numbers, so it is a short one.
     reciprocals = np.where(signed < 0, PRIME - table, table)
-    ratios = times(product((signed % PRIME).astype(np.uint64)), inverse(product(base)))
-    return canonical(times(times(reciprocals, weights), ratios[:, None]))
+    inverse_product = np.array(pow(int(product(base)), -1, PRIME), np.uint64)
+    ratios = times(product((signed % PRIME).astype(np.uint64)), inverse_product)
+    return canonical(times(reciprocals, times(coefficients, base)) * ratios[:, None])
 
 
 def _parity_checks(points: Elements, spare: int) -> Elements:
@@ -224,8 +256,7 @@ def _parity_checks(points: Elements, spare: int) -> Elements:
 
     Row k is λ_i · x_i^(k + 1), with λ for the Lagrange coefficients at 0: it gives the value at 0 of x^(k + 1) · f.
     """
-    weights = lagrange_coefficients(points[None].astype(np.int64) - 1)[0]
-    return canonical(powers(points, spare + 1)[:, 1:].T * weights)
+    return canonical(powers(points, spare + 1)[:, 1:].T * _coefficients_at_zero(points))
 
 
 def _locators(sequences: Elements) -> tuple[Elements, NDArray[np.int64]]:

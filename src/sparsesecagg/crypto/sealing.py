@@ -43,13 +43,13 @@ def round_secret(chain: PairChain) -> RoundSecret:
 
 def seal(secret: RoundSecret, sender: int, receiver: int, plain: bytes) -> bytes:
     """Encrypt and authenticate a user's one message of the round to another; SEAL_OVERHEAD bytes longer."""
-    return AESCCM(expand(secret.reveal(), "seal", _names(sender, receiver)), SEAL_OVERHEAD).encrypt(_NONCE, plain, None)
+    return _cipher(secret, sender, receiver).encrypt(_NONCE, plain, None)
 
 
 def unseal(secret: RoundSecret, sender: int, receiver: int, sealed: bytes) -> bytes | None:
     """Decrypt, or return None when the bytes were not sealed for exactly this use."""
     try:
-        return AESCCM(expand(secret.reveal(), "seal", _names(sender, receiver)), SEAL_OVERHEAD).decrypt(_NONCE, sealed, None)
+        return _cipher(secret, sender, receiver).decrypt(_NONCE, sealed, None)
     except InvalidTag:
         return None
 
@@ -57,6 +57,10 @@ def unseal(secret: RoundSecret, sender: int, receiver: int, sealed: bytes) -> by
 def tag(secret: RoundSecret, purpose: str, sender: int, receiver: int, statement: bytes) -> bytes:
     """Return the bytes that show the receiver which statement (a digest) the sender makes, and to whom."""
     return expand(secret.reveal(), purpose, _names(sender, receiver), statement)[:TAG_SIZE]
+
+
+def _cipher(secret: RoundSecret, sender: int, receiver: int) -> AESCCM:
+    return AESCCM(expand(secret.reveal(), "seal", _names(sender, receiver)), SEAL_OVERHEAD)
 
 
 def _names(one: int, other: int) -> bytes:

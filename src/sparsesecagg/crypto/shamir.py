@@ -128,6 +128,8 @@ def random_elements(randomness: Secret, count: int) -> Elements:
 
 def to_limbs(secrets: Sequence[bytes]) -> Elements:
     """Cut 16-byte secrets into limbs, lowest first; returns (secrets, LIMBS)."""
+    if any(len(secret) != SECRET_SIZE for secret in secrets):
+        raise ValueError(f"a secret that is shared has {SECRET_SIZE} bytes")
     numbers = [int.from_bytes(secret, "little") for secret in secrets]
     limbs = [[(number >> shift) & _LIMB_MASK for shift in range(0, LIMBS * LIMB_BITS, LIMB_BITS)] for number in numbers]
     return np.array(limbs, np.uint64)

@@ -1,7 +1,7 @@
 """Mask streams: AES-256-CTR key streams, read as words.
 
 A stream is a sequence of words that depends on its key alone; how it is cut into reads does not matter. Words of up
-to 24 bits are the low bits of little-endian machine words (their group is modulo 2^bits, so any surplus high bits
+to 31 bits are the low bits of little-endian machine words (their group is modulo 2^bits, so any surplus high bits
 vanish in `Word.reduce`). The 32-bit word takes little-endian uint32 values and skips those ≥ q = 2^32 − 5, which
 keeps it uniform.
 """

@@ -1,11 +1,30 @@
-"""Words on the wire: exactly `bits` bits each, little-endian, no padding but in the last byte."""
+"""Words on the wire: exactly `bits` bits each, little-endian, no padding but in the last byte.
+
+Words of 8, 16 and 32 bits lie in memory as they travel. Words of any other width fill whole bytes after a few of them
+(four words of 6 bits are three bytes). Such a *group* is put together in 64-bit lanes, for many groups at once.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from math import gcd
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from sparsesecagg.errors import MalformedMessage
 from sparsesecagg.field.words import Word, Words
+
+_MACHINE_BITS = (8, 16, 32)
+
+_CHUNK_GROUPS = 1 << 14
+"""Groups worked on at a time, so that all passes over them stay in the second-level cache."""
+
+_LANE = np.dtype("<u8")
+_LANE_BITS = 64
+
+Bytes = NDArray[np.uint8]
 
 
 def packed_size(count: int, bits: int) -> int:
@@ -16,19 +35,19 @@ def packed_size(count: int, bits: int) -> int:
 def pack(words: Words, word: Word) -> memoryview:
     """Write canonical words as bytes; 8, 16 and 32 bits need no copy."""
     flat = np.ascontiguousarray(words).reshape(-1)
-    if word.bits in (8, 16, 32):
+    if word.bits in _MACHINE_BITS:
         return flat.astype(flat.dtype.newbyteorder("<"), copy=False).view(np.uint8).data
-    if word.bits == 24:
-        return memoryview(flat.astype("<u4", copy=False).view(np.uint8).reshape(-1, 4)[:, :3].tobytes())
-    # Two words of 12 bits, a and b, make three bytes: a₀₋₇, a₈₋₁₁ + 16·b₀₋₃, b₄₋₁₁.
-    pairs = np.zeros((len(flat) + 1) // 2 * 2, np.uint16)
-    pairs[: len(flat)] = flat
-    first, second = pairs[0::2], pairs[1::2]
-    packed = np.empty((len(first), 3), np.uint8)
-    packed[:, 0] = first & 0xFF
-    packed[:, 1] = (first >> 8) | ((second & 0xF) << 4)
-    packed[:, 2] = second >> 4
-    return memoryview(packed.tobytes())[: packed_size(len(flat), 12)]
+    group_words, group_bytes = _group(word.bits)
+    packed = np.empty((-(-len(flat) // group_words), group_bytes), np.uint8)
+    for first, groups in _chunks(flat, group_words):
+        lanes = _lanes(len(groups), group_bytes)
+        for place, (lane, shift) in enumerate(_starts(word.bits)):
+            wide = groups[:, place].astype(_LANE)
+            lanes[:, lane] |= wide << shift
+            if shift + word.bits > _LANE_BITS:
+                lanes[:, lane + 1] |= wide >> (_LANE_BITS - shift)
+        packed[first : first + len(groups)] = lanes.view(np.uint8)[:, :group_bytes]
+    return packed.reshape(-1)[: packed_size(len(flat), word.bits)].data
 
 
 def unpack(data: bytes | memoryview, count: int, word: Word) -> Words:
@@ -37,22 +56,50 @@ def unpack(data: bytes | memoryview, count: int, word: Word) -> Words:
         raise MalformedMessage(
             f"{count} words of {word.bits} bits take {packed_size(count, word.bits)} bytes, not {len(data)}"
         )
-    if word.bits in (8, 16, 32):
+    if word.bits in _MACHINE_BITS:
         words = np.frombuffer(data, word.dtype.newbyteorder("<")).astype(word.dtype, copy=False)
         if word.bits == 32 and count and int(words.max()) >= word.modulus:
             raise MalformedMessage("a word is not smaller than the modulus")
         return words
     raw = np.frombuffer(data, np.uint8)
-    if word.bits == 24:
-        wide = np.zeros((count, 4), np.uint8)
-        wide[:, :3] = raw.reshape(-1, 3)
-        return wide.view("<u4").reshape(-1).astype(word.dtype, copy=False)
-    padded = np.zeros((count + 1) // 2 * 3, np.uint8)
-    padded[: len(raw)] = raw
-    triples = padded.reshape(-1, 3).astype(np.uint16)
-    pairs = np.empty((len(triples), 2), np.uint16)
-    pairs[:, 0] = triples[:, 0] | ((triples[:, 1] & 0xF) << 8)
-    pairs[:, 1] = (triples[:, 1] >> 4) | (triples[:, 2] << 4)
-    if count % 2 and pairs[-1, 1]:
+    used = count * word.bits % 8  # Bits of the last byte, 0 if it is full.
+    if used and int(raw[-1]) >> used:
         raise MalformedMessage("the padding of the last byte is not zero")
-    return pairs.reshape(-1)[:count]
+    group_words, group_bytes = _group(word.bits)
+    unpacked = np.empty((-(-count // group_words), group_words), word.dtype)
+    for first, groups in _chunks(raw, group_bytes):
+        lanes = _lanes(len(groups), group_bytes)
+        lanes.view(np.uint8)[:, :group_bytes] = groups
+        for place, (lane, shift) in enumerate(_starts(word.bits)):
+            wide = lanes[:, lane] >> shift
+            if shift + word.bits > _LANE_BITS:
+                wide |= lanes[:, lane + 1] << (_LANE_BITS - shift)
+            wide &= word.modulus - 1
+            unpacked[first : first + len(groups), place] = wide
+    return unpacked.reshape(-1)[:count]
+
+
+def _group(bits: int) -> tuple[int, int]:
+    """Return the smallest number of words that fill whole bytes, and the bytes."""
+    return 8 // gcd(bits, 8), bits // gcd(bits, 8)
+
+
+def _starts(bits: int) -> list[tuple[int, int]]:
+    """Return the lane and the bit within it at which each word of a group starts."""
+    return [divmod(bits * place, _LANE_BITS) for place in range(_group(bits)[0])]
+
+
+def _lanes(groups: int, group_bytes: int) -> NDArray[np.uint64]:
+    return np.zeros((groups, -(-group_bytes // _LANE.itemsize)), _LANE)
+
+
+def _chunks(flat: NDArray[Any], size: int) -> Iterator[tuple[int, NDArray[Any]]]:
+    """Cut into groups of `size` and yield many at a time, with the number of the first; the last group is filled up."""
+    whole = len(flat) // size
+    groups = flat[: whole * size].reshape(whole, size)
+    for first in range(0, whole, _CHUNK_GROUPS):
+        yield first, groups[first : first + _CHUNK_GROUPS]
+    if whole * size < len(flat):
+        last = np.zeros((1, size), flat.dtype)
+        last[0, : len(flat) - whole * size] = flat[whole * size :]
+        yield whole, last

@@ -1,10 +1,10 @@
-"""Arithmetic modulo q on words of 8, 12, 16, 24 and 32 bits.
+"""Arithmetic modulo q on words of 4 to 32 bits.
 
-A mask only needs a group: adding a uniform element hides the other summand whatever the group is. So the short words
+A mask only needs a group: adding a uniform element hides the other summand whatever the group is. So the shorter words
 live modulo 2^bits, where the machine's own wrap-around does the reduction, and only the 32-bit word lives in the
 paper's field, q = 2^32 − 5.
 
-Sums are lazy: many words are added into an *accumulator* array and reduced once. For the short words the accumulator
+Sums are lazy: many words are added into an *accumulator* array and reduced once. For the shorter words the accumulator
 is the word's own unsigned type. For 32 bits it is int64, which holds 2^30 terms of either sign without overflow.
 """
 
@@ -26,8 +26,8 @@ Accumulator = NDArray[Any]
 """Sums not yet reduced, in the word's accumulator dtype."""
 
 PAPER_MODULUS: Final = 2**32 - 5
-_DTYPES: Final = {8: np.uint8, 12: np.uint16, 16: np.uint16, 24: np.uint32, 32: np.uint32}
-WORD_BITS: Final = tuple(_DTYPES)
+WORD_BITS: Final = tuple(range(4, 33))
+"""All widths there are."""
 
 _CHUNK: Final = 1 << 15
 """Elements worked on at a time: 256 kB of int64, so that several passes over them stay in the second-level cache."""
@@ -46,9 +46,9 @@ class Word:
     @cache
     def of(bits: int) -> Word:
         """Return the word of `bits` bits."""
-        if bits not in _DTYPES:
-            raise InvalidInput("modulus_bits", f"must be one of {', '.join(map(str, WORD_BITS))}, not {bits}")
-        dtype = np.dtype(_DTYPES[bits])
+        if bits not in WORD_BITS:
+            raise InvalidInput("modulus_bits", f"must be from {WORD_BITS[0]} to {WORD_BITS[-1]}, got {bits}")
+        dtype = np.dtype(np.uint8 if bits <= 8 else np.uint16 if bits <= 16 else np.uint32)
         if bits == 32:
             return Word(bits, PAPER_MODULUS, dtype, np.dtype(np.int64))
         return Word(bits, 1 << bits, dtype, dtype)

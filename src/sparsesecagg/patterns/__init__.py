@@ -3,7 +3,6 @@
 groups      pods and committees, drawn once and kept
 slices      the parts of the model that committees send, which rotate
 pairwise    the published sparse pattern
-jury        how many users a jury needs
 graphs      public permutations and k-regular graphs
 gaps        Bernoulli patterns by their gaps, integers only
 sizes       how many users each pod and committee has
@@ -12,7 +11,8 @@ tails       exact tail probabilities
 anonymity   what groups of given sizes promise
 """
 
-from sparsesecagg.patterns.groups import SMALLEST_COMMITTEE, Groups, Pod, draw_groups, group_sizes
+from sparsesecagg.patterns.groups import SMALLEST_COMMITTEE, Groups, Pod, draw_groups
+from sparsesecagg.patterns.sizes import group_sizes
 from sparsesecagg.patterns.slices import Slices
 
 PATTERNS = ("full", "pairwise", "committee")

@@ -52,7 +52,7 @@ ROUNDS: Final = 1000
 
 
 @dataclass(frozen=True)
-class Groups:
+class Structure:
     """Pods and committees of a run, with what the smallest of them demand."""
 
     sizes: tuple[tuple[int, ...], ...]
@@ -74,10 +74,10 @@ class Groups:
                 raise InvalidInput(option, f"must be from 1 to {most}, the size of the smallest group, got {least}")
 
     @staticmethod
-    def even(clients: int, committees: int, pods: int, *, min_survivors: int, threshold: int) -> Groups:
+    def even(clients: int, committees: int, pods: int, *, min_survivors: int, threshold: int) -> Structure:
         """Return groups as equal as they can be."""
         sizes = tuple(tuple(pod) for pod in group_sizes(clients, committees, pods))
-        return Groups(sizes, min_survivors, threshold)
+        return Structure(sizes, min_survivors, threshold)
 
     @cached_property
     def clients(self) -> int:
@@ -123,7 +123,7 @@ class Groups:
         """Return the shares that open a secret in a pod of `size`."""
         return scaled(self.threshold, size, self.smallest_pod)
 
-    def among(self, clients: int) -> Groups:
+    def among(self, clients: int) -> Structure:
         """Return the groups when only so many users are left: as many pods as before, or fewer, but no smaller ones.
 
         Too few users for one pod of the planned size make one pod, with as many committees of the planned size as
@@ -133,7 +133,7 @@ class Groups:
         each = self.committees // len(self.sizes)
         committees = pods * each if clients >= self.smallest_pod else max(1, clients // self.smallest_committee)
         sizes = tuple(tuple(pod) for pod in group_sizes(clients, committees, pods))
-        return Groups(sizes, self.survivors_of(min(map(min, sizes))), self.threshold_of(min(map(sum, sizes))))
+        return Structure(sizes, self.survivors_of(min(map(min, sizes))), self.threshold_of(min(map(sum, sizes))))
 
 
 def colluder_count(clients: int, colluding: float) -> int:
@@ -150,7 +150,7 @@ def availability(dropout: float) -> float:
 
 
 def failure_log2(
-    groups: Groups,
+    groups: Structure,
     *,
     anonymity: int,
     colluders: int,
@@ -207,7 +207,7 @@ def least_honest(committee: tuple[int, int], pod: tuple[int, int], colluders: tu
 
 
 def kept_anonymity(
-    groups: Groups,
+    groups: Structure,
     *,
     allowed_log2: float,
     colluders: int,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,24 +16,6 @@ from numpy.typing import NDArray
 from sparsesecagg.patterns.graphs import CircleGraph, Users, permutation
 
 SMALLEST_COMMITTEE = 3
-
-
-def even_parts(total: int, parts: int) -> list[int]:
-    """Cut a number into parts that differ by one at most, the larger ones first."""
-    size, larger = divmod(total, parts)
-    return [size + 1] * larger + [size] * (parts - larger)
-
-
-def group_sizes(clients: int, committees: int, pods: int) -> list[list[int]]:
-    """Return the sizes of the committees, pod by pod."""
-    sizes = even_parts(clients, committees)
-    bounds = list(accumulate(even_parts(committees, pods), initial=0))
-    return [sizes[start:stop] for start, stop in pairwise(bounds)]
-
-
-def scaled(least: int, size: int, smallest: int) -> int:
-    """Return the count that a group of `size` needs, if the smallest group needs `least`: no smaller a part of it."""
-    return -(-least * size // smallest)
 
 
 @dataclass(frozen=True)
@@ -82,14 +63,18 @@ class Groups:
 
 @lru_cache(maxsize=4)  # All simulated users of a process ask for the same groups.
 def draw_groups(
-    seed: bytes, clients: int, excluded: frozenset[int], committees: int, pods: int, neighbours: int | None = None
+    seed: bytes,
+    clients: int,
+    excluded: frozenset[int],
+    sizes_of_pods: tuple[tuple[int, ...], ...],
+    neighbours: int | None = None,
 ) -> Groups:
-    """Draw the groups from a public seed; `neighbours` makes the share graph of a single pod sparse."""
+    """Draw groups of these sizes from a public seed; `neighbours` makes the share graph of a single pod sparse."""
     order = permutation(seed, "groups", np.delete(np.arange(clients), sorted(excluded)))
     made: list[Pod] = []
     pod_of = np.full(clients, -1, np.int64)
     start = first = 0
-    for index, sizes in enumerate(group_sizes(len(order), committees, pods)):
+    for index, sizes in enumerate(sizes_of_pods):
         drawn = order[start : start + sum(sizes)]
         users = np.sort(drawn)
         members = [np.searchsorted(users, np.sort(part)) for part in np.split(drawn, np.cumsum(sizes)[:-1])]

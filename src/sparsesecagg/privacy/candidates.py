@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Final
 
-from sparsesecagg.patterns.anonymity import Groups, failure_log2
+from sparsesecagg.patterns.anonymity import Structure, failure_log2
 from sparsesecagg.patterns.sizes import scaled
 from sparsesecagg.patterns.tails import log_binomial_below
 from sparsesecagg.privacy.plan import LOWEST_FAILURE_LOG2, SMALLEST_COHORT, Goal
@@ -41,29 +41,29 @@ def lines(goal: Goal) -> Iterator[Line]:
             yield (lambda place, pods=pods: (pods * place, pods)), most // pods  # type: ignore[misc]
 
 
-def make_groups(goal: Goal, shape: Shape) -> Groups | None:
+def make_groups(goal: Goal, shape: Shape) -> Structure | None:
     """Return groups of this shape with the highest thresholds that the dropouts allow; None if those are too low."""
     committees, pods = shape
-    sizes = Groups.even(goal.clients, committees, pods, min_survivors=1, threshold=1)
+    sizes = Structure.even(goal.clients, committees, pods, min_survivors=1, threshold=1)
     survivors = highest_demand(goal.availability, THIN_COMMITTEE, tuple({size for size, _ in sizes.kinds}))
     threshold = highest_demand(goal.availability, FAILED_POD, tuple({size for _, size in sizes.kinds}))
     # More than half of a pod in any case; and a sum needs two users at least, to be one.
     if survivors < max(2, goal.min_anonymity) or 2 * threshold <= sizes.smallest_pod:
         return None
-    return Groups(sizes.sizes, survivors, threshold)
+    return Structure(sizes.sizes, survivors, threshold)
 
 
-def worst_failure_log2(goal: Goal, groups: Groups, *, confirm: bool) -> float:
+def worst_failure_log2(goal: Goal, groups: Structure, *, confirm: bool) -> float:
     """Bound the failure of a run, as log2, however many of the users that may be excluded are.
 
-    Pods keep their planned size when users are excluded, and become fewer (`Groups.among`). So the planned sizes and
+    Pods keep their planned size when users are excluded, and become fewer (`Structure.among`). So the planned sizes and
     numbers, with all colluders among the smallest population, are the worst case. Where the population is smaller than
     one pod, committees become fewer. The worst case is then the smallest population, or the smallest one that
     leaves all committees no larger than planned: with more users there are more committees, but in proportion,
     while the chance of j colluders in one of them falls with the j-th power.
     """
 
-    def at(groups: Groups, population: int) -> float:
+    def at(groups: Structure, population: int) -> float:
         return failure_log2(
             groups,
             anonymity=goal.min_anonymity,

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.patterns.anonymity import SERVERS, Groups, Server, availability, colluder_count
+from sparsesecagg.patterns.anonymity import SERVERS, Structure, Server, availability, colluder_count
 
 DEFAULT_FAILURE_LOG2: Final = -40.0
 LOWEST_FAILURE_LOG2: Final = -1000.0
@@ -107,7 +107,7 @@ class Plan:
     goal: Goal
     privacy_failure_log2: float
     """Per run, against the goal's kind of server. If not feasible: the smallest that was found."""
-    groups: Groups | None = None
+    groups: Structure | None = None
     alpha: float | None = None
     """a/G: the fraction of the model that a user sends in a round."""
     slices_per_user: int | None = None

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
-from sparsesecagg.patterns.anonymity import DRAWS, Groups
+from sparsesecagg.patterns.anonymity import DRAWS, Structure
 from sparsesecagg.privacy.candidates import (
     Line,
     Shape,
@@ -109,7 +109,7 @@ def _cheapest(goal: Goal, *, confirm: bool) -> _Choice | None:
     """Return the choice with the fewest bytes, or None if no groups keep the goal."""
 
     @cache
-    def groups_at(shape: Shape) -> Groups | None:
+    def groups_at(shape: Shape) -> Structure | None:
         groups = make_groups(goal, shape)
         if groups is None or worst_failure_log2(goal, groups, confirm=confirm) > goal.failure_log2:
             return None
@@ -132,7 +132,7 @@ def _in_shorter_words(goal: Goal, line: Line, last: Shape) -> list[Shape]:
     return [shape(place)] if place else []
 
 
-def _cost(goal: Goal, groups: Groups, confirm: bool) -> _Choice:
+def _cost(goal: Goal, groups: Structure, confirm: bool) -> _Choice:
     """Return what groups cost a user of the largest committee and pod."""
     members = max(size for size, _ in groups.kinds)
     bits = shortest_word(members, goal.levels or default_levels(groups.smallest_committee), goal.clip)
@@ -145,6 +145,7 @@ def _cost(goal: Goal, groups: Groups, confirm: bool) -> _Choice:
         pod_size=groups.largest_pod,
         pod_committees=max(map(len, groups.sizes)),
         confirm=confirm,
+        dropout=goal.dropout,
     )
     return _Choice(groups, confirm, bits, sizes)
 

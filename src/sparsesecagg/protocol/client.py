@@ -13,13 +13,12 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
-from cryptography.hazmat.primitives.constant_time import bytes_eq
 
-from sparsesecagg.crypto import sealing, shamir
+from sparsesecagg.crypto import sealing
 from sparsesecagg.crypto.identity import Identity
 from sparsesecagg.crypto.kdf import digest
 from sparsesecagg.crypto.keys import KeyAgreement, public_key
-from sparsesecagg.crypto.secrets import SECRET_SIZE, Entropy, PairChain, PrivateKey, RoundSecret
+from sparsesecagg.crypto.secrets import SECRET_SIZE, Entropy, PairChain, PrivateKey
 from sparsesecagg.errors import (
     AlreadyAnswered,
     InvalidInput,
@@ -31,7 +30,7 @@ from sparsesecagg.errors import (
     WrongView,
 )
 from sparsesecagg.field import pack
-from sparsesecagg.patterns.graphs import Users
+from sparsesecagg.protocol.acceptance import accept_order, view_order
 from sparsesecagg.protocol.client_state import ClientState, erase, restore_state, save_state
 from sparsesecagg.protocol.draw_messages import DrawRequest, decode_draw
 from sparsesecagg.protocol.draws import checked_groups
@@ -40,8 +39,6 @@ from sparsesecagg.protocol.history import Declared, read_history
 from sparsesecagg.protocol.juror import answer_draw
 from sparsesecagg.protocol.ledger import Entry, Ledger, MemoryLedger
 from sparsesecagg.protocol.messages import (
-    DIGEST_SIZE,
-    HEAD_SIZE,
     NONCE_SIZE,
     SEALED_SIZE,
     VIEW_SIZE,
@@ -55,7 +52,6 @@ from sparsesecagg.protocol.messages import (
     UnmaskRequest,
     Upload,
     decode_server_message,
-    decode_users,
     encode,
     encode_users,
     pieces,
@@ -65,8 +61,15 @@ from sparsesecagg.protocol.order import NO_TERMS, OrderView, mask_key_of
 from sparsesecagg.protocol.package import deal, mask_private, open_pair
 from sparsesecagg.protocol.parameters import Parameters
 from sparsesecagg.protocol.policy import Policy
+from sparsesecagg.protocol.release import (
+    checked_survivors,
+    released_shares,
+    require_confirmations,
+    shown_survivors,
+)
 from sparsesecagg.protocol.stages import ROUND_STAGES, Stage
-from sparsesecagg.protocol.work import Pair, Trace, Update
+from sparsesecagg.protocol.tags import CONFIRM_TAG, ORDER_TAG, Tags, confirmed
+from sparsesecagg.protocol.work import ArrayUpdate, Pair, Trace, Update, UpdateSource
 from sparsesecagg.protocol.works import work_of
 
 AHEAD = 2
@@ -74,8 +77,6 @@ AHEAD = 2
 
 LARGEST_SKIP = 1 << 12
 """Rounds that a server may leap over: the secrets of pairs are hashed once for each."""
-
-ORDER_TAG, CONFIRM_TAG = "order tag", "confirm tag"
 
 Expected = TypeVar("Expected", EpochKeys, Order, ConfirmRequest, UnmaskRequest)
 
@@ -148,7 +149,7 @@ class Client:
         request = decode_draw(data)
         if self._identity is None or not isinstance(request, DrawRequest):
             raise WrongStage(type(request).__name__, Stage.ADVERTISE_KEYS.name)
-        juror, answer = answer_draw(self._identity, self.params.colluders, self._state.juror, request)
+        juror, answer = answer_draw(self._identity, self.params, self._state.juror, request)
         if juror is not self._state.juror:
             self._record(self._state.with_changes(juror=juror))
         return answer
@@ -167,6 +168,7 @@ class Client:
         pod = draw.groups.pod_of(self.user)
         if pod is None:
             raise PolicyViolation("this user is excluded from the groups")
+        self.policy.check_structure(self.params, draw.structure)
         epoch = Epoch(self.params, message, draw.seed, pod)
         place = pod.place[self.user]
         if place not in epoch or epoch.sealing_key(place) != public_key(state.sealing_private):
@@ -219,8 +221,7 @@ class Client:
         if fresh:
             state = self._with_secrets(state, fresh[-1])
             dealt = {
-                number: deal(self._epoch, number, self._place, state.secrets[number], self._entropy)
-                for number in fresh
+                number: deal(self._epoch, number, self._place, state.secrets[number], self._entropy) for number in fresh
             }
             state = state.with_changes(packages={**state.packages, **dealt})
         if state is not self._state:
@@ -233,7 +234,7 @@ class Client:
         return number >= state.chain_round or number in state.secrets
 
     def _with_secrets(self, state: ClientState, upto: int) -> ClientState:
-        """Move the chains on until the secrets of round `upto` are there; those of rounds that are over are not kept."""
+        """Move the chains on until the secrets of round `upto` are there; rounds that are over get none."""
         if upto - state.chain_round > LARGEST_SKIP:
             raise PolicyViolation(f"round {upto} leaps over more than {LARGEST_SKIP} rounds")
         chains, secrets = state.chains, dict(state.secrets)
@@ -250,7 +251,8 @@ class Client:
     ) -> bytes:
         """Check the order, quantise and mask the selected part of the update; return it with a tag for each partner.
 
-        `update` is a vector of `dim` floats. `weight` is a private integer; above `max_weight` it counts as that.
+        `update` is a vector of `dim` floats, or a source of them. `weight` is a private integer; above `max_weight` it
+        counts as that.
         `terms` is this user's own digest of everything else that decides what it contributes, such as the model that
         the update is relative to: the order must name the same.
         """
@@ -258,16 +260,26 @@ class Client:
         if (answer := self._answered(message, Stage.UPLOAD, data)) is not None:
             return answer
         weight = _checked_weight(weight, self.params)
-        _check_update(update, self.params)
+        source = _checked_update(update, self.params)
         self.policy.check_weight(self.params, weight)
         state = self._declared(self._state.from_round(message.round_number), message)
-        order, heads = self._accept(state, message, terms)
-        package, secrets = state.packages[order.round_number], state.secrets[order.round_number]
+        package = state.packages.get(message.round_number)
+        if package is None:
+            raise WrongStage(Stage.UPLOAD.name, f"{Stage.SHARE_KEYS.name}: no package was dealt for this round")
+        order, heads = accept_order(
+            self._epoch,
+            message,
+            place=self._place,
+            head=package.head,
+            terms=terms,
+            chain=state.history,
+            min_survivors=self.policy.min_survivors,
+        )
 
         work = work_of(order, int(self._epoch.pod.committee_of[self._place]))
         agreement = KeyAgreement(mask_private(self._epoch, order.round_number, self.user, package.mask_secret))
         masked = work.mask(
-            update,
+            source,
             weight,
             [
                 Pair(self.user, int(self._epoch.pod.users[peer]), agreement.with_peer(mask_key_of(heads[peer])))
@@ -277,12 +289,10 @@ class Client:
             np.random.Generator(np.random.SFC64(int.from_bytes(self._entropy(16), "little"))),
             trace,
         )
-        tags = b"".join(
-            self._tag(secrets, ORDER_TAG, self._place, partner, order.digest)
-            for partner in order.partners(self._place).tolist()
-        )
+        tags = self._tags(state, order)
+        shown = [tags.make(ORDER_TAG, partner, order.digest) for partner in order.partners(self._place).tolist()]
         words = pack(masked.words, self.params.word)
-        answer = encode(Upload(*self._head(order), masked.locations, words, tags))
+        answer = encode(Upload(*self._head(order), masked.locations, words, b"".join(shown)))
         self._record(
             state.with_changes(
                 answered=ROUND_STAGES.index(Stage.UPLOAD),
@@ -306,12 +316,11 @@ class Client:
         if (answer := self._answered(message, Stage.CONFIRM, data)) is not None:
             return answer
         order = self._order_of(message, Stage.CONFIRM)
-        survivors = self._checked_survivors(order, message.survivors)
-        statement = _confirmed(order, message.survivors)
-        secrets = self._state.secrets[order.round_number]
+        survivors = checked_survivors(order, self._place, message.survivors)
+        statement, tags = confirmed(order.digest, message.survivors), self._tags(self._state, order)
         others = [partner for partner in order.partners(self._place).tolist() if partner in survivors]
-        tags = [self._tag(secrets, CONFIRM_TAG, self._place, other, statement) for other in others]
-        answer = encode(Confirm(*self._head(order), b"".join(tags)))
+        made = b"".join(tags.make(CONFIRM_TAG, other, statement) for other in others)
+        answer = encode(Confirm(*self._head(order), made))
         self._record(
             self._state.with_changes(
                 answered=ROUND_STAGES.index(Stage.CONFIRM),
@@ -427,15 +436,12 @@ class Client:
 
     @cached_property
     def _order(self) -> OrderView:
+        return view_order(self._epoch, self._received_order(), self._state.history)
+
+    def _received_order(self) -> Order:
         message = decode_server_message(self._state.order)
         assert isinstance(message, Order)  # noqa: S101  # `upload` has stored it.
-        order = self._order_view(self._state, message)
-        order.settle(message.committees)
-        return order
-
-    def _order_view(self, state: ClientState, message: Order) -> OrderView:
-        members = decode_users(message.members, len(self._epoch.pod))
-        return OrderView(self._epoch, message.round_number, members, message.terms, state.history)
+        return message
 
     def _order_of(self, message: ConfirmRequest | UnmaskRequest, stage: Stage) -> OrderView:
         """Return the order of the round that is being answered; raise unless it is this stage's turn."""
@@ -465,139 +471,35 @@ class Client:
             raise WronglyExcluded(problem)
         return state
 
-    def _accept(self, state: ClientState, message: Order, terms: bytes) -> tuple[OrderView, dict[int, bytes]]:
-        """Return the order and the heads of the own committee, if everything that can be checked is right."""
-        epoch = self._epoch
-        if message.view != epoch.view:
-            raise WrongView("the server")
-        package = state.packages.get(message.round_number)
-        if package is None:
-            raise WrongStage(Stage.UPLOAD.name, f"{Stage.SHARE_KEYS.name}: no package was dealt for this round")
-        order = self._order_view(state, message)
-        if not order.is_member[self._place]:
-            raise PolicyViolation("this user's package is not used, and yet it is to upload")
-        if not np.isin(order.members, epoch.present).all():
-            raise PolicyViolation("the order counts on a user that advertised no key")
-        if len(order.members) < epoch.threshold:
-            raise PolicyViolation(f"only {len(order.members)} packages are used, the threshold is {epoch.threshold}")
-        if message.terms != terms:
-            raise WrongView("the server")
-        own = int(epoch.pod.committee_of[self._place])
-        members = order.committee(own)
-        least = max(epoch.min_survivors[own], self.policy.min_survivors)
-        if len(members) < least:
-            raise PolicyViolation(f"only {len(members)} packages of the committee are used, {least} are needed")
-        if len(order.mask_peers(self._place)) + 1 < min(least, epoch.threshold):
-            raise PolicyViolation("too few of those with whom this user shares masks are left")
-        heads = dict(
-            zip(members.tolist(), pieces(message.heads, len(members), HEAD_SIZE, "the heads"), strict=True)
-        )
-        if heads[self._place] != package.head:
-            raise InvalidKey("the order has another head for this user than it dealt")
-        digests = pieces(message.committees, len(epoch.pod.committees), DIGEST_SIZE, "the committees' digests")
-        if digests[own] != order.heads_digest(own, heads):
-            raise WrongView("the server")
-        pieces(message.shares, len(order.partners(self._place)), SEALED_SIZE, "the shares")
-        order.settle(message.committees)
-        return order, heads
-
-    def _checked_survivors(self, order: OrderView, bitmap: bytes) -> set[int]:
-        """Return the survivors, if they can be the survivors of this order at all."""
-        users = decode_users(bitmap, len(self._epoch.pod))
-        if not order.is_member[users].all():
-            raise PolicyViolation("the server names a survivor whose package is not used")
-        survivors = set(users.tolist())
-        if self._place not in survivors:
-            raise PolicyViolation("the server counts this user as dropped and yet asks for its shares")
-        if len(survivors) < self._epoch.threshold:
-            raise PolicyViolation(f"only {len(survivors)} users survive, {self._epoch.threshold} are needed")
-        return survivors
-
     def _released(self, order: OrderView, message: UnmaskRequest) -> dict[int, bytes]:
-        """Return the shares to release, by owner: those of all committees that the rule of release allows."""
-        survivors = self._checked_survivors(order, message.survivors)
+        """Return the shares to release, by owner, as the rule of release allows."""
+        survivors = checked_survivors(order, self._place, message.survivors)
+        tags = self._tags(self._state, order)
         if self.params.confirm:
-            self._require_confirmations(order, message)
-        shown = self._shown(order, message, survivors)
-        inbox = self._inbox(order)
-        released: dict[int, bytes] = {}
-        for number, least in enumerate(self._epoch.min_survivors):
-            members: Users = order.committee(number)
-            left = [place for place in members.tolist() if place in survivors]
-            if len(left) < max(least, self.policy.min_survivors) or not shown.issuperset(left):
-                continue
-            for owner in members.tolist():
-                pair = inbox.get(owner) if owner != self._place else self._own_shares(order)
-                if pair is not None:
-                    seed = slice(shamir.SHARE_SIZE, None) if owner in survivors else slice(shamir.SHARE_SIZE)
-                    released[owner] = pair[seed]
-        if not released:
-            raise PolicyViolation("no committee has enough survivors that show the same order")
-        return dict(sorted(released.items()))
-
-    def _shown(self, order: OrderView, message: UnmaskRequest, survivors: set[int]) -> set[int]:
-        """Return the survivors that have shown this order by a tag; those that share no secret with this user count."""
-        partners = [partner for partner in order.partners(self._place).tolist() if partner in survivors]
-        tags = pieces(message.tags, len(partners), sealing.TAG_SIZE, "the tags")
-        secrets = self._state.secrets[order.round_number]
-        return survivors.difference(
-            partner
-            for partner, tag in zip(partners, tags, strict=True)
-            if not bytes_eq(tag, self._tag(secrets, ORDER_TAG, partner, self._place, order.digest))
-        )
-
-    def _require_confirmations(self, order: OrderView, message: UnmaskRequest) -> None:
-        """Raise unless `threshold` users, this one included, have confirmed the survivors that it has confirmed."""
-        if message.survivors != self._state.confirmed:
-            raise PolicyViolation("the survivors are not those that this user has confirmed")
-        confirmers = decode_users(message.confirmers, len(self._epoch.pod))
-        tags = pieces(message.confirmations, len(confirmers), sealing.TAG_SIZE, "the confirmations")
-        secrets, statement = self._state.secrets[order.round_number], _confirmed(order, message.survivors)
-        agreeing = 1 + sum(
-            peer in secrets and bytes_eq(tag, self._tag(secrets, CONFIRM_TAG, peer, self._place, statement))
-            for peer, tag in zip(confirmers.tolist(), tags, strict=True)
-        )
-        if agreeing < self._epoch.threshold:
-            raise PolicyViolation(
-                f"only {agreeing} users have confirmed the same survivors, {self._epoch.threshold} are needed: "
-                "the server may have told others differently"
-            )
+            require_confirmations(order, message, tags, self._state.confirmed)
+        shown = shown_survivors(order, self._place, message, survivors, tags)
+        return released_shares(order, survivors, shown, self._held(order), self.policy.min_survivors)
 
     # Secrets
 
-    def _inbox(self, order: OrderView) -> dict[int, bytes]:
-        """Return the shares that the others have dealt to this user and that open."""
-        message = decode_server_message(self._state.order)
-        assert isinstance(message, Order)  # noqa: S101
+    def _held(self, order: OrderView) -> dict[int, bytes]:
+        """Return the pairs of shares that this user holds, by owner: its own, and those of the others that open."""
         partners = order.partners(self._place).tolist()
+        sealed = pieces(self._received_order().shares, len(partners), SEALED_SIZE, "the shares")
         secrets = self._state.secrets[order.round_number]
-        opened = {
-            owner: open_pair(self._epoch, owner, self._place, sealed, secrets[owner])
-            for owner, sealed in zip(
-                partners, pieces(message.shares, len(partners), SEALED_SIZE, "the shares"), strict=True
-            )
-        }
-        return {owner: pair for owner, pair in opened.items() if pair is not None}
+        held = {self._place: self._state.packages[order.round_number].own_shares.reveal()}
+        for owner, each in zip(partners, sealed, strict=True):
+            pair = open_pair(self._epoch, owner, self._place, each, secrets[owner])
+            if pair is not None:  # Otherwise the owner sealed rubbish; others may still restore its secrets.
+                held[owner] = pair
+        return held
 
-    def _own_shares(self, order: OrderView) -> bytes:
-        return self._state.packages[order.round_number].own_shares.reveal()
-
-    def _tag(
-        self, secrets: dict[int, RoundSecret], purpose: str, sender: int, receiver: int, statement: bytes
-    ) -> bytes:
-        """Return the tag by which `sender` shows `receiver` a statement; this user is one of them. By place."""
-        users = self._epoch.pod.users
-        secret = secrets[receiver if sender == self._place else sender]
-        return sealing.tag(secret, purpose, int(users[sender]), int(users[receiver]), statement)
+    def _tags(self, state: ClientState, order: OrderView) -> Tags:
+        return Tags(self._epoch.pod.users, self._place, state.secrets[order.round_number])
 
 
 def _request(data: bytes) -> bytes:
     return digest("request", data)
-
-
-def _confirmed(order: OrderView, survivors: bytes) -> bytes:
-    """Return what a confirmation says."""
-    return digest("confirmed", order.digest, survivors)
 
 
 def _checked_weight(weight: int, params: Parameters) -> int:
@@ -611,12 +513,18 @@ def _checked_weight(weight: int, params: Parameters) -> int:
     return min(weight, params.max_weight)
 
 
-def _check_update(update: Any, params: Parameters) -> None:
-    if not isinstance(update, np.ndarray) or update.dtype.kind != "f":
-        found = getattr(update, "dtype", type(update).__name__)
-        raise InvalidInput("update", f"must be a NumPy array of floats, got {found}")
-    if update.shape != (params.dim,):
-        raise InvalidInput("update", f"must have shape ({params.dim},), got {update.shape}")
+def _checked_update(update: Any, params: Parameters) -> UpdateSource:
+    """Return where the update is read from."""
+    if isinstance(update, np.ndarray):
+        if update.dtype.kind != "f":
+            raise InvalidInput("update", f"must be a NumPy array of floats, got {update.dtype}")
+        if update.shape != (params.dim,):
+            raise InvalidInput("update", f"must have shape ({params.dim},), got {update.shape}")
+        return ArrayUpdate(update)
+    if getattr(update, "dim", None) != params.dim:
+        raise InvalidInput("update", f"must be a NumPy array or a source of {params.dim} floats, got {type(update)}")
+    source: UpdateSource = update
+    return source
 
 
 def _checked_identity(identity: Identity | None, user: int, params: Parameters) -> Identity | None:

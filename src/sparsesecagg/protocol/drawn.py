@@ -16,7 +16,7 @@ from sparsesecagg.protocol.locations import decode_locations, encode_locations
 from sparsesecagg.protocol.masking import DrawnMask, Mask, WholeMasks, add_to_column, add_up
 from sparsesecagg.protocol.messages import Upload
 from sparsesecagg.protocol.parameters import Parameters
-from sparsesecagg.protocol.work import MaskedUpdate, Pair, Total, Trace, Update, Work
+from sparsesecagg.protocol.work import MaskedUpdate, Pair, Total, Trace, UpdateSource, Work
 
 
 class Drawn(Work):
@@ -31,7 +31,7 @@ class Drawn(Work):
 
     def mask(
         self,
-        update: Update,
+        update: UpdateSource,
         weight: int,
         pairs: Sequence[Pair],
         private: Mask,

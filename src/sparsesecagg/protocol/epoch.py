@@ -32,7 +32,7 @@ class Epoch:
         keys = pieces(message.keys, len(self.present), PUBLIC_KEY_SIZE, "the sealing keys")
         if len(set(keys)) != len(keys):
             raise InvalidKey("a sealing key occurs twice: every key must be fresh and belong to one user")
-        self._key_of = dict(zip(self.present.tolist(), keys, strict=True))
+        self._key_of: dict[int, bytes] = dict(zip(self.present.tolist(), keys, strict=True))
         self.digest = digest(
             "epoch",
             params.digest,

@@ -8,6 +8,7 @@ out of the sum though it had uploaded.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 from math import exp, lgamma, log, log1p
 
 from sparsesecagg.errors import MalformedMessage
@@ -35,7 +36,7 @@ def read_history(data: bytes, pod: int) -> list[tuple[int, bytes]]:
         (int.from_bytes(data[start : start + _ROUND_SIZE], "little"), data[start + _ROUND_SIZE : start + size])
         for start in range(0, len(data), size)
     ]
-    if any(later[0] <= earlier[0] for earlier, later in zip(sets, sets[1:], strict=False)):
+    if any(later[0] <= earlier[0] for earlier, later in pairwise(sets)):
         raise MalformedMessage("the declared survivors are not in the order of their rounds")
     for _, survivors in sets:
         decode_users(survivors, pod)

@@ -45,9 +45,7 @@ class Package(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, mask_secret=SharedSecret(b""), private_seed=SharedSecret(b""))
 
 
-def deal(
-    epoch: Epoch, round_number: int, place: int, secrets: Mapping[int, RoundSecret], entropy: Entropy
-) -> Package:
+def deal(epoch: Epoch, round_number: int, place: int, secrets: Mapping[int, RoundSecret], entropy: Entropy) -> Package:
     """Deal the package of a round; `secrets` are those of the round with each partner, by place."""
     mask_secret = SharedSecret(entropy(shamir.SECRET_SIZE))
     private_seed = SharedSecret(entropy(shamir.SECRET_SIZE))

@@ -15,7 +15,8 @@ from sparsesecagg.crypto.kdf import DIGEST_SIZE, digest
 from sparsesecagg.errors import InvalidInput, MalformedMessage
 from sparsesecagg.field import Word
 from sparsesecagg.patterns import PATTERNS, SMALLEST_COMMITTEE, Groups, Slices, draw_groups, group_sizes, pairwise
-from sparsesecagg.patterns.groups import scaled
+from sparsesecagg.patterns.anonymity import Structure
+from sparsesecagg.patterns.sizes import scaled
 from sparsesecagg.quantize import Digits, Quantizer
 
 VERSION = 2
@@ -213,6 +214,11 @@ class Parameters(msgspec.Struct, frozen=True, array_like=True, dict=True, forbid
         """The sizes of the committees, pod by pod."""
         return group_sizes(self.clients, self.committees, self.pods)
 
+    @cached_property
+    def structure(self) -> Structure:
+        """Sizes and thresholds of all groups: what privacy follows from."""
+        return Structure(tuple(map(tuple, self.sizes)), self.min_survivors, self.threshold)
+
     @property
     def smallest_committee(self) -> int:
         """Users of the smallest committee."""
@@ -236,9 +242,9 @@ class Parameters(msgspec.Struct, frozen=True, array_like=True, dict=True, forbid
         """Return the survivors that a committee of this size needs."""
         return scaled(self.min_survivors, committee, self.smallest_committee)
 
-    def groups(self, seed: bytes, excluded: frozenset[int] = frozenset()) -> Groups:
-        """Return pods and committees as a public seed draws them."""
-        return draw_groups(seed, self.clients, excluded, self.committees, self.pods, self.neighbours or None)
+    def groups(self, seed: bytes, structure: Structure, excluded: frozenset[int] = frozenset()) -> Groups:
+        """Return pods and committees of these sizes as a public seed draws them."""
+        return draw_groups(seed, self.clients, excluded, structure.sizes, self.neighbours or None)
 
     @property
     def degree(self) -> int:

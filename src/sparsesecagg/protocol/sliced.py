@@ -15,7 +15,7 @@ from sparsesecagg.field import unpack
 from sparsesecagg.protocol.masking import Mask, WholeMasks
 from sparsesecagg.protocol.messages import Upload
 from sparsesecagg.protocol.parameters import Parameters
-from sparsesecagg.protocol.work import MaskedUpdate, Pair, Total, Trace, Update, Work
+from sparsesecagg.protocol.work import MaskedUpdate, Pair, Total, Trace, UpdateSource, Work
 
 _PIECE = 1 << 16
 """Coordinates quantised at a time: their floats and random numbers stay in the cache."""
@@ -28,6 +28,7 @@ class Sliced(Work):
         super().__init__(params, committee, round_number, context)
         self.numbers = params.slices.of(committee, round_number)
         self._sums: NDArray[Any] | None = None
+        self._lifted: NDArray[np.int64] | None = None
         self._count = 0
 
     @property
@@ -37,7 +38,7 @@ class Sliced(Work):
 
     def mask(
         self,
-        update: Update,
+        update: UpdateSource,
         weight: int,
         pairs: Sequence[Pair],
         private: Mask,
@@ -51,27 +52,28 @@ class Sliced(Work):
         factor, total = self.factor(weight), 0
         for row, number in enumerate(self.numbers):
             clipped = 0
-            for start, integers, beyond in self._quantised(update, number, factor, rng, trace):
+            for start, values, beyond in self._quantised(update, number, factor, rng, trace):
                 clipped += beyond
-                if start + len(integers) == params.slices.length:
+                if start + len(values) == params.slices.length:
                     # The private integers of the slice follow its last values.
-                    private_integers = params.digits.write((weight if params.max_weight else 0, clipped))
-                    integers = np.concatenate([integers, private_integers])
-                sums = word.embed(integers)
+                    integers = params.digits.write((weight if params.max_weight else 0, clipped))
+                    sums = word.embed(np.concatenate([values, integers]))
+                else:
+                    sums = word.embed(values)
                 masks.add(sums)
-                words[row, start : start + len(integers)] = word.reduce(sums)
+                words[row, start : start + len(sums)] = word.reduce(sums)
             total += clipped
         return MaskedUpdate(b"", words, total)
 
     def _quantised(
-        self, update: Update, number: int, factor: float, rng: np.random.Generator, trace: Trace | None
+        self, update: UpdateSource, number: int, factor: float, rng: np.random.Generator, trace: Trace | None
     ) -> Any:
         """Yield the integers of one slice piece by piece, each with its start; padding is zero."""
         length = self.params.slices.length
         first, behind = self.params.slices.bounds(number)
         for start in range(0, length, _PIECE):
             low, high = min(behind, first + start), min(behind, first + start + _PIECE)
-            integers, beyond = self.params.quantizer.quantize(update[low:high], factor, rng)
+            integers, beyond = self.params.quantizer.quantize(update.read(low, high), factor, rng)
             if trace:
                 trace(slice(low, high), integers)
             missing = min(_PIECE, length - start) - len(integers)
@@ -99,21 +101,39 @@ class Sliced(Work):
         for start in range(0, len(self._sums), step):
             left.add(self._sums[start : start + step])
 
+    def problem(self) -> str:
+        """Compare sums with what honest users can reach: weights within the limit, means within the clip."""
+        params = self.params
+        for values, (weight, clipped) in zip(*self._opened(), strict=True):
+            if weight > self._count * max(1, params.max_weight) or clipped > self._count * params.slices.length:
+                return "its users sent weights or counts that none may have"
+            share = weight / params.max_weight if params.max_weight else self._count
+            # Each contribution is rounded by less than one.
+            if int(np.abs(values).max(initial=0)) > params.quantizer.limit * share + self._count:
+                return "its users sent values beyond the clip"
+        return ""
+
     def add_to(self, total: Total) -> None:
         """Add the values of each slice, and its private integers, to the total."""
+        for number, values, (weight, clipped) in zip(self.numbers, *self._opened(), strict=True):
+            start, stop = self.params.slices.bounds(number)
+            total.values[start:stop] += values[: stop - start]
+            total.contributors[number] += self._count
+            total.clipped += clipped
+            if self.params.max_weight:
+                total.weights[number] += weight
+        self._sums = self._lifted = None
+
+    def _opened(self) -> tuple[NDArray[np.int64], list[list[int]]]:
+        """Return the signed values of each slice, and its private integers: weight and clipped values."""
         assert self._sums is not None  # noqa: S101
         params, word = self.params, self.params.word
         rows = self._sums.reshape(len(self.numbers), params.width)
+        if self._lifted is None:
+            self._lifted = np.stack([word.lift(row[: params.slices.length]) for row in rows])
         digits = word.reduce(rows[:, params.slices.length :]).astype(np.int64)  # Not negative: no lifting.
-        integers = params.digits.read(digits)
-        for row, number, (weight, clipped) in zip(rows, self.numbers, integers.tolist(), strict=True):
-            start, stop = params.slices.bounds(number)
-            total.values[start:stop] += word.lift(row[: stop - start])
-            total.contributors[number] += self._count
-            total.clipped += clipped
-            if params.max_weight:
-                total.weights[number] += weight
-        self._sums = None
+        integers: list[list[int]] = params.digits.read(digits).tolist()
+        return self._lifted, integers
 
     def _mask_of(self, pair: Pair, positive: bool) -> Mask:
         return Mask(MaskStream(self.seeds(pair)[0], self.params.word), positive)

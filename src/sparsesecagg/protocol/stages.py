@@ -1,7 +1,8 @@
 """The stages of the protocol; one word each, the same word everywhere.
 
-ADVERTISE_KEYS happens once per epoch, and with a roster DRAW after it, for the jury. SHARE_KEYS is a package that travels ahead of its round. A round itself is
-UPLOAD and UNMASK, with CONFIRM between them where the parameters ask for it.
+ADVERTISE_KEYS happens once per epoch, and with a roster DRAW after it, for the jury. SHARE_KEYS is a package that
+travels ahead of its round. A round itself is UPLOAD and UNMASK, with CONFIRM between them where the parameters ask for
+it.
 """
 
 from __future__ import annotations

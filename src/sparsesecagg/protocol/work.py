@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,38 @@ from sparsesecagg.protocol.masking import Mask, pair_seeds, private_mask_seed
 from sparsesecagg.protocol.messages import Upload
 from sparsesecagg.protocol.parameters import Parameters
 
-Update = NDArray[np.floating[Any]]
+Floats = NDArray[np.floating[Any]]
+
+
+class UpdateSource(Protocol):
+    """Where a user's update is read from; only the coordinates that it sends are asked for."""
+
+    dim: int
+
+    def read(self, start: int, stop: int) -> Floats:
+        """Return the coordinates from start to stop."""
+
+    def take(self, coordinates: NDArray[np.int64]) -> Floats:
+        """Return some coordinates, in increasing order."""
+
+
+class ArrayUpdate:
+    """An update that lies in memory."""
+
+    def __init__(self, values: Floats) -> None:
+        self._values = values
+        self.dim = len(values)
+
+    def read(self, start: int, stop: int) -> Floats:
+        """Return a stretch of the array."""
+        return self._values[start:stop]
+
+    def take(self, coordinates: NDArray[np.int64]) -> Floats:
+        """Return some of its values."""
+        return self._values.take(coordinates)
+
+
+Update = Floats | UpdateSource
 
 Trace = Callable[[slice | NDArray[np.int64], NDArray[Any]], None]
 """Told the coordinates and their quantised integers, before masking. For simulations and tests."""
@@ -68,7 +99,7 @@ class Work(ABC):
     @abstractmethod
     def mask(
         self,
-        update: Update,
+        update: UpdateSource,
         weight: int,
         pairs: Sequence[Pair],
         private: Mask,
@@ -88,9 +119,13 @@ class Work(ABC):
     def open(self, private: Mapping[int, SharedSecret], orphaned: Sequence[Pair]) -> None:
         """Take away the masks that are left: the survivors' private ones, and those shared with the dropped.
 
-        `private` has the private seed of every survivor; `orphaned` the pairs of a survivor (`user`) and one who dropped
-        out (`peer`).
+        `private` has the private seed of every survivor; `orphaned` the pairs of a survivor (`user`) and a user that
+        dropped out (`peer`).
         """
+
+    def problem(self) -> str:
+        """Return what shows that some user did not send what users may send; empty if nothing does."""
+        return ""
 
     @abstractmethod
     def add_to(self, total: Total) -> None:

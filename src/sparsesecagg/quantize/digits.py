@@ -1,4 +1,4 @@
-"""Non-negative integers carried as several words, so that even 8-bit words can sum weights of thousands.
+"""Non-negative integers carried as several words, so that even the shortest words can sum weights of thousands.
 
 An integer is written in digits of `digit_bits` bits, small enough that the digit sums of all contributors fit one
 word without wrapping. The server adds digits like any other words and puts the sum together at the end.
@@ -29,7 +29,11 @@ class Digits:
         # n·(2^k − 1) < modulus keeps a digit's sum from wrapping.
         digit_bits = ((word.modulus - 1) // contributors + 1).bit_length() - 1
         if digit_bits < 1 and any(maxima):
-            raise InvalidInput("modulus_bits", f"of {word.bits} can't carry the weights of {contributors} contributors")
+            raise InvalidInput(
+                "modulus_bits",
+                f"must be at least {contributors.bit_length()} to carry the weights of {contributors} contributors, "
+                f"got {word.bits}",
+            )
         return Digits(digit_bits, tuple(-(-maximum.bit_length() // digit_bits) if maximum else 0 for maximum in maxima))
 
     @property

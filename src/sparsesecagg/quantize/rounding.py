@@ -8,13 +8,16 @@ clipped and counted, never wrapped.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.field import WORD_BITS, Word
+from sparsesecagg.field import Word
+
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -29,10 +32,11 @@ class Quantizer:
         """Return the finest quantiser for sums of up to `contributors` values of magnitude ≤ `clip`."""
         limit = word.largest // contributors
         if limit < 1:
-            enough = next((bits for bits in WORD_BITS if Word.of(bits).largest >= contributors), 32)
+            # The largest sum of b bits is 2^(b − 1) − 1.
             raise InvalidInput(
                 "modulus_bits",
-                f"of {word.bits} can't hold the sum of {contributors} contributors: use {enough} or more",
+                f"must be at least {contributors.bit_length() + 1} to hold the sum of {contributors} contributors, "
+                f"got {word.bits}",
             )
         return Quantizer(limit, limit / clip)
 
@@ -45,10 +49,15 @@ class Quantizer:
         """
         if not np.isfinite(values).all():
             raise InvalidInput("update", "must be finite, without NaN or infinity")
+        rate = self.scale * factor
+        if not isfinite(rate):
+            raise InvalidInput("weight", "must be finite")
         real: Any = np.float32 if self.limit < 1 << 16 else np.float64
-        with np.errstate(over="ignore"):  # What overflows here lies beyond the clip.
-            scaled: NDArray[Any] = values.astype(real)
-            np.multiply(scaled, real(self.scale * factor), out=scaled)
+        # Scaled in the wider type of the two, where values and rate are finite: even 0 times a huge value is a number
+        # then. What overflows lies beyond the clip.
+        wide = np.result_type(values.dtype, real if abs(rate) <= _LARGEST else np.float64)
+        with np.errstate(over="ignore"):
+            scaled: NDArray[Any] = np.multiply(values, wide.type(rate), dtype=wide).astype(real, copy=False)
         clipped = int(np.count_nonzero(np.abs(scaled) > self.limit))
         if clipped:
             np.clip(scaled, -self.limit, self.limit, out=scaled)

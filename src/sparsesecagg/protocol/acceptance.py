@@ -1,0 +1,71 @@
+"""Accepting an order: what a client checks before it masks anything."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sparsesecagg.crypto.kdf import DIGEST_SIZE
+from sparsesecagg.errors import InvalidKey, PolicyViolation, WrongView
+from sparsesecagg.protocol.epoch import Epoch
+from sparsesecagg.protocol.messages import HEAD_SIZE, SEALED_SIZE, Order, decode_users, pieces
+from sparsesecagg.protocol.order import OrderView
+
+
+def view_order(epoch: Epoch, message: Order, chain: bytes) -> OrderView:
+    """Return the order that a message describes to someone who knows this chain of declared survivors."""
+    members = decode_users(message.members, len(epoch.pod))
+    order = OrderView(epoch, message.round_number, members, message.terms, chain)
+    order.settle(message.committees)
+    return order
+
+
+def accept_order(
+    epoch: Epoch, message: Order, *, place: int, head: bytes, terms: bytes, chain: bytes, min_survivors: int
+) -> tuple[OrderView, dict[int, bytes]]:
+    """Return the order and the heads of the own committee, if everything that can be checked is right.
+
+    `head` is what this member dealt, `terms` its own digest of what it contributes to, `min_survivors` what its policy
+    demands of a committee.
+    """
+    if message.view != epoch.view:
+        raise WrongView("the server")
+    order = view_order(epoch, message, chain)
+    if not order.is_member[place]:
+        raise PolicyViolation("this user's package is not used, and yet it is to upload")
+    if not np.isin(order.members, epoch.present).all():
+        raise PolicyViolation("the order counts on a user that advertised no key")
+    if len(order.members) < epoch.threshold:
+        raise PolicyViolation(f"only {len(order.members)} packages are used, the threshold is {epoch.threshold}")
+    if message.terms != terms:
+        raise WrongView("the server")
+    own = int(epoch.pod.committee_of[place])
+    heads = _checked_heads(order, message, place, own, head)
+    require_company(order, place, own, min_survivors)
+    pieces(message.shares, len(order.partners(place)), SEALED_SIZE, "the shares")
+    return order, heads
+
+
+def _checked_heads(order: OrderView, message: Order, place: int, own: int, head: bytes) -> dict[int, bytes]:
+    """Return the heads of the own committee: those that the order's digest is about, and the own one as it was dealt.
+
+    Otherwise a server could put mask keys of its own for all peers of one user into everybody's order.
+    """
+    members = order.committee(own).tolist()
+    heads = dict(zip(members, pieces(message.heads, len(members), HEAD_SIZE, "the heads"), strict=True))
+    if heads[place] != head:
+        raise InvalidKey("the order has another head for this user than it dealt")
+    committees = len(order.epoch.pod.committees)
+    if pieces(message.committees, committees, DIGEST_SIZE, "the digests")[own] != order.heads_digest(own, heads):
+        raise WrongView("the server")
+    return heads
+
+
+def require_company(order: OrderView, place: int, own: int, min_survivors: int) -> None:
+    """Raise unless enough others of the committee take part, and share masks with this user."""
+    least = max(order.epoch.min_survivors[own], min_survivors)
+    members = order.committee(own)
+    if len(members) < least:
+        raise PolicyViolation(f"only {len(members)} packages of the committee are used, {least} are needed")
+    # In a sparse graph there are fewer peers than members; nobody may be left with none.
+    if len(order.mask_peers(place)) + 1 < min(least, order.epoch.threshold):
+        raise PolicyViolation("too few of those with whom this user shares masks are left")
