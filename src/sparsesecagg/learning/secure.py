@@ -160,9 +160,12 @@ class SecureAggregator(Aggregator):
         )
 
     def _given(self) -> dict[str, Any]:
+        # Simulated users accept the options of the run, whatever these protect; `train` says if it is little.
         policy = Policy(
-            min_survivors=self.parameters.min_survivors,
+            min_anonymity=1,
+            min_survivors=1,
             authenticated=self._settings.authenticated,
+            patterns=frozenset({self.parameters.pattern}),
         )
         return {
             "policy": policy,
