@@ -82,10 +82,10 @@ def test_a_run_counts_what_goes_down(tmp_path):
     assert [line["downlink_bytes"] for line in lines["model"]] == [whole] * 3
     assert lines["steps"][0]["downlink_bytes"] >= whole
     assert all(line["downlink_bytes"] < whole / 2 for line in lines["steps"][1:])
-    for kind in lines:
-        total = sum(line["downlink_bytes"] for line in lines[kind])
-        assert lines[kind][-1]["cumulative_downlink_bytes"] == pytest.approx(total)
-        for line in lines[kind]:
+    for recorded in lines.values():
+        total = sum(line["downlink_bytes"] for line in recorded)
+        assert recorded[-1]["cumulative_downlink_bytes"] == pytest.approx(total)
+        for line in recorded:
             moved = line["sent_bytes"]["total"] + line["received_bytes"]["total"] + line["downlink_bytes"]
             seconds = 8 * moved / 100e6 + line["exchanges"] * 2 * 0.020
             assert line["transfer_seconds"] == pytest.approx(seconds)

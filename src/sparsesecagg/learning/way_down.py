@@ -42,7 +42,7 @@ class WayDown:
         """Return what the next round depends on, beside the model."""
         return {}
 
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:  # noqa: B027 (nothing to restore)
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Go back to a state that `state` gave."""
 
 
