@@ -144,7 +144,7 @@ class Client:
         request = decode_draw(data)
         if self._identity is None or not isinstance(request, DrawRequest):
             raise WrongStage(type(request).__name__, Stage.ADVERTISE_KEYS.name)
-        juror, answer = answer_draw(self._identity, self.params.colluders, self._state.juror, request)
+        juror, answer = answer_draw(self._identity, self.params, self._state.juror, request)
         if juror is not self._state.juror:
             self._record(self._state.with_changes(juror=juror))
         return answer

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from sparsesecagg.crypto.identity import Roster
+from sparsesecagg.crypto.kdf import DIGEST_SIZE
 from sparsesecagg.crypto.keys import require_usable
 from sparsesecagg.errors import (
     DuplicateMessage,
@@ -130,7 +131,7 @@ class Server:
         if params.authenticated and (roster is None or roster.digest != params.roster_digest):
             raise InvalidInput("roster", "must be given in an authenticated run, the one that the parameters name")
         self.roster = roster
-        self._draw = DrawServer(roster, params.colluders) if roster is not None else None
+        self._draw = DrawServer(roster, params) if roster is not None else None
         self.stage = Stage.ADVERTISE_KEYS
         self.epoch_number = 1
         self.round_number = 0
@@ -345,8 +346,12 @@ class Server:
         `terms` is a digest of everything else that decides what users contribute, the model for one. `min_updated` is
         the fraction of the coordinates that must be opened for the round to count.
         """
-        if self.stage is not Stage.DONE or not self._pods:
+        if self.stage is not Stage.DONE or not any(self._pods):
             raise WrongStage("begin_round", self.stage.name)
+        if len(terms) != DIGEST_SIZE:
+            raise InvalidInput("terms", f"must have {DIGEST_SIZE} bytes, got {len(terms)}")
+        if not 0 <= min_updated <= 1:
+            raise InvalidInput("min_updated", f"must be in [0, 1], got {min_updated}")
         number = self.round_number + 1 if round_number is None else round_number
         if number <= self.round_number:
             raise WrongRound(number, self.round_number + 1)
