@@ -56,7 +56,7 @@ def main(edition: str, settings: list[str]) -> None:
                 config = TrainingConfig.create(**SETTINGS[name], dropout=DROPOUT, seed=seed, **(down | options))
                 task = task or Task.prepare(config)
                 found = {"edition": edition, "setting": name, "system": system, **train(config, task, stretches)}
-                print(json.dumps(found), flush=True)  # noqa: T201
+                print(json.dumps(found), flush=True)
 
 
 def train(config: TrainingConfig, task: Task, stretches: int) -> dict[str, Any]:
