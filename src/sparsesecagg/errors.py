@@ -30,6 +30,13 @@ class MissingExtra(SparseSecAggError):
         super().__init__(f"{purpose} needs the '{extra}' extra: pip install 'sparsesecagg[{extra}]'")
 
 
+class LedgerUnusable(InvalidInput):
+    """The file in which a client writes down what it has answered can't be used; the client sends nothing."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__("ledger", problem)
+
+
 class ProtocolError(SparseSecAggError):
     """A peer's message or the state of the round forbids going on."""
 

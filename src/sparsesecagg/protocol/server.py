@@ -226,7 +226,7 @@ class Server:
             for saved, pod in zip(state.pods, draw.groups.pods, strict=True)
         ]
         if roster is not None:
-            server._draw = DrawServer(roster, server.params.colluders, last_draw=state.last_draw, silent=state.silent)
+            server._draw = DrawServer(roster, server.params, last_draw=state.last_draw, silent=state.silent)
         server.epoch_number, server.round_number = state.epoch_number, state.round_number
         server.stage = Stage.DONE
         server._forget_sizes()
@@ -234,14 +234,33 @@ class Server:
 
     # The epoch
 
-    def begin_epoch(self) -> None:
-        """Start over with fresh sealing keys and groups, when a group is no longer viable. Round numbers go on."""
-        if self.stage is not Stage.DONE:
-            raise WrongStage("begin_epoch", self.stage.name)
-        self.stage, self.epoch_number = Stage.ADVERTISE_KEYS, self.epoch_number + 1
+    def begin_epoch(self, epoch_number: int | None = None) -> None:
+        """Ask for new keys, for groups that a jury draws anew: when those of the last epoch are no longer viable.
+
+        Only with a roster: in a plain run the server's seed is known by then, so a new run takes its place. The number
+        is the next one by default. Rounds and draws go on where they were.
+        """
+        number = self.epoch_number + 1 if epoch_number is None else epoch_number
+        if self._draw is None:
+            raise InvalidInput("roster", "must be given: a plain run has one epoch, so start a new run")
+        if number < self.epoch_number or (number == self.epoch_number and self._pods):
+            raise WrongRound(number, self.epoch_number + 1)
+        last = self._draw
+        self._draw = DrawServer(last.roster, self.params, last_draw=last.last_draw, silent=last.silent)
+        self.stage, self.epoch_number = Stage.ADVERTISE_KEYS, number
         self._present, self._heard = set(range(self.params.clients)), set()
-        self._adverts, self._keys, self._pods, self._rounds = {}, set(), [], []
+        self._adverts, self._keys = {}, set()
+        self.groups, self._pods, self._rounds = Groups((), np.empty(0, np.int64)), [], []
+        self.dropped = {Stage.ADVERTISE_KEYS.name: 0}
         self._forget_sizes()
+
+    def catch_up(self, round_number: int, draw: int = 0) -> None:
+        """Pass over rounds and draws that users know of and this server does not, as after a restart."""
+        if self.stage is not Stage.ADVERTISE_KEYS:
+            raise WrongStage("catch_up", self.stage.name)
+        self.round_number = max(self.round_number, round_number)
+        if self._draw is not None:
+            self._draw.last_draw = max(self._draw.last_draw, draw)
 
     def _take_keys(self, message: AdvertiseKeys) -> None:
         if message.view != self.params.digest[:VIEW_SIZE]:
@@ -302,6 +321,24 @@ class Server:
         return outbound
 
     # Packages
+
+    def holding(self, round_number: int) -> set[int]:
+        """Return the users whose packages of a round ahead are here."""
+        return {
+            int(pod.epoch.pod.users[place])
+            for pod in self._pods
+            if pod is not None
+            for place in pod.packages.get(round_number, {})
+        }
+
+    def lacking(self, user: int) -> list[int]:
+        """Return the rounds ahead for which a user could have sent its package and has not."""
+        try:
+            pod, place = self._place_of(user)
+        except UnknownSender:
+            return []
+        ahead = range(self.round_number + 1, self.round_number + 1 + AHEAD)
+        return [number for number in ahead if place not in pod.packages.get(number, {})]
 
     def _take_package(self, message: ShareKeys) -> None:
         pod, place = self._place_of(message.sender)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from flwr.app import MetricRecord
 
-from sparsesecagg.protocol import STAGES, Result, Stage
+from sparsesecagg.engines.flower.settings import STAGES
+from sparsesecagg.protocol import Result, Stage
 
 PREFIX = "secagg-"
 
@@ -21,7 +22,7 @@ class StageFigures:
     """One stage of one round, as the server saw it."""
 
     seconds: float = 0.0
-    """From the first message out to the last reply in; 0 for keys that were announced early."""
+    """From the first message out to the last reply in; 0 for what rode along in another stage's exchange."""
     server_seconds: float = 0.0
     codec: list[int] = field(default_factory=list)
     """By client: bytes of its message before Flower frames them."""
@@ -37,14 +38,25 @@ class RoundRecord:
     """Everything that is kept of a round."""
 
     number: int
+    """Flower's number of the round."""
+    protocol_round: int = 0
+    """The protocol's; numbers of attempts that failed are not used again."""
     cohort: int = 0
-    """Invited nodes; with a roster, its users."""
-    stages: dict[str, StageFigures] = field(default_factory=lambda: {stage.name: StageFigures() for stage in STAGES})
+    """Users of the run: the nodes that were chosen when it began, or those of the roster."""
+    alpha: float = 1.0
+    """The fraction of the model that each node sends."""
+    stages: dict[str, StageFigures] = field(
+        default_factory=lambda: {name: StageFigures() for name in ("SHARE_KEYS", "UPLOAD", "UNMASK")}
+    )
+    """Those of every round, and others that it had."""
     exchanges: int = 0
     dropped: dict[str, int] = field(default_factory=dict)
     rejected: int = 0
-    """Replies that fitted no request, or that the protocol turned down."""
+    """Replies that fitted no request, or that the protocol rejected."""
     survivors: int = 0
+    committees: int = 0
+    committees_opened: int = 0
+    coordinates_updated: float = 0.0
     contributors_min: int = 0
     contributors_mean: float = 0.0
     contributors_histogram: dict[str, float] = field(default_factory=dict)
@@ -55,20 +67,24 @@ class RoundRecord:
     accuracy: float | None = None
     loss: float | None = None
 
-    @staticmethod
-    def begin(number: int, stages: Iterable[Stage]) -> RoundRecord:
-        """Return the record of a round with these stages, of which nothing has happened yet."""
-        return RoundRecord(number, stages={stage.name: StageFigures() for stage in stages})
+    def at(self, stage: Stage) -> StageFigures:
+        """Return the figures of a stage."""
+        if stage.name not in self.stages:
+            known = {**self.stages, stage.name: StageFigures()}
+            self.stages = {each.name: known[each.name] for each in STAGES if each.name in known}
+        return self.stages[stage.name]
 
     def complete(self, result: Result) -> None:
         """Take over what the protocol knows at the end."""
         self.survivors = len(result.survivors)
-        layout, counts = result.params.layout, result.contributors_per_block
-        # Coordinates per block; the last blocks are padded.
-        sizes = np.clip(layout.dim - np.arange(layout.blocks) * layout.length, 0, layout.length)
-        shares = np.bincount(counts, weights=sizes) / layout.dim
+        self.committees, self.committees_opened = result.params.committees, result.committees_opened
+        self.coordinates_updated = result.coordinates_updated
+        slices, counts = result.params.slices, result.contributors_per_slice
+        # Coordinates per slice; the last one is padded.
+        sizes = np.clip(slices.dim - np.arange(slices.count) * slices.length, 0, slices.length)
+        shares = np.bincount(counts, weights=sizes) / slices.dim
         present = np.flatnonzero(shares)
-        self.contributors_min = int(present[0])
+        self.contributors_min = int(present[present > 0][0])  # Where nothing was opened, nothing is shown.
         self.contributors_mean = float(present @ shares[present])
         self.contributors_histogram = {str(count): float(shares[count]) for count in present.tolist()}
         self.clipped = result.clipped
@@ -92,6 +108,10 @@ class RoundRecord:
             "dropped": sum(self.dropped.values()),
             "rejected": self.rejected,
             "anonymity": self.contributors_min,
+            "coordinates-updated": self.coordinates_updated,
+            "committees": self.committees,
+            "committees-opened": self.committees_opened,
+            "alpha": self.alpha,
             "clip": self.clip,
             "exchanges": self.exchanges,
             "upload-bytes": self.mean("codec")[Stage.UPLOAD.name],
@@ -112,15 +132,15 @@ class RoundRecord:
 
     def sentence(self) -> str:
         """Return the round in one line of the log."""
-        silent = ", ".join(f"{count} at {stage}" for stage, count in self.dropped.items() if count) or "nobody"
+        missing = ", ".join(f"{count} at {stage}" for stage, count in self.dropped.items() if count) or "nobody"
         if self.failure is not None:
             return f"SecAgg round {self.number} failed at {self.failed_at}, the model is unchanged: {self.failure}"
-        upload, sent = self.mean("codec")[Stage.UPLOAD.name], self.mean("wire")["total"]
+        codec, wire = self.mean("codec"), self.mean("wire")["total"]
         return (
-            f"SecAgg round {self.number}: the sum of {self.survivors} of {self.cohort} nodes (dropped: {silent}), "
-            f"every coordinate of at least {self.contributors_min}; {upload / 1000:.1f} kB in UPLOAD and "
-            f"{sent / 1000:.1f} kB of Flower objects in all per node; {self.exchanges} exchanges in "
-            f"{self.total('seconds')['total']:.1f} s"
+            f"SecAgg round {self.number}: the sum of {self.survivors} of {self.cohort} nodes (dropped: {missing}), "
+            f"{self.coordinates_updated:.0%} of the model updated, each coordinate by {self.contributors_min} or more; "
+            f"{codec[Stage.UPLOAD.name] / 1000:.1f} kB in UPLOAD and {wire / 1000:.1f} kB of Flower objects in all per "
+            f"node; {self.exchanges} exchanges in {self.total('seconds')['total']:.1f} s"
         )
 
     def line(self) -> dict[str, Any]:
@@ -147,6 +167,8 @@ class RoundRecord:
             "contributors_histogram": self.contributors_histogram,
             "clipped": self.clipped,
             "clip": self.clip,
+            "committees_opened": self.committees_opened,
+            "coordinates_updated": self.coordinates_updated,
         }
 
 

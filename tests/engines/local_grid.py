@@ -36,7 +36,7 @@ After = Callable[[int, Message], list[Message]]
 """Returns what the server gets to see instead of a reply."""
 
 
-class InProcessGrid(Grid):
+class LocalGrid(Grid):
     """Nodes with ids 100, 101, … that run `app` when their reply is pulled."""
 
     def __init__(
