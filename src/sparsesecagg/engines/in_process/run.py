@@ -63,7 +63,9 @@ class InProcessRun:
     """A run among simulated users. Making one is the set-up; then call `round` as often as you like.
 
     `absent` users never advertise a key. `entropy_of` gives each user its source of randomness, the system's by
-    default; `identities` belong to an authenticated run.
+    default; `identities` belong to an authenticated run. `threads` is for the server; one by default, so that its
+    seconds are those of one processor. With `pods`, only these are simulated: everybody advertises a key, and the
+    users of all other pods then drop out.
     """
 
     def __init__(
@@ -76,11 +78,13 @@ class InProcessRun:
         absent: Collection[int] = (),
         late: Collection[int] = (),
         observer: Observer | None = None,
+        threads: int = 1,
+        pods: Collection[int] | None = None,
     ) -> None:
         keep_freed_memory()
         seed = entropy_of(params.clients)(SECRET_SIZE) if entropy_of else os.urandom(SECRET_SIZE)
         self.params = params if params.authenticated else params.replace(session=session_of(seed))
-        self.server = Server(self.params, seed, identities[0].roster if identities else None)
+        self.server = Server(self.params, seed, identities[0].roster if identities else None, threads)
         self.observer = observer or Observer()
         self.clients = {
             user: Client(
@@ -94,9 +98,9 @@ class InProcessRun:
             for user in range(params.clients)
         }
         self.setup_clock = Clock(self.observer)
-        self._set_up(absent, late)
+        self._set_up(absent, late, pods)
 
-    def _set_up(self, absent: Collection[int], late: Collection[int]) -> None:
+    def _set_up(self, absent: Collection[int], late: Collection[int], pods: Collection[int] | None) -> None:
         server, clock = self.server, self.setup_clock
         # Users: advertise a sealing key.   Server: draw the groups, publish each pod's keys.
         for user, client in self.clients.items():
@@ -110,6 +114,10 @@ class InProcessRun:
                 clock.to_server(Stage.DRAW, user, partial(self.clients[user].reveal, data), server)
             with clock.server(Stage.DRAW):
                 epoch_keys = server.close_stage()
+        if pods is not None:
+            simulated = {user for index in pods for user in server.groups.pods[index].users.tolist()}
+            epoch_keys = {user: data for user, data in epoch_keys.items() if user in simulated}
+            self.clients = {user: self.clients[user] for user in epoch_keys}
         # Users: agree on a secret with each partner in the pod, and deal the packages of the first two rounds.
         for user, data in epoch_keys.items():
             with clock.client(Stage.ADVERTISE_KEYS):
