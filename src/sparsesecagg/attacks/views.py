@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from sparsesecagg.attacks.base import Attack, Reading, Setting, refusal_of, replaced
 from sparsesecagg.attacks.world import World, everybody
+from sparsesecagg.crypto import shamir
 from sparsesecagg.crypto.keys import public_key
 from sparsesecagg.crypto.secrets import SharedSecret
-from sparsesecagg.protocol import acceptance, client, release
-from sparsesecagg.protocol.messages import ConfirmRequest, Unmask, decode_client_message, encode, encode_users
+from sparsesecagg.protocol import acceptance, client
+from sparsesecagg.protocol.messages import (
+    ConfirmRequest,
+    Unmask,
+    decode_client_message,
+    decode_users,
+    encode,
+    encode_users,
+)
 from sparsesecagg.protocol.package import mask_private
 from sparsesecagg.protocol.pod_round import PodRound
 
@@ -27,7 +36,7 @@ def without_own_head() -> Iterator[None]:
     """Let a client take whatever head the order has for it."""
     kept = acceptance._checked_heads
 
-    def unchecked(order: object, message: object, place: int, own: int, head: bytes) -> object:  # noqa: ARG001
+    def unchecked(order: object, message: object, place: int, own: int, head: bytes) -> object:
         members = order.committee(own).tolist()  # type: ignore[attr-defined]
         pieces = acceptance.pieces(message.heads, len(members), acceptance.HEAD_SIZE, "the heads")  # type: ignore[attr-defined]
         return dict(zip(members, pieces, strict=True))
@@ -55,7 +64,7 @@ def confirm(
     request = encode(ConfirmRequest(order.round_number, order.view, bitmap))
     found: dict[int, dict[int, bytes]] = {}
     for user in survivors if asked is None else asked:
-        answer = world._ask(lambda user=user: world.clients[user].confirm(request))
+        answer = world._ask(partial(world.clients[user].confirm, request))
         if answer is None:
             continue
         tags = decode_client_message(answer).tags  # type: ignore[union-attr]
@@ -196,7 +205,7 @@ def two_survivor_sets(setting: Setting) -> Reading:
         answer = world.unmask(holder, world.unmask_request(shown, holder, survivors, tags, {}))
         if answer is not None:
             answers_by_set.setdefault(dropped, {})[holder] = answer
-    seeds, masks = _pooled(world, shown, answers_by_set)
+    seeds, masks = _pooled(shown, answers_by_set)
     group = [user for user in committee if user in seeds and user not in masks]
     if not group or len(group) >= world.params.survivors_of(len(committee)):
         return Reading(0, refusal_of(world.refusals))
@@ -204,12 +213,9 @@ def two_survivor_sets(setting: Setting) -> Reading:
 
 
 def _pooled(
-    world: World, shown: PodRound, answers_by_set: dict[frozenset[int], dict[int, Unmask]]
+    shown: PodRound, answers_by_set: dict[frozenset[int], dict[int, Unmask]]
 ) -> tuple[dict[int, SharedSecret], dict[int, SharedSecret]]:
     """Restore both kinds of secrets from answers about different sets of survivors."""
-    from sparsesecagg.crypto import shamir
-    from sparsesecagg.protocol.messages import decode_users
-
     pod = shown.epoch.pod
     kinds: tuple[dict[int, dict[int, bytes]], dict[int, dict[int, bytes]]] = ({}, {})
     for dropped, answers in answers_by_set.items():
@@ -273,4 +279,3 @@ ATTACKS = [
         promised=("authenticated",),
     ),
 ]
-_ = release

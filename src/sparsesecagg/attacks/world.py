@@ -6,9 +6,9 @@ Words have 32 bits, so that a value is right by chance once in 2^32.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,7 +30,7 @@ from sparsesecagg.protocol.messages import (
     encode_users,
 )
 from sparsesecagg.protocol.opening import restore_secrets
-from sparsesecagg.protocol.order import NO_TERMS, OrderView, mask_key_of
+from sparsesecagg.protocol.order import NO_TERMS, mask_key_of
 from sparsesecagg.protocol.package import mask_private
 from sparsesecagg.protocol.pod_round import PodRound
 from sparsesecagg.protocol.work import Pair, Total
@@ -257,8 +257,6 @@ class World:
 
 def replace_head(package: ShareKeys, head: bytes) -> ShareKeys:
     """Return a package with another head."""
-    import msgspec
-
     return msgspec.structs.replace(package, head=head)
 
 
@@ -266,11 +264,3 @@ def everybody(pod_round: PodRound) -> list[int]:
     """Return the users whose packages a round uses."""
     users = pod_round.epoch.pod.users
     return [int(users[place]) for place in sorted(pod_round.packages)]
-
-
-def order_of(pod_round: PodRound) -> OrderView:
-    """Return the order of a round."""
-    return pod_round.order
-
-
-__all__ = ["TOLERANCE", "World", "everybody", "order_of", "replace", "replace_head"]

@@ -62,4 +62,10 @@ def _entry_config(config: TrainingConfig, entry: str) -> TrainingConfig:
         raise InvalidInput(
             "compare", f"must name some of {', '.join(AGGREGATORS)}, with bits if need be (committee:8), got {entry!r}"
         )
-    return config.replace(aggregator=name, modulus_bits=int(bits) if colon else config.modulus_bits)
+    # What belongs to other entries of the comparison only is left out.
+    apart = ("neighbours",) if name == "committee" else ("committee_size", "pod_size")
+    return config.replace(
+        aggregator=name,
+        modulus_bits=int(bits) if colon else config.modulus_bits,
+        **dict.fromkeys(apart),
+    )

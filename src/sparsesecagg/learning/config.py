@@ -11,12 +11,13 @@ import math
 from dataclasses import dataclass, fields
 from typing import Any
 
+from sparsesecagg.downlink import STEP_BITS
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.learning.data.partition import DEFAULT_CLASSES_PER_CLIENT, DEFAULT_CONCENTRATION, DEFAULT_SHARDS
 from sparsesecagg.learning.models.base import LocalTraining
 from sparsesecagg.learning.models.catalogue import DEFAULT_HIDDEN, OWN_DATA, PRESETS
+from sparsesecagg.learning.way_down import DOWNLINKS
 from sparsesecagg.protocol import STAGES, Stage
-from sparsesecagg.protocol.stages import STAGES_WITH_ROSTER
 
 WEIGHTINGS = ("uniform", "samples")
 NORMALISATIONS = ("observed", "expected")
@@ -48,7 +49,9 @@ class TrainingConfig:
     modulus_bits: int | None = None
     neighbours: int | None = None
     threshold: int | None = None
-    min_survivors: int = 2
+    min_survivors: int | None = None
+    committee_size: int | None = None
+    pod_size: int | None = None
     normalisation: str = "observed"
     weighting: str = "uniform"
     first_clip: float | None = None
@@ -58,6 +61,8 @@ class TrainingConfig:
     colluding: float = 0.0
     bandwidth_mbit: float = 100.0
     latency_ms: float = 20.0
+    downlink: str = "steps"
+    downlink_bits: int = 4
 
     @classmethod
     def create(cls, dataset: str = "digits", **options: Any) -> TrainingConfig:
@@ -81,6 +86,10 @@ class TrainingConfig:
             raise InvalidInput("hidden", f"must be from 1 to {LARGEST_HIDDEN}, got {self.hidden}")
         _at_least("seed", self.seed, 0)
         _one_of("weighting", self.weighting, WEIGHTINGS)
+        _one_of("downlink", self.downlink, DOWNLINKS)
+        if self.downlink_bits not in STEP_BITS:
+            allowed = ", ".join(map(str, sorted(STEP_BITS)))
+            raise InvalidInput("downlink_bits", f"must be one of {allowed}; got {self.downlink_bits}")
         _one_of("normalisation", self.normalisation, NORMALISATIONS)
         if not isinstance(self.authenticated, bool):
             raise InvalidInput("authenticated", f"must be true or false, got {self.authenticated!r}")
@@ -111,12 +120,12 @@ class TrainingConfig:
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """The stages of a round: four, and CONFIRM in authenticated ones."""
-        return STAGES_WITH_ROSTER if self.authenticated else STAGES
+        """Where users may drop out: CONFIRM only in authenticated runs, ADVERTISE_KEYS only before the first round."""
+        return tuple(stage for stage in STAGES if self.authenticated or stage is not Stage.CONFIRM)
 
     @property
     def drop_stages(self) -> tuple[str, ...]:
-        """The stages at which users fall silent: names separated by commas, or ANY for all of them."""
+        """The stages at which users drop out: names separated by commas, or ANY for all of them."""
         names = tuple(part.strip().upper().replace("-", "_") for part in self.drop_at.split(","))
         return tuple(stage.name for stage in self.stages) if names == ("ANY",) else names
 

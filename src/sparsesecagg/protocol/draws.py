@@ -15,7 +15,7 @@ import numpy as np
 
 from sparsesecagg.crypto.identity import Identity, Roster
 from sparsesecagg.crypto.kdf import DIGEST_SIZE, digest
-from sparsesecagg.errors import InvalidKey, MalformedMessage
+from sparsesecagg.errors import InvalidDraw, InvalidKey, MalformedMessage
 from sparsesecagg.patterns import Groups
 from sparsesecagg.patterns.anonymity import Structure
 from sparsesecagg.protocol.draw import verify_draw
@@ -57,9 +57,15 @@ def drawn_groups(params: Parameters, roster: Roster, draw: bytes, last_draw: int
     proof = decode_draw(draw)
     if not isinstance(proof, DrawProof):
         raise MalformedMessage("the draw is not a jury's")
-    drawn = verify_draw(roster, params.colluders, proof, last_draw)
+    drawn = verify_draw(roster, params, proof, last_draw)
     excluded = frozenset(range(params.clients)).difference(drawn.population.tolist())
     structure = params.structure.among(params.clients - len(excluded)) if excluded else params.structure
+    # Without the excluded there may be fewer and larger committees, whose sums the words need not hold.
+    largest = max(map(max, structure.sizes))
+    if largest > params.contributors:
+        raise InvalidDraw(
+            drawn.number, f"committees of {largest} are drawn, and words hold the sum of {params.contributors}"
+        )
     return GroupDraw(drawn.number, drawn.seed, params.groups(drawn.seed, structure, excluded), structure)
 
 
