@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsesecagg.crypto.identity import Identity
+from sparsesecagg.crypto.identity import Identity, Roster
 from sparsesecagg.crypto.secrets import SECRET_SIZE, Entropy
 from sparsesecagg.engines.in_process.allocation import keep_freed_memory
 from sparsesecagg.engines.in_process.clock import Clock
@@ -46,6 +46,7 @@ Updates = Sequence[Update] | Callable[[int], Update]
 Drops = Mapping[int, Stage]
 """At which stage a user drops out: it sends neither that stage's message nor later ones of the round."""
 EntropyOf = Callable[[int], Entropy]
+MakeServer = Callable[[Parameters, bytes, Roster | None], Server]
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,8 @@ class InProcessRun:
     """A run among simulated users. Making one is the set-up; then call `round` as often as you like.
 
     `absent` users never advertise a key. `entropy_of` gives each user its source of randomness, the system's by
-    default; `identities` belong to an authenticated run. `threads` is for the server; one by default, so that its
+    default; `identities` belong to an authenticated run. `make_server` puts another server in the place of the honest
+    one, for those who study what a lying server can do. `threads` is for the server; one by default, so that its
     seconds are those of one processor. With `pods`, only these are simulated: everybody advertises a key, and the
     users of all other pods then drop out.
     """
@@ -81,13 +83,15 @@ class InProcessRun:
         absent: Collection[int] = (),
         late: Collection[int] = (),
         observer: Observer | None = None,
+        make_server: MakeServer = Server,
         threads: int = 1,
         pods: Collection[int] | None = None,
     ) -> None:
         keep_freed_memory()
         seed = entropy_of(params.clients)(SECRET_SIZE) if entropy_of else os.urandom(SECRET_SIZE)
         self.params = params if params.authenticated else params.replace(session=session_of(seed))
-        self.server = Server(self.params, seed, identities[0].roster if identities else None, threads)
+        self.server = make_server(self.params, seed, identities[0].roster if identities else None)
+        self.server.threads = threads
         self.observer = observer or Observer()
         self.clients = {
             user: Client(
@@ -180,6 +184,11 @@ class InProcessRun:
             with clock.server(Stage.SHARE_KEYS):
                 self.server.receive(package, sender=user)
             self.observer.to_server(Stage.SHARE_KEYS, user, package)
+
+    def deal(self, users: Collection[int]) -> None:
+        """Let users that dropped out of the last round send their packages of the next ones all the same."""
+        for user in sorted(self.members.intersection(users)):
+            self._deal(user, self.setup_clock)
 
     def round(
         self,
