@@ -27,7 +27,7 @@ def test_pairwise_shows_every_value_without_honest_partner_exactly(colluders, dr
 
     bare = found.truth.sizes == 1
     nodes = found.view.nodes
-    assert set(values) == set(zip(nodes.user[bare].tolist(), nodes.slice[bare].tolist(), strict=True))
+    assert set(values) == set(zip(nodes.user[bare].tolist(), nodes.slice_number[bare].tolist(), strict=True))
     assert len(values) > 50
 
 
@@ -59,8 +59,10 @@ def test_short_words_leave_only_what_is_certain():
     params = parameters(clients=14, dim=300, pattern="pairwise", alpha=0.2, modulus_bits=16)
     found = attacked(params, colluders=[0, 3, 9], dropped=[1, 5, 7])
     nodes = found.view.nodes
-    alone = np.bincount(nodes.slice)[nodes.slice] == 1
-    assert set(read_values(found)) == set(zip(nodes.user[alone].tolist(), nodes.slice[alone].tolist(), strict=True))
+    alone = np.bincount(nodes.slice_number)[nodes.slice_number] == 1
+    assert set(read_values(found)) == set(
+        zip(nodes.user[alone].tolist(), nodes.slice_number[alone].tolist(), strict=True)
+    )
     score = found.truth.score_values(found.findings)
     assert 0 < score.count == score.correct < np.count_nonzero(found.truth.sizes == 1)
     assert found.findings.wrong_values == 0
@@ -76,7 +78,7 @@ def test_public_patterns_hide_every_value_among_the_honest_survivors_of_its_comm
     params = parameters(clients=12, dim=50, pattern=pattern, alpha=0.5 if pattern == "committee" else None)
     found = attacked(params, colluders=[4], dropped=[7])
     nodes = found.view.nodes
-    assert found.truth.sizes.tolist() == np.bincount(nodes.slice)[nodes.slice].tolist()
+    assert found.truth.sizes.tolist() == np.bincount(nodes.slice_number)[nodes.slice_number].tolist()
     assert found.truth.sizes.min() > 1
     assert not read_values(found)
 
@@ -89,7 +91,9 @@ def test_a_coordinate_that_several_committees_send_is_hidden_in_each_apart():
     nodes = found.view.nodes
     assert found.truth.sizes[nodes.user == lone].tolist() == [1, 1]
     assert set(found.truth.sizes[nodes.user != lone].tolist()) == {3}
-    assert np.bincount(nodes.slice)[nodes.slice[nodes.user == lone]].tolist() == [4, 4], "others sent the same slices"
+    assert np.bincount(nodes.slice_number)[nodes.slice_number[nodes.user == lone]].tolist() == [4, 4], (
+        "others sent the same slices"
+    )
     assert set(found.findings.user.tolist()) == {lone}
 
 
@@ -152,7 +156,9 @@ def test_neighbours_who_hold_a_threshold_of_shares_open_a_user_whom_masks_still_
 
 @pytest.mark.parametrize("pattern", PUBLIC)
 def test_private_weights_are_seen_as_sums_only(pattern):
-    params = parameters(clients=12, dim=50, pattern=pattern, alpha=0.5 if pattern == "committee" else 1, max_weight=1000)
+    params = parameters(
+        clients=12, dim=50, pattern=pattern, alpha=0.5 if pattern == "committee" else 1, max_weight=1000
+    )
     weights = np.random.default_rng(3).integers(1, 1001, 12).tolist()
     found = attacked(params, colluders=[4], dropped=[7], weights=weights)
     assert found.findings.weights == {}
@@ -160,13 +166,15 @@ def test_private_weights_are_seen_as_sums_only(pattern):
     true = np.array(weights)[nodes.user]
     assert not np.any(words == true)  # Equal by chance once in 2^32.
     for number in range(params.slices.count):
-        here = nodes.slice == number
+        here = nodes.slice_number == number
         assert words[here].sum() % params.word.modulus == true[here].sum()
 
 
 @pytest.mark.parametrize("pattern", PUBLIC)
 def test_the_weighted_mean_is_right_to_quantisation_error(pattern):
-    params = parameters(clients=12, dim=50, pattern=pattern, alpha=0.5 if pattern == "committee" else 1, max_weight=1000)
+    params = parameters(
+        clients=12, dim=50, pattern=pattern, alpha=0.5 if pattern == "committee" else 1, max_weight=1000
+    )
     weights = np.random.default_rng(3).integers(1, 1001, 12)
     found = attacked(params, dropped=[7], weights=weights.tolist())
     total, weight, senders = np.zeros((3, params.dim))

@@ -46,7 +46,7 @@ def test_a_long_path_is_one_component():
 def test_nodes_are_numbered_user_by_user():
     nodes = Nodes.of({2: np.array([0, 3]), 5: np.arange(4)}, Slices(dim=10, count=4, served=1))
     assert nodes.user.tolist() == [2, 2, 5, 5, 5, 5]
-    assert nodes.slice.tolist() == [0, 3, 0, 1, 2, 3]
+    assert nodes.slice_number.tolist() == [0, 3, 0, 1, 2, 3]
     assert nodes.find(2, np.array([3])).tolist() == [1]
     assert nodes.find(5, np.array([1, 3])).tolist() == [3, 5]
     assert nodes.user[nodes.all_of(5)].tolist() == [5] * 4

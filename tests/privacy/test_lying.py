@@ -147,9 +147,7 @@ def test_told_sets_keep_what_clients_demand(honest, colluders, least, others, da
 def test_a_lying_server_reads_no_less_than_a_curious_one(pattern):
     options = {"alpha": 0.4} if pattern == "committee" else {"alpha": 0.3} if pattern == "pairwise" else {}
     params = Parameters.create(clients=20, dim=40, pattern=pattern, dropout=0.1, min_survivors=3, **options)
-    curious, lying = (
-        run_audit(AuditSettings(params, 0.3, 3, server=server)) for server in ("curious", "lying")
-    )
+    curious, lying = (run_audit(AuditSettings(params, 0.3, 3, server=server)) for server in ("curious", "lying"))
     assert lying.mean_component < curious.mean_component
     assert lying.revealed_fraction >= curious.revealed_fraction
     assert lying.tally.read.correct == lying.tally.read.count

@@ -36,7 +36,7 @@ _ROSTER = bytes([1]) * 32
 """Says that there is a roster; every run makes its own."""
 
 _REAL_ROUNDS = 10
-"""With --persistent: rounds that are run with all keys and messages; the others are computed from who is in which sum."""
+"""With --persistent: rounds that are run with keys and messages; what all tell follows from who is in which sum."""
 
 _SECONDS_BETWEEN_LINES = 5.0
 
@@ -55,17 +55,23 @@ def audit(
     runs: Annotated[int, typer.Option(help="Runs, each with groups and colluders of its own.")] = 1,
     persistent: Annotated[
         float | None,
-        typer.Option(help="Part of an update's variance that stays the same, in (0, 1]: what all rounds together tell."),
+        typer.Option(
+            help="Part of an update's variance that stays the same, in (0, 1]: what all rounds together tell."
+        ),
     ] = None,
     committee_size: Annotated[
         int | None, typer.Option(help="Users per committee, about; 1/alpha committees if left out.")
     ] = None,
-    pod_size: Annotated[int | None, typer.Option(help="Users that hold each other's shares, about; 128 or all.")] = None,
+    pod_size: Annotated[
+        int | None, typer.Option(help="Users that hold each other's shares, about; 128 or all.")
+    ] = None,
     modulus_bits: Annotated[int, typer.Option(help="Bits of a word.")] = 32,
     neighbours: Annotated[
         int | None, typer.Option(help="Degree of the graphs of full and pairwise; complete graphs if left out.")
     ] = None,
-    threshold: Annotated[int | None, typer.Option(help="Shares that restore a secret; more than half of a pod.")] = None,
+    threshold: Annotated[
+        int | None, typer.Option(help="Shares that restore a secret; more than half of a pod.")
+    ] = None,
     min_survivors: Annotated[
         int | None, typer.Option(help="Users that an opened sum must have; half of a committee if left out.")
     ] = None,
@@ -153,7 +159,9 @@ def _watched(settings: AuditSettings, persistent: float) -> ManyRounds:
     """Return what is watched for many rounds, for the settings of an audit."""
     params = settings.params
     if params.pattern == "pairwise":
-        raise InvalidInput("persistent", "must not be given with pairwise, whose sums differ from coordinate to coordinate")
+        raise InvalidInput(
+            "persistent", "must not be given with pairwise, whose sums differ from coordinate to coordinate"
+        )
     return ManyRounds(
         clients=params.clients,
         committees=params.committees,

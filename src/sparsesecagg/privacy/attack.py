@@ -87,9 +87,7 @@ def strip_known_masks(view: View) -> Stripped:
 def _strip(pod: PodView, place: int, sums: NDArray[Any], coordinates: Ids) -> NDArray[np.bool_]:
     """Remove what is known from one upload, in place; return where there was a pairwise mask among it."""
     work, word = pod.work(place), pod.epoch.params.word
-    peers = [
-        peer for peer in pod.order.mask_peers(place) if place in pod.agreements or peer in pod.agreements
-    ]
+    peers = [peer for peer in pod.order.mask_peers(place) if place in pod.agreements or peer in pod.agreements]
     pairs = [pod.pair(place, peer) for peer in peers]
     # The user added the mask if its number is the smaller one.
     positive = [pair.user > pair.peer for pair in pairs]
@@ -119,7 +117,7 @@ def _read_public(view: View, stripped: Stripped) -> Findings:
     alone = [user for user, (pod, place) in view.place_of.items() if pod.sizes[place] == 1]
     bare = np.flatnonzero(np.isin(nodes.user, alone))
     length = params.slices.length
-    coordinate = nodes.slice[bare, None] * length + np.arange(length)
+    coordinate = nodes.slice_number[bare, None] * length + np.arange(length)
     real = coordinate < params.dim
     weights = {}
     if params.max_weight:
@@ -137,8 +135,8 @@ def _read_by_size(view: View, stripped: Stripped) -> Findings:
     """Read single coordinates that are alone or small, then find pairs whose sum is small."""
     nodes, modulus = view.nodes, view.params.word.modulus
     values = stripped.words[:, 0]
-    senders = np.bincount(nodes.slice, minlength=view.params.dim)
-    alone = senders[nodes.slice] == 1
+    senders = np.bincount(nodes.slice_number, minlength=view.params.dim)
+    alone = senders[nodes.slice_number] == 1
     exposed = [user for user, (pod, place) in view.place_of.items() if place in pod.agreements]
     bare = alone | np.isin(nodes.user, exposed)
 
@@ -155,10 +153,12 @@ def _read_by_size(view: View, stripped: Stripped) -> Findings:
     pair_chance = (2 * pair_bound + 1) / modulus
     pairs, sums, pair_tests = np.empty((0, 2), np.int64), _NONE, 0
     if pair_chance <= LARGEST_CHANCE:
-        pairs, sums, pair_tests = small_pairs(np.flatnonzero(~bare), nodes.slice, values, pair_bound, view.params.word)
+        pairs, sums, pair_tests = small_pairs(
+            np.flatnonzero(~bare), nodes.slice_number, values, pair_bound, view.params.word
+        )
     return Findings(
         user=nodes.user[bare],
-        coordinate=nodes.slice[bare],
+        coordinate=nodes.slice_number[bare],
         value=values[bare],
         pair_nodes=pairs,
         pair_sums=sums,
@@ -175,7 +175,7 @@ def plausible_bound(view: View, values: Ids, senders: Ids) -> int:
     """
     word = view.params.word
     sums = np.zeros(len(senders), np.int64)
-    np.add.at(sums, view.nodes.slice, values)
+    np.add.at(sums, view.nodes.slice_number, values)
     totals = word.lift(np.mod(sums, word.modulus).astype(word.accumulator)).astype(np.float64)
     mean_square = float(np.sum(totals**2)) / max(1, int(senders.sum()))
     return int(np.ceil(PLAUSIBLE_DEVIATIONS * np.sqrt(mean_square)))

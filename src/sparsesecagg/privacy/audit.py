@@ -1,9 +1,10 @@
 """Audit a setting: run real rounds of real runs, attack their transcripts, compare with the truth.
 
-A run draws its groups once and keeps them, and so do the colluders: ⌊γN⌉ random users who stay to the end, because they
-want to see it. Every other user drops out of each round independently with probability θ at UPLOAD, the latest and worst
-moment: its masks are already in the others' uploads. Its packages of later rounds still arrive, unless `drop_at`
-says otherwise. A committee that its clients do not open reveals nothing, and its values are counted apart.
+A run draws its groups once and keeps them. Its colluders are ⌊γN⌉ random users, the same in all rounds, who stay to the
+end, because they want to see it. Every other user drops out of each round independently with probability θ at UPLOAD,
+the latest and worst moment: its masks are already in the others' uploads. Its packages of later rounds still arrive,
+unless `drop_at` says otherwise. A committee that its clients do not open reveals nothing; its values are counted
+apart.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class AttackedRound:
         """Count values by component, and score the attacker's claims."""
         view, nodes, findings, truth = self.view, self.view.nodes, self.findings, self.truth
         per_size = np.bincount(truth.sizes, nodes.coordinates)
-        senders = np.bincount(nodes.slice, minlength=view.params.slices.count)
+        senders = np.bincount(nodes.slice_number, minlength=view.params.slices.count)
         committees = {
             (pod.epoch.pod.first + int(pod.epoch.pod.committee_of[place]), number)
             for user, (pod, place) in view.place_of.items()
@@ -75,7 +76,7 @@ class AttackedRound:
             coordinates=view.params.dim if len(nodes) else 0,
             by_size=Counter({size: int(count) for size, count in enumerate(per_size) if count}),
             closed=view.closed_values,
-            singled_out=int(nodes.coordinates[senders[nodes.slice] == 1].sum()),
+            singled_out=int(nodes.coordinates[senders[nodes.slice_number] == 1].sum()),
             read=truth.score_values(findings),
             pairs=truth.score_pairs(findings),
             weights=truth.score_weights(findings),

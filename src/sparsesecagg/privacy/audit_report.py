@@ -48,7 +48,9 @@ class AuditSettings:
             raise InvalidInput("colluding", f"of {self.colluding:g} leaves no honest user among {self.params.clients}")
         if self.server == "lying" and self.params.neighbours:
             # The fewest honest users would be those of a part that the server cuts out of the graph.
-            raise InvalidInput("server", "must be curious with neighbours: which lie is best is not known for such graphs")
+            raise InvalidInput(
+                "server", "must be curious with neighbours: which lie is best is not known for such graphs"
+            )
 
     @property
     def colluders(self) -> int:

@@ -28,8 +28,8 @@ class Nodes:
     """What some users uploaded, as (user, slice) pairs: user by user, in the order of their slices."""
 
     user: Ids
-    slice: Ids
-    """The number of the slice; in `pairwise`, where a slice is one coordinate, the coordinate."""
+    slice_number: Ids
+    """In `pairwise`, where a slice is one coordinate, the coordinate."""
     coordinates: Ids
     """Values of the model in each node's slice, padding left out."""
     slices_of: Mapping[int, Ids]
@@ -43,7 +43,7 @@ class Nodes:
         sent = np.concatenate([np.empty(0, np.int64), *slices_of.values()])
         return Nodes(
             user=np.repeat(np.array(list(slices_of), np.int64), counts),
-            slice=sent,
+            slice_number=sent,
             coordinates=np.clip(slices.dim - sent * slices.length, 0, slices.length),
             slices_of=slices_of,
             _start=dict(zip(slices_of, starts, strict=True)),

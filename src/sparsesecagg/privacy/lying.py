@@ -6,7 +6,7 @@ It follows the protocol in everything else and talks to real clients. Two lies:
   committee and `threshold` in a pod, and stop for good when they are declared dropped too often; so the server spreads
   its victims evenly.
 - Where users do not confirm the survivors to each other, it tells different holders different survivors. Then more
-  members than one set could leave out are outvoted: a member's mask key opens when `threshold` holders were told that it
+  members can be left out than by one set: a member's mask key opens when `threshold` holders were told that it
   dropped. Whoever answered notices with the next order, so this lie is told once, in the last round.
 """
 
@@ -73,9 +73,7 @@ def told_dropped(
     told: dict[int, set[int]] = {holder: set() for holder in holders}
     if votes <= 0:
         return told  # Colluders hold enough shares of everything: no lie is needed.
-    by_honest_left = sorted(
-        committees.values(), key=lambda each: len(each.honest) - len(told) * each.may_drop // votes
-    )
+    by_honest_left = sorted(committees.values(), key=lambda each: len(each.honest) - len(told) * each.may_drop // votes)
     for committee in by_honest_left:
         each = min(committee.may_drop, spare)
         found: dict[int, set[int]] = {}
@@ -201,5 +199,6 @@ class LyingServer(Server):
 
 def _tag_for(pod: PodRound, sender: int, receiver: int, upload: Upload) -> bytes:
     """Return the tag that a member's upload has for another one."""
-    partners = pod.order.partners(sender).tolist()
-    return pieces(upload.tags, len(partners), sealing.TAG_SIZE, "the tags")[partners.index(receiver)]
+    partners = pod.order.partners(sender)
+    tags = pieces(upload.tags, len(partners), sealing.TAG_SIZE, "the tags")
+    return tags[int(np.searchsorted(partners, receiver))]

@@ -5,10 +5,10 @@ a user's updates have a part that stays the same (its data does), a server that 
 for that part. How well depends on which users were in which sum, and on nothing else; so this module needs no keys.
 A test shows that the sums of a real run are the ones assumed here.
 
-Three ways to add up, at one coordinate of the model: `kept` committees as in this protocol, `fresh` ones that are drawn
-anew in every round, and `secagg`, one sum of everybody. An update is persistent part plus noise, both
-normal and of mean zero; the server knows the variances and who was in each sum, and estimates by ridge regression, which
-is the best there is for this model.
+Three ways to add up, at one coordinate of the model: `kept` committees as in this protocol, `fresh` ones that are
+drawn anew in every round, and `secagg`, one sum of everybody. An update is a persistent part plus noise, both normal
+and of mean zero; the server knows the variances and who was in each sum, and estimates by ridge regression, which is
+the best estimate in this model.
 """
 
 from __future__ import annotations
@@ -102,13 +102,11 @@ def draw_sums(settings: ManyRounds, way: str, rounds: int, rng: np.random.Genera
     return found
 
 
-def estimate(
-    members: NDArray[np.float64], sums: NDArray[np.float64], persistent: float
-) -> NDArray[np.float64]:
+def estimate(members: NDArray[np.float64], sums: NDArray[np.float64], persistent: float) -> NDArray[np.float64]:
     """Return the best estimate of every user's persistent part, given who is in which sum, and the sums.
 
-    `members` has shape (sums, users), `sums` (sums, coordinates); the answer (users, coordinates). The noise of a sum has
-    the variance of one user's noise times its members, so each sum counts by the inverse of that.
+    `members` has shape (sums, users), `sums` (sums, coordinates); the answer (users, coordinates). The noise of a sum
+    has the variance of one user's noise times its members, so each sum counts by the inverse of that.
     """
     used = members.sum(axis=1) > 0
     members, sums = members[used], sums[used]
@@ -122,7 +120,7 @@ def estimate(
 
 
 def correlation(guess: NDArray[np.float64], truth: NDArray[np.float64]) -> float:
-    """Return how well the guesses tell users apart: their correlation with each user's deviation from the mean of all."""
+    """Return how well guesses tell users apart: their correlation with each user's deviation from the mean of all."""
     guess = guess - guess.mean(axis=0)
     truth = truth - truth.mean(axis=0)
     spread = np.sqrt(float(np.sum(guess**2)) * float(np.sum(truth**2)))
@@ -150,7 +148,7 @@ def watch(
         for place, number in enumerate(rounds):
             end = int(ends[number - 1])
             found[place] += correlation(estimate(members[:end], sums[:end], settings.persistent), truth)
-    return (found / draws).tolist()
+    return [float(each) for each in found / draws]
 
 
 def compare_ways(settings: ManyRounds, rounds: Sequence[int], *, seed: int = 0, **options: Any) -> dict[str, Any]:
@@ -173,8 +171,8 @@ def solved_users(members: NDArray[np.float64]) -> NDArray[np.bool_]:
 def rounds_to_solve(members: int, dropout: float, rng: np.random.Generator, most: int = 10_000) -> int:
     """Return after how many rounds the sums of one committee give every member's weight; `most` if never.
 
-    A committee opens the sum of its survivors' weights in every round. All weights follow when as many of these sums are
-    independent as the committee has members.
+    A committee opens the sum of its survivors' weights in every round. All weights follow when as many of these sums
+    are independent as the committee has members.
     """
     basis = np.empty((0, members))
     for number in range(1, most + 1):

@@ -176,8 +176,8 @@ def committee_revealed_fraction(
     """Return the share of honest survivors' values, of those that are opened, whose sum has no other honest user.
 
     Over the draw of the groups and the dropouts. Inside a committee masks tie all honest survivors together. Colluders
-    stay to the end, and a committee with fewer than `min_survivors` survivors (in the smallest committee; in proportion in
-    larger ones) is not opened. `full` is one committee.
+    stay to the end, and a committee with fewer than `min_survivors` survivors (in the smallest one; larger ones need
+    the same part of theirs) is not opened. `full` is one committee.
     """
     sizes = _committee_sizes(clients, committees)
     colluders = colluder_count(clients, colluding)

@@ -18,7 +18,7 @@ from sparsesecagg.crypto.keys import KeyAgreement, public_key
 from sparsesecagg.crypto.secrets import SharedSecret
 from sparsesecagg.privacy.attack import Findings
 from sparsesecagg.privacy.colluder import Draws
-from sparsesecagg.privacy.components import Edges, Ids, component_sizes, label_components, open_components
+from sparsesecagg.privacy.components import Edges, component_sizes, label_components, open_components
 from sparsesecagg.privacy.pooling import Kind
 from sparsesecagg.privacy.view import PodView, View, agreed_between
 from sparsesecagg.protocol.drawn import Drawn

@@ -54,7 +54,7 @@ class RunView:
     def __init__(
         self, params: Parameters, colluders: Mapping[int, Draws], identities: Mapping[int, Identity] | None = None
     ) -> None:
-        """`colluders` have drawn these bytes, and may go on drawing; `identities` are theirs, in an authenticated run."""
+        """`colluders` have drawn these bytes, and may draw more; `identities` are theirs, in an authenticated run."""
         self.params = params
         self._draws = colluders
         self._identities = dict(identities or {})
@@ -266,9 +266,7 @@ class View:
     @cached_property
     def place_of(self) -> dict[int, tuple[PodView, int]]:
         """By honest user whose value is in a sum that can be opened: its pod and place."""
-        return {
-            user: (pod, place) for pod in self.pods for user, place in sorted((pod.user(p), p) for p in pod.sizes)
-        }
+        return {user: (pod, place) for pod in self.pods for user, place in sorted((pod.user(p), p) for p in pod.sizes)}
 
     @cached_property
     def nodes(self) -> Nodes:
@@ -301,4 +299,3 @@ def agreed_between(
     if one in agreements:
         return agreements[one].with_peer(mask_key_of(packages[other].head))
     return agreements[other].with_peer(mask_key_of(packages[one].head))
-
