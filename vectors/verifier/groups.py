@@ -10,7 +10,7 @@ from vectors.verifier.parameters import Parameters
 class Pod(NamedTuple):
     """A pod; everybody in it goes by the user number here, and by the place in `users` in messages."""
 
-    index: int
+    number: int
     first: int
     users: list[int]
     committees: list[list[int]]
@@ -41,12 +41,12 @@ def draw_groups(p: Parameters, seed: bytes, excluded: Collection[int] = ()) -> l
     """Deal the permuted users out, committee after committee."""
     order = permutation([user for user in range(p.clients) if user not in excluded], seed)
     pods, first, start = [], 0, 0
-    for index, sizes in enumerate(p.sizes_among(len(order))):
+    for number, sizes in enumerate(p.sizes_among(len(order))):
         drawn = order[start : start + sum(sizes)]
         committees, begin = [], 0
         for size in sizes:
             committees.append(sorted(drawn[begin : begin + size]))
             begin += size
-        pods.append(Pod(index, first, sorted(drawn), committees, circle_partners(drawn, p.neighbours)))
+        pods.append(Pod(number, first, sorted(drawn), committees, circle_partners(drawn, p.neighbours)))
         start, first = start + sum(sizes), first + len(sizes)
     return pods

@@ -1,4 +1,4 @@
-"""The part of MessagePack that the protocol uses: one array of integers, floats, truth values, text and bytes (3, 6)."""
+"""The part of MessagePack that the protocol uses: an array of integers, floats, truth values, text, bytes (3, 6)."""
 
 import struct
 from collections.abc import Sequence

@@ -213,11 +213,11 @@ class Result(NamedTuple):
                     contributors[which] += len(sent)
                     weights[which] += words.from_digits(row[p.length : middle], p.digit_bits)
                     clipped += words.from_digits(row[middle:], p.digit_bits)
-        running = {each.epoch.pod.index: each for each in rounds}
+        running = {each.epoch.pod.number: each for each in rounds}
         lost = [
             pod.first + number
             for pod in groups
-            for number in (running[pod.index].lost if pod.index in running else range(len(pod.committees)))
+            for number in (running[pod.number].lost if pod.number in running else range(len(pod.committees)))
         ]
         false: dict[int, list[int]] = {}
         for holder, owner in sorted(pair for each in rounds for pair in each.false):

@@ -19,7 +19,7 @@ class Epoch:
         sealing_keys = cut(fields["keys"], 32, len(self.present), "sealing keys")
         demand(len(set(sealing_keys)) == len(sealing_keys), "InvalidKey", "a sealing key that occurs twice")
         self.key_of = dict(zip(self.present, sealing_keys, strict=True))
-        numbers = [little_endian(number, 8) for number in (message.round_number, self.first_round, pod.index)]
+        numbers = [little_endian(each, 8) for each in (message.round_number, self.first_round, pod.number)]
         self.digest = digest(
             "epoch", p.digest, numbers[0], numbers[1], seed, numbers[2], fields["present"], fields["keys"]
         )

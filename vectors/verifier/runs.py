@@ -52,7 +52,7 @@ def check_orders(stated: Case, replay: Replay) -> None:
     expect("round", number, replay.server.round_number)
     for each, found in zip(pods, replay.server.rounds, strict=True):
         pod, members, chain, order_digest = take(each, "pod members chain order_digest")
-        expect("pod", pod, found.epoch.pod.index)
+        expect("pod", pod, found.epoch.pod.number)
         expect("members", members, found.order.members)
         expect("chain", chain, found.order.chain.hex())
         expect("order_digest", order_digest, found.order.digest.hex())
@@ -70,7 +70,7 @@ def checks_of_run(document: Case) -> Iterator[Check]:
     for place, step in enumerate(document["steps"]):
         yield f"step {place}", lambda step=step: replay.make(step)  # type: ignore[misc]
         if "begin" in step:
-            stated = next(orders, {})
+            stated: Case = next(orders, {})
             yield f"orders of round {step['begin']}", lambda stated=stated: check_orders(stated, replay)  # type: ignore[misc]
     yield "rounds", lambda: expect("rounds left over", [], list(orders))
     yield "contexts", lambda: check_contexts(document["contexts"], replay)

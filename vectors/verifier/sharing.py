@@ -73,10 +73,11 @@ def at(points: Sequence[int], values: Sequence[int], place: int) -> int:
     """Return the value at a place of the polynomial through some points, by Lagrange's formula."""
     total = 0
     for own, value in zip(points, values, strict=True):
+        term = value
         for other in points:
             if other != own:
-                value = value * (place - other) * pow(own - other, -1, FIELD) % FIELD
-        total += value
+                term = term * (place - other) * pow(own - other, -1, FIELD) % FIELD
+        total += term
     return total % FIELD
 
 
