@@ -112,7 +112,7 @@ def _grid(cohort: Cohort) -> Any:
     from flwr.compat.common import recorddict_compat as compat
     from flwr.proto.message_pb2 import Message as ProtoMessage
 
-    class InProcessGrid:
+    class LocalGrid:
         """Carries messages as bytes, and keeps the books."""
 
         def __init__(self) -> None:
@@ -168,7 +168,7 @@ def _grid(cohort: Cohort) -> Any:
             result = FitRes(Status(Code.OK, ""), update, num_examples=1, metrics={})
             return Message(compat.fitres_to_recorddict(result, keep_input=True), reply_to=message)
 
-    return InProcessGrid()
+    return LocalGrid()
 
 
 def _strategy(cohort: Cohort) -> Any:

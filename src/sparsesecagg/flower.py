@@ -17,10 +17,10 @@ from sparsesecagg.engines.flower import (
     EmptyCohort,
     MissingMod,
     MissingStrategy,
+    NotInRun,
     SecAgg,
-    StaleContext,
     UnprovenNode,
     secagg_mod,
 )
 
-__all__ = ["EmptyCohort", "MissingMod", "MissingStrategy", "SecAgg", "StaleContext", "UnprovenNode", "secagg_mod"]
+__all__ = ["EmptyCohort", "MissingMod", "MissingStrategy", "NotInRun", "SecAgg", "UnprovenNode", "secagg_mod"]

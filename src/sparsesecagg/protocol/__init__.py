@@ -13,12 +13,13 @@ history         the survivors that were declared
 masking         adding masks
 work            what a committee does in a round; sliced, drawn: the two kinds; works: which pattern does which
 policy          what a client demands, whatever the server says
-ledger          what a client has answered, written down
+ledger          what a client has answered, written down; sqlite_ledger: in a file that outlives the process
 client          one user's side
 client_state    what it remembers
 pod_round       the server's side of one pod in one round
 opening         restoring secrets from shares
 server          the server's side of a run
+server_state    what it remembers
 result          what a round leaves behind
 """
 
@@ -29,6 +30,7 @@ from sparsesecagg.protocol.parameters import Parameters
 from sparsesecagg.protocol.policy import Policy
 from sparsesecagg.protocol.result import Result
 from sparsesecagg.protocol.server import Server
+from sparsesecagg.protocol.sqlite_ledger import SqliteLedger
 from sparsesecagg.protocol.stages import STAGES, Stage
 
 __all__ = [
@@ -40,6 +42,7 @@ __all__ = [
     "Policy",
     "Result",
     "Server",
+    "SqliteLedger",
     "Stage",
     "session_of",
 ]

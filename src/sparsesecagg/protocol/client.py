@@ -58,7 +58,7 @@ from sparsesecagg.protocol.messages import (
     user_number,
 )
 from sparsesecagg.protocol.order import NO_TERMS, OrderView, mask_key_of
-from sparsesecagg.protocol.package import deal, mask_private, open_pair
+from sparsesecagg.protocol.package import Package, deal, mask_private, open_pair
 from sparsesecagg.protocol.parameters import Parameters
 from sparsesecagg.protocol.policy import Policy
 from sparsesecagg.protocol.release import (
@@ -125,16 +125,38 @@ class Client:
 
     # The epoch
 
-    def advertise_keys(self) -> bytes:
-        """Make a fresh sealing key and a nonce for the draw; return both. Asked again before `join`, the same ones."""
+    @property
+    def seen(self) -> tuple[int, int]:
+        """The last round and the last draw that this client knows of: a server that comes back must be beyond both."""
+        return self._state.round_number, max(self._state.draw, self._ledger.juror().last_draw)
+
+    def advertise_keys(self, epoch_number: int | None = None) -> bytes:
+        """Make a fresh sealing key and a nonce for the draw; return both. Asked again before `join`, the same ones.
+
+        `epoch_number` is the server's, by default the next one. A new epoch ends the one before: its packages and
+        secrets are erased.
+        """
+        self._require_going()
         state = self._state
-        if not state.nonce:
+        if epoch_number is None:
+            epoch_number = state.epoch_number + (not state.nonce)
+        if epoch_number < state.epoch_number or (epoch_number == state.epoch_number and not state.nonce):
+            raise AlreadyAnswered(f"epoch {epoch_number} is over for this client")
+        if epoch_number > state.epoch_number:
             state = state.with_changes(
-                epoch_number=state.epoch_number + 1,
+                params=self.params.encode(),
+                epoch_number=epoch_number,
                 sealing_private=PrivateKey(self._entropy(SECRET_SIZE)),
                 nonce=self._entropy(NONCE_SIZE),
+                epoch=b"",
+                chains={},
+                secrets={},
+                packages={},
+                order=b"",
             )
             self._record(state)
+            self.__dict__.pop("_epoch", None)
+            self.__dict__.pop("_place", None)
         view = self.params.digest[:VIEW_SIZE]
         key = public_key(state.sealing_private)
         return encode(AdvertiseKeys(state.epoch_number, view, user_number(self.user), key, state.nonce))
@@ -144,15 +166,22 @@ class Client:
         request = decode_draw(data)
         if self._identity is None or not isinstance(request, DrawRequest):
             raise WrongStage(type(request).__name__, Stage.ADVERTISE_KEYS.name)
-        juror, answer = answer_draw(self._identity, self.params, self._state.juror, request)
-        if juror is not self._state.juror:
-            self._record(self._state.with_changes(juror=juror))
+        self._require_going()
+        before = self._ledger.juror()
+        juror, answer = answer_draw(self._identity, self.params, before, request)
+        if juror is not before:
+            self._ledger.record_juror(before, juror)
         return answer
 
     def join(self, data: bytes) -> None:
-        """Learn the groups and the keys of the pod, and start a chain of secrets with each partner in it."""
+        """Learn the groups and the keys of the pod, and start a chain of secrets with each partner in it.
+
+        The same message again changes nothing.
+        """
         message = self._read(data, EpochKeys)
         state = self._state
+        if state.epoch and data == state.epoch:
+            return
         if message.view != self.params.digest[:VIEW_SIZE]:
             raise WrongView("the server")
         if message.round_number != state.epoch_number or not state.nonce:
@@ -163,6 +192,7 @@ class Client:
         pod = draw.groups.pod_of(self.user)
         if pod is None:
             raise PolicyViolation("this user is excluded from the groups")
+        self.policy.check_structure(self.params, draw.structure)
         epoch = Epoch(self.params, message, draw.seed, pod)
         place = pod.place[self.user]
         if place not in epoch or epoch.sealing_key(place) != public_key(state.sealing_private):
@@ -240,6 +270,17 @@ class Client:
 
     # A round
 
+    def check_order(self, data: bytes, *, terms: bytes = NO_TERMS) -> bytes | None:
+        """Check an order before the update is made that it asks for; raise as `upload` would.
+
+        Return the answer if this very order was answered before, else None.
+        """
+        message = self._read(data, Order)
+        if (answer := self._answered(message, Stage.UPLOAD, data)) is not None:
+            return answer
+        self._accepted(message, terms)
+        return None
+
     def upload(
         self, data: bytes, update: Update, weight: int = 1, *, terms: bytes = NO_TERMS, trace: Trace | None = None
     ) -> bytes:
@@ -256,19 +297,7 @@ class Client:
         weight = _checked_weight(weight, self.params)
         source = _checked_update(update, self.params)
         self.policy.check_weight(self.params, weight)
-        state = self._declared(self._state.from_round(message.round_number), message)
-        package = state.packages.get(message.round_number)
-        if package is None:
-            raise WrongStage(Stage.UPLOAD.name, f"{Stage.SHARE_KEYS.name}: no package was dealt for this round")
-        order, heads = accept_order(
-            self._epoch,
-            message,
-            place=self._place,
-            head=package.head,
-            terms=terms,
-            chain=state.history,
-            min_survivors=self.policy.min_survivors,
-        )
+        state, package, order, heads = self._accepted(message, terms)
 
         work = work_of(order, int(self._epoch.pod.committee_of[self._place]))
         agreement = KeyAgreement(mask_private(self._epoch, order.round_number, self.user, package.mask_secret))
@@ -365,18 +394,28 @@ class Client:
         entropy: Entropy = os.urandom,
         identity: Identity | None = None,
         ledger: Ledger | None = None,
+        params: Parameters | None = None,
     ) -> Client:
-        """Return the client that `save` wrote down. Policy, identity and ledger are the owner's to give."""
+        """Return the client that `save` wrote down. Policy, identity and ledger are the owner's to give.
+
+        `params` are those of a new epoch of the same run, for which `advertise_keys` must be called next.
+        """
         state = restore_state(data)
-        client = Client(state.user, Parameters.decode(state.params), policy, entropy, identity, ledger)
+        saved = Parameters.decode(state.params)
+        if params is not None and params.run != saved.run:
+            raise WrongView("the server")
+        client = Client(state.user, params or saved, policy, entropy, identity, ledger)
         client._state = state
         return client
 
     # Messages and the ledger
 
-    def _read(self, data: bytes, expected: type[Expected]) -> Expected:
+    def _require_going(self) -> None:
         if self._state.stopped:
             raise WronglyExcluded(self._state.stopped)
+
+    def _read(self, data: bytes, expected: type[Expected]) -> Expected:
+        self._require_going()
         message: ServerMessage = decode_server_message(data)
         if not isinstance(message, expected):
             raise WrongStage(type(message).__name__, expected.__name__)
@@ -453,6 +492,23 @@ class Client:
         return self._order
 
     # Checks
+
+    def _accepted(self, message: Order, terms: bytes) -> tuple[ClientState, Package, OrderView, dict[int, bytes]]:
+        """Return the state as the round begins, its package, the order and the committee's heads; raise to refuse."""
+        state = self._declared(self._state.from_round(message.round_number), message)
+        package = state.packages.get(message.round_number)
+        if package is None:
+            raise WrongStage(Stage.UPLOAD.name, f"{Stage.SHARE_KEYS.name}: no package was dealt for this round")
+        order, heads = accept_order(
+            self._epoch,
+            message,
+            place=self._place,
+            head=package.head,
+            terms=terms,
+            chain=state.history,
+            min_survivors=self.policy.min_survivors,
+        )
+        return state, package, order, heads
 
     def _declared(self, state: ClientState, message: Order) -> ClientState:
         """Take in the survivors that were declared since; stop for good if this user was wrongly left out."""

@@ -13,7 +13,6 @@ import msgspec
 
 from sparsesecagg.crypto.secrets import PairChain, PrivateKey, RoundSecret, Secret
 from sparsesecagg.errors import MalformedMessage
-from sparsesecagg.protocol.juror import JurorState
 from sparsesecagg.protocol.package import Package
 
 _NO_KEY = PrivateKey(b"")
@@ -37,7 +36,6 @@ class ClientState(msgspec.Struct, frozen=True, kw_only=True):
     """The epoch's keys, as they were received; empty before."""
     draw: int = 0
     """The number of the last draw that was accepted."""
-    juror: JurorState = JurorState()
     chain_round: int = 0
     """The round that the pairs' chains stand at."""
     chains: dict[int, PairChain] = {}

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from sparsesecagg.errors import AlreadyAnswered
+from sparsesecagg.protocol.juror import JurorState
 
 
 @dataclass(frozen=True)
@@ -40,12 +41,20 @@ class Ledger(Protocol):
     def record(self, entry: Entry, state: Callable[[], bytes]) -> None:
         """Write down an entry and the state with it, or raise `AlreadyAnswered` unless it follows the last one."""
 
+    def juror(self) -> JurorState:
+        """Return what the user has answered as a juror, under whatever roster lists its chain of nonces."""
+
+    def record_juror(self, before: JurorState, after: JurorState) -> None:
+        """Write down what a juror is about to answer, or raise `AlreadyAnswered` if `before` is not the last."""
+
 
 class MemoryLedger:
     """A ledger for simulations and tests: nothing outlives the process."""
 
-    def __init__(self, keep_answers: bool = True) -> None:
-        self._last = Entry()
+    def __init__(self, keep_answers: bool = True, last: Entry | None = None) -> None:
+        """`last` is the entry of a client that is restored from its saved state."""
+        self._last = last or Entry()
+        self._juror = JurorState()
         self._keep_answers = keep_answers
 
     def last(self) -> Entry:
@@ -60,3 +69,13 @@ class MemoryLedger:
         if entry.version != self._last.version + 1:
             raise AlreadyAnswered("another process has answered in this client's place")
         self._last = entry if self._keep_answers else replace(entry, answer=b"")
+
+    def juror(self) -> JurorState:
+        """Return what was answered as a juror."""
+        return self._juror
+
+    def record_juror(self, before: JurorState, after: JurorState) -> None:
+        """Keep it."""
+        if before != self._juror:
+            raise AlreadyAnswered("another process has answered in this juror's place")
+        self._juror = after

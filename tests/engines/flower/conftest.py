@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 import logging
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+
+from sparsesecagg.engines.flower.node import LEDGER_VARIABLE
+
+
+@pytest.fixture(autouse=True)
+def ledger(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Give the nodes of each test a ledger of their own, in memory where there is such a folder; return its folder."""
+    memory = Path("/dev/shm")  # noqa: S108  # A ledger waits for the disk, and these tests write thousands of entries.
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+        monkeypatch.setenv(LEDGER_VARIABLE, folder)
+        yield Path(folder)
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from flwr.app import Array, ArrayRecord
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.in_process import model, values
+from engines.local_grid import model, values
 from sparsesecagg.engines.flower.arrays import Template, Update, view
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.protocol import Policy, RoundParameters, run_round

@@ -13,7 +13,7 @@ from flwr.app import ConfigRecord, Message
 from flwr.serverapp.strategy import FedAvg, Result
 
 from engines.enrolment import Enrolled, enrol_users
-from engines.in_process import InProcessGrid, Silent, model, round_of, stage_of, training_app, travel, values
+from engines.local_grid import LocalGrid, Silent, model, round_of, stage_of, training_app, travel, values
 from sparsesecagg.cli import main
 from sparsesecagg.crypto.identity import Identity, Roster
 from sparsesecagg.crypto.keys import KeyAgreement
@@ -44,14 +44,14 @@ def step(partition: int, arrays: dict[str, np.ndarray], server_round: int) -> di
 
 def grid_of(
     enrolled: Enrolled, nodes: int = USERS, user_of: Callable[[int], int] = lambda index: index, **faults: Any
-) -> InProcessGrid:
+) -> LocalGrid:
     """Return nodes 100, 101, … that hold the run keys of users 0, 1, … unless told otherwise."""
-    return InProcessGrid(
+    return LocalGrid(
         training_app(step), nodes, node_config=lambda index: enrolled.node_config(user_of(index)), **faults
     )
 
 
-def run(grid: InProcessGrid, roster: Any, rounds: int = 1, inner: Any = None, **settings: Any) -> tuple[SecAgg, Result]:
+def run(grid: LocalGrid, roster: Any, rounds: int = 1, inner: Any = None, **settings: Any) -> tuple[SecAgg, Result]:
     options = {"timeout": 0.3, "poll_seconds": 0.01, "max_weight": 10, "roster": roster, **settings}
     strategy = SecAgg(inner or FedAvg(fraction_evaluate=0.0), **options)
     return strategy, strategy.start(grid=grid, initial_arrays=model(w=START), num_rounds=rounds, timeout=0.3)
@@ -66,7 +66,7 @@ def rewrite(message: Message, **fields: Any) -> None:
     message.content["secagg"] = ConfigRecord({**message.content["secagg"], **fields})
 
 
-def sent_stages(grid: InProcessGrid, node: int) -> list[str]:
+def sent_stages(grid: LocalGrid, node: int) -> list[str]:
     return [stage_of(message) for to, message in grid.sent if to == node]
 
 
@@ -125,14 +125,14 @@ class TestRounds:
             "secagg-run-key": str(enrolled.folder / "{partition-id}.key"),
             "secagg-trusted": "",
         }
-        strategy, _ = run(InProcessGrid(training_app(step), USERS, run_config=run_config), enrolled.roster)
+        strategy, _ = run(LocalGrid(training_app(step), USERS, run_config=run_config), enrolled.roster)
         assert strategy.history[0].survivors == USERS
 
 
 class TestDowngrade:
     """A server that wants the protection gone: nodes that have a roster take part in nothing less."""
 
-    def refusals(self, grid: InProcessGrid) -> set[str]:
+    def refusals(self, grid: LocalGrid) -> set[str]:
         return {str(reply.error.reason) for _, reply in grid.replied if reply.has_error()}
 
     def test_a_round_without_a_roster_is_refused_before_any_key_is_made(self, enrolled: Enrolled) -> None:
@@ -192,7 +192,7 @@ class TestDowngrade:
         assert "the policy demands a roster" in str(strategy.history[0].failure)
 
     def test_a_node_may_demand_authentication_without_having_a_roster_yet(self) -> None:
-        grid = InProcessGrid(training_app(step), 4, node_config=lambda index: {"secagg-authenticated": True})
+        grid = LocalGrid(training_app(step), 4, node_config=lambda index: {"secagg-authenticated": True})
         strategy, _ = run(grid, None)
         assert "the policy demands a roster" in str(strategy.history[0].failure)
 
@@ -216,7 +216,7 @@ class TestSeats:
             "another roster": other.node_config(2),
             "another key": {**enrolled.node_config(2), "secagg-run-key": str(other.run_key(2))},
         }[theirs]
-        grid = InProcessGrid(
+        grid = LocalGrid(
             training_app(step),
             USERS + 1,
             node_config=lambda index: strange if index == USERS else enrolled.node_config(index),
@@ -420,7 +420,7 @@ class TestConfiguration:
         assert strategy.history[0].survivors == 3
 
     def failure(self, enrolled: Enrolled, node_config: dict[str, Any]) -> str:
-        grid = InProcessGrid(training_app(step), USERS, node_config=lambda index: node_config)
+        grid = LocalGrid(training_app(step), USERS, node_config=lambda index: node_config)
         return str(run(grid, enrolled.roster)[0].history[0].failure)
 
     @pytest.mark.parametrize(
@@ -453,7 +453,7 @@ class TestConfiguration:
         """So a roster may be handed on by anybody, the server included."""
         known = [entry.identity.hex() for entry in Roster.load(enrolled.roster).entries]
         trusted = tmp_path / "trusted.txt"
-        grid = InProcessGrid(
+        grid = LocalGrid(
             training_app(step),
             USERS,
             node_config=lambda index: {**enrolled.node_config(index), "secagg-trusted": str(trusted)},

@@ -11,7 +11,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
 
-from engines.in_process import InProcessGrid, model, round_of, stage_of, training_app, travel, values
+from engines.local_grid import LocalGrid, model, round_of, stage_of, training_app, travel, values
 from sparsesecagg.engines.flower.records import Packet
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.flower import EmptyCohort, SecAgg
@@ -62,7 +62,7 @@ class TestReplies:
         def after(node: int, reply: Message) -> list[Message]:
             return [rewritten(reply, **lie)] if node == 101 and stage_of(reply) == stage else [reply]
 
-        strategy, result = run(InProcessGrid(training_app(step), 5, after=after))
+        strategy, result = run(LocalGrid(training_app(step), 5, after=after))
         assert strategy.history[0].rejected == 1
         assert strategy.history[0].dropped[stage] == 1
         require_mean(result, [0, 2, 3, 4])
@@ -71,12 +71,12 @@ class TestReplies:
         def after(node: int, reply: Message) -> list[Message]:
             return [reply, reply] if node == 101 else [reply]
 
-        _, result = run(InProcessGrid(training_app(step), 5, after=after))
+        _, result = run(LocalGrid(training_app(step), 5, after=after))
         require_mean(result, range(5))
 
     def test_two_uploads_of_one_node_that_another_loop_collected_are_counted_and_ignored(self) -> None:
         """Not every caller uses `start`; then the replies are whatever the caller hands over."""
-        grid = InProcessGrid(training_app(step), 5)
+        grid = LocalGrid(training_app(step), 5)
         strategy = SecAgg(FedAvg(fraction_evaluate=0.0), max_weight=10)
         uploads = list(strategy.configure_train(1, model(w=START), ConfigRecord(), grid))
         replies = list(grid.send_and_receive(uploads))
@@ -89,7 +89,7 @@ class TestReplies:
         np.testing.assert_allclose(values(arrays)["w"], 0.03, atol=1e-5)
 
     def test_a_reply_for_a_message_that_was_never_sent_is_ignored(self) -> None:
-        class Chatty(InProcessGrid):
+        class Chatty(LocalGrid):
             def pull_messages(self, message_ids: Any) -> Any:
                 replies = list(super().pull_messages(message_ids))
                 for reply in replies[:1]:
@@ -112,7 +112,7 @@ class TestReplies:
                 return [reply]
             return [rewritten(reply, payload=uploads[0].content["secagg"]["payload"])]
 
-        strategy, result = run(InProcessGrid(training_app(step), 5, after=after))
+        strategy, result = run(LocalGrid(training_app(step), 5, after=after))
         assert strategy.history[0].rejected == 1
         require_mean(result, [0, 2, 3, 4])
 
@@ -128,7 +128,7 @@ class TestReplies:
                     return [rewritten(reply, payload=old[0])]
             return [reply]
 
-        strategy, _ = run(InProcessGrid(training_app(step), 5, after=after), rounds=2)
+        strategy, _ = run(LocalGrid(training_app(step), 5, after=after), rounds=2)
         assert [record.dropped["UPLOAD"] for record in strategy.history] == [0, 1]
         assert strategy.history[1].failure is None
 
@@ -136,13 +136,13 @@ class TestReplies:
 class TestClients:
     """The client's side of the same: a message that does not fit is refused and changes nothing."""
 
-    def grid(self) -> tuple[InProcessGrid, list[Message]]:
+    def grid(self) -> tuple[LocalGrid, list[Message]]:
         """Return a grid after one round, and that round's messages to node 100."""
-        grid = InProcessGrid(training_app(step), 4)
+        grid = LocalGrid(training_app(step), 4)
         run(grid)
         return grid, [message for node, message in grid.sent if node == 100]
 
-    def send(self, grid: InProcessGrid, message: Message) -> Message:
+    def send(self, grid: LocalGrid, message: Message) -> Message:
         return grid.app(message, grid.contexts[100])
 
     def test_a_stage_of_a_round_that_is_over_is_refused(self) -> None:
@@ -162,7 +162,7 @@ class TestClients:
         assert "StaleContext" in str(second.error.reason)
 
     def test_a_message_of_another_round_than_the_one_under_way_is_refused(self) -> None:
-        grid = InProcessGrid(training_app(step), 4)
+        grid = LocalGrid(training_app(step), 4)
         caught: list[Message] = []
 
         def before(node: int, message: Message) -> None:
@@ -177,7 +177,7 @@ class TestClients:
         require_mean(result, range(4))  # The refusal has not disturbed the round.
 
     def test_a_context_that_lost_its_state_makes_the_node_a_dropout_until_it_has_new_keys(self) -> None:
-        grid = InProcessGrid(training_app(step), 5)
+        grid = LocalGrid(training_app(step), 5)
 
         def before(node: int, message: Message) -> None:
             if node == 102 and round_of(message) == 2 and stage_of(message) == "SHARE_KEYS":
@@ -207,7 +207,7 @@ class TestClients:
             if node == 101 and stage_of(message) == "UPLOAD":
                 message.content["arrays"] = model(w=START + 1)
 
-        strategy, result = run(InProcessGrid(training_app(watch), 5, before=swap))
+        strategy, result = run(LocalGrid(training_app(watch), 5, before=swap))
         assert 1 not in trained
         assert strategy.history[0].dropped["UPLOAD"] == 1
         require_mean(result, [0, 2, 3, 4])
@@ -227,14 +227,14 @@ class TestClients:
         def train(partition: int, arrays: Any, server_round: int) -> Any:
             return reply if partition == 1 else step(partition, arrays, server_round)
 
-        strategy, result = run(InProcessGrid(training_app(train), 5))
+        strategy, result = run(LocalGrid(training_app(train), 5))
         assert strategy.history[0].dropped["UPLOAD"] == 1
         require_mean(result, [0, 2, 3, 4])
 
     @pytest.mark.parametrize("examples", [101, -1, 2.5, float("inf")])
     def test_a_weight_outside_its_range_is_refused_and_not_told(self, examples: float, caplog: Any) -> None:
         app = training_app(step, weight=lambda partition: examples if partition == 1 else 10)  # type: ignore[return-value]
-        strategy, result = run(InProcessGrid(app, 5), max_weight=100)
+        strategy, result = run(LocalGrid(app, 5), max_weight=100)
         require_mean(result, [0, 2, 3, 4])
         assert "num-examples must be" in caplog.text
         assert f"not {examples}" not in caplog.text
@@ -242,7 +242,7 @@ class TestClients:
 
     def test_no_secret_of_a_node_is_in_anything_that_it_sends_or_logs(self, caplog: Any) -> None:
         """Nor in the texts of its refusals: every reply of a run is searched for the bytes of the state."""
-        grid = InProcessGrid(training_app(step), 4)
+        grid = LocalGrid(training_app(step), 4)
         secrets: set[bytes] = set()
 
         def before(node: int, message: Message) -> None:
@@ -268,7 +268,7 @@ class TestClients:
 class TestCohorts:
     def test_an_empty_cohort_is_a_failed_round_and_no_crash(self) -> None:
         inner = FedAvg(fraction_train=0.0, fraction_evaluate=0.0)
-        strategy, result = run(InProcessGrid(training_app(step), 4), inner=inner)
+        strategy, result = run(LocalGrid(training_app(step), 4), inner=inner)
         assert strategy.history[0].failure == str(EmptyCohort())
         np.testing.assert_array_equal(values(result.arrays)["w"], START)
 
@@ -276,10 +276,10 @@ class TestCohorts:
     def test_a_cohort_below_three_stops_the_first_round_with_a_typed_error(self, nodes: int) -> None:
         inner = FedAvg(fraction_evaluate=0.0, min_train_nodes=nodes, min_available_nodes=nodes)
         with pytest.raises(InvalidInput, match=f"clients must be from 3 to .* not {nodes}"):
-            run(InProcessGrid(training_app(step), nodes), inner=inner)
+            run(LocalGrid(training_app(step), nodes), inner=inner)
 
     def test_a_cohort_that_shrinks_below_three_later_fails_that_round_and_keeps_the_model(self) -> None:
-        grid = InProcessGrid(training_app(step), 4)
+        grid = LocalGrid(training_app(step), 4)
 
         def shrink(node: int, message: Message) -> None:
             if stage_of(message) == "UNMASK" and round_of(message) == 1 and node == 103:
@@ -293,7 +293,7 @@ class TestCohorts:
 
     def test_committees_that_would_be_too_small_stop_the_first_round_with_the_remedy(self) -> None:
         with pytest.raises(InvalidInput, match=r"use 0\.6 or more"):
-            run(InProcessGrid(training_app(step), 5), alpha=0.1)
+            run(LocalGrid(training_app(step), 5), alpha=0.1)
 
     def test_a_strategy_that_sends_different_models_is_refused(self) -> None:
         class Uneven(FedAvg):
@@ -303,7 +303,7 @@ class TestCohorts:
                 return messages
 
         with pytest.raises(InvalidInput, match="all nodes the same model and configuration"):
-            run(InProcessGrid(training_app(step), 4), inner=Uneven(fraction_evaluate=0.0))
+            run(LocalGrid(training_app(step), 4), inner=Uneven(fraction_evaluate=0.0))
 
     def test_a_strategy_that_asks_one_node_twice_is_refused(self) -> None:
         class Twice(FedAvg):
@@ -312,12 +312,12 @@ class TestCohorts:
                 return [*messages, messages[0]]
 
         with pytest.raises(InvalidInput, match="one message"):
-            run(InProcessGrid(training_app(step), 4), inner=Twice(fraction_evaluate=0.0))
+            run(LocalGrid(training_app(step), 4), inner=Twice(fraction_evaluate=0.0))
 
     @pytest.mark.parametrize("arrays", [{}, {"n": np.arange(3)}, {"z": np.zeros(3, np.complex64)}], ids=str)
     def test_a_model_with_nothing_to_average_is_refused(self, arrays: dict[str, Any]) -> None:
         strategy = SecAgg(FedAvg(fraction_evaluate=0.0))
-        grid = InProcessGrid(training_app(step), 4)
+        grid = LocalGrid(training_app(step), 4)
         with pytest.raises(InvalidInput, match="arrays must hold"):
             strategy.start(grid=grid, initial_arrays=model(**arrays), num_rounds=1)
 

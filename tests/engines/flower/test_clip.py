@@ -8,7 +8,7 @@ from flwr.serverapp.strategy import FedAvg
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.in_process import InProcessGrid, model, training_app, values
+from engines.local_grid import LocalGrid, model, training_app, values
 from sparsesecagg.engines.flower.clip import GROWTH, SLOWEST_FALL, Clips, headroom
 from sparsesecagg.flower import SecAgg
 
@@ -81,7 +81,7 @@ def test_another_model_begins_anew() -> None:
 
 def test_clipped_values_are_counted_and_after_a_few_rounds_none_are() -> None:
     """Updates of 1.0 against a first clip of 0.1: the rounds say so, the clip grows, the mean becomes right."""
-    grid = InProcessGrid(training_app(lambda p, a, r: {"w": a["w"] + np.float32(1)}), 4)
+    grid = LocalGrid(training_app(lambda p, a, r: {"w": a["w"] + np.float32(1)}), 4)
     strategy = SecAgg(FedAvg(fraction_evaluate=0.0), clip=0.1, max_weight=0)
     result = strategy.start(grid=grid, initial_arrays=model(w=np.zeros(30, np.float32)), num_rounds=4)
     assert [record.clipped for record in strategy.history] == [120, 120, 0, 0]
@@ -96,7 +96,7 @@ def test_short_words_end_as_close_as_long_ones_when_the_clip_adapts() -> None:
         return {"w": arrays["w"] + (np.float32(1) - arrays["w"]) * np.float32(0.5)}
 
     def error(adaptive: bool) -> float:
-        grid = InProcessGrid(training_app(converge), 6)
+        grid = LocalGrid(training_app(converge), 6)
         strategy = SecAgg(
             FedAvg(fraction_evaluate=0.0), modulus_bits=12, max_weight=0, clip=2.0, adaptive_clip=adaptive
         )
@@ -112,7 +112,7 @@ def test_an_array_that_moves_by_whole_numbers_leaves_the_precision_of_the_others
     def step(partition: int, arrays: dict[str, np.ndarray], server_round: int) -> dict[str, np.ndarray]:
         return {"variance": arrays["variance"] + np.float32(5), "weight": arrays["weight"] + np.float32(0.001)}
 
-    grid = InProcessGrid(training_app(step), 5)
+    grid = LocalGrid(training_app(step), 5)
     strategy = SecAgg(FedAvg(fraction_evaluate=0.0), modulus_bits=16, max_weight=0, clip=10.0)
     start = model(variance=np.ones(200, np.float32), weight=np.zeros(200, np.float32))
     for rounds in (8, 1):

@@ -10,7 +10,7 @@ from flwr.app import Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 
-from engines.in_process import InProcessGrid, model, stage_of, training_app, values
+from engines.local_grid import LocalGrid, model, stage_of, training_app, values
 from sparsesecagg.engines.flower.records import wire_bytes
 from sparsesecagg.flower import SecAgg, secagg_mod
 
@@ -19,7 +19,7 @@ MEGABYTE = 1_000_000
 
 def test_a_tenth_of_100_000_parameters_takes_22_kilobytes_and_the_whole_round_40() -> None:
     """50 nodes, α = 0.1, committee, 16 bits, private weights. The peer sends 801 kB."""
-    grid = InProcessGrid(training_app(lambda p, a, r: {"w": a["w"] + np.float32(0.01)}, weight=lambda p: 1 + p), 50)
+    grid = LocalGrid(training_app(lambda p, a, r: {"w": a["w"] + np.float32(0.01)}, weight=lambda p: 1 + p), 50)
     strategy = SecAgg(FedAvg(fraction_evaluate=0.0), alpha=0.1, pattern="committee", modulus_bits=16, max_weight=50)
     strategy.start(grid=grid, initial_arrays=model(w=np.zeros(100_000, np.float32)), num_rounds=2)
     for number, record in enumerate(strategy.history, start=1):
@@ -66,7 +66,7 @@ def test_a_model_of_64_megabytes_passes_and_a_client_needs_less_than_twice_that(
     """In one array, the worst case: nothing can be freed before everything is done."""
     size = 64 * MEGABYTE
     app: Any = _Gauge()
-    grid = InProcessGrid(app, 9)
+    grid = LocalGrid(app, 9)
     strategy = SecAgg(FedAvg(fraction_evaluate=0.0), alpha=1 / 3, modulus_bits=16, max_weight=0)
     result = strategy.start(grid=grid, initial_arrays=model(w=np.zeros(size // 4, np.float32)), num_rounds=1)
     after = values(result.arrays)["w"]

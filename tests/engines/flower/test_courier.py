@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from flwr.app import Message, RecordDict
 
-from engines.in_process import InProcessGrid, Silent, training_app
+from engines.local_grid import LocalGrid, Silent, training_app
 from sparsesecagg.engines.flower.courier import Courier, by_request
 
 APP = training_app(lambda p, a, r: a, mods=[])
 
 
-class Echo(InProcessGrid):
+class Echo(LocalGrid):
     """Nodes that answer with an empty message, except those told to be silent."""
 
     def __init__(self, nodes: int, silent: Iterable[int] = ()) -> None:

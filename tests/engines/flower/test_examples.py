@@ -15,7 +15,7 @@ import pytest
 from flwr.app import Context, RecordDict
 
 from engines.enrolment import enrol_users
-from engines.in_process import RUN, SERVER, InProcessGrid
+from engines.local_grid import RUN, SERVER, LocalGrid
 from sparsesecagg.report import read_run
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -36,7 +36,7 @@ def run(package: str, settings: dict[str, Any], nodes: int) -> None:
     """Run an example's ServerApp with its ClientApp, in one process."""
     client = import_module(f"{package}.client_app").app
     server = import_module(f"{package}.server_app").app
-    grid = InProcessGrid(client, nodes, node_config=lambda index: {"num-partitions": nodes}, run_config=settings)
+    grid = LocalGrid(client, nodes, node_config=lambda index: {"num-partitions": nodes}, run_config=settings)
     context = Context(run_id=RUN, node_id=SERVER, node_config={}, state=RecordDict(), run_config=settings)
     server(grid, context)
 

@@ -11,7 +11,7 @@ import pytest
 from flwr.app import ArrayRecord, Message, MetricRecord
 from flwr.serverapp.strategy import FedAvg
 
-from engines.in_process import InProcessGrid, model, round_of, stage_of, training_app, values
+from engines.local_grid import LocalGrid, model, round_of, stage_of, training_app, values
 from sparsesecagg.flower import SecAgg
 from sparsesecagg.report import read_run, write_report
 
@@ -31,7 +31,7 @@ def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord:
 def run(tmp_path: Path) -> tuple[SecAgg, Any, Path]:
     """Three rounds of six nodes, of which the second fails."""
     app = training_app(lambda p, a, r: {"w": a["w"] + np.float32(0.1)}, weight=lambda p: 5)
-    grid = InProcessGrid(app, 6, before=fail_in_round_two)
+    grid = LocalGrid(app, 6, before=fail_in_round_two)
     strategy = SecAgg(FedAvg(fraction_evaluate=0.0), alpha=0.5, max_weight=5, timeout=0.3, run_dir=tmp_path / "run")
     result = strategy.start(grid=grid, initial_arrays=model(w=START), num_rounds=3, evaluate_fn=evaluate)
     return strategy, result, tmp_path / "run"
@@ -88,13 +88,13 @@ def test_bytes_of_codec_and_wire_are_kept_apart(run: Any) -> None:
 
 def test_no_run_folder_is_written_unless_it_is_asked_for(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
-    grid = InProcessGrid(training_app(lambda p, a, r: a), 4)
+    grid = LocalGrid(training_app(lambda p, a, r: a), 4)
     SecAgg(FedAvg(fraction_evaluate=0.0)).start(grid=grid, initial_arrays=model(w=START), num_rounds=1)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_federated_evaluation_is_announced_as_not_masked_and_its_accuracy_noted(caplog: Any) -> None:
-    grid = InProcessGrid(training_app(lambda p, a, r: a), 4)
+    grid = LocalGrid(training_app(lambda p, a, r: a), 4)
     strategy = SecAgg(FedAvg())
     strategy.start(grid=grid, initial_arrays=model(w=START), num_rounds=1)
     assert "federated evaluation is not masked" in caplog.text

@@ -10,7 +10,7 @@ from flwr.app import Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 
-from engines.in_process import InProcessGrid, model, stage_of, training_app
+from engines.local_grid import LocalGrid, model, stage_of, training_app
 from sparsesecagg.flower import MissingMod, SecAgg, secagg_mod
 
 START = model(w=np.zeros(20, np.float32))
@@ -22,7 +22,7 @@ def step(partition: int, arrays: dict[str, np.ndarray], server_round: int) -> di
 
 class TestServerOnly:
     def test_a_train_function_that_trips_over_the_key_exchange_shows_that_the_mod_is_missing(self) -> None:
-        grid = InProcessGrid(training_app(step, mods=[]), 4)
+        grid = LocalGrid(training_app(step, mods=[]), 4)
         with pytest.raises(MissingMod, match=r"the line @app.train\(mods=\[secagg_mod\]\) is missing in the ClientApp"):
             SecAgg(FedAvg(fraction_evaluate=0.0)).start(grid=grid, initial_arrays=START)
 
@@ -34,10 +34,10 @@ class TestServerOnly:
             return Message(RecordDict({"metrics": MetricRecord({"num-examples": 1})}), reply_to=message)
 
         with pytest.raises(MissingMod, match="it sent a plain reply"):
-            SecAgg(FedAvg(fraction_evaluate=0.0)).start(grid=InProcessGrid(app, 4), initial_arrays=START)
+            SecAgg(FedAvg(fraction_evaluate=0.0)).start(grid=LocalGrid(app, 4), initial_arrays=START)
 
     def test_the_model_has_not_been_sent_by_then(self) -> None:
-        grid = InProcessGrid(training_app(step, mods=[]), 4)
+        grid = LocalGrid(training_app(step, mods=[]), 4)
         with pytest.raises(MissingMod):
             SecAgg(FedAvg(fraction_evaluate=0.0)).start(grid=grid, initial_arrays=START)
         assert {stage_of(message) for _, message in grid.sent} == {"ADVERTISE_KEYS"}
@@ -47,7 +47,7 @@ class TestServerOnly:
         """Otherwise one node with an old app could stop everybody's run."""
         plain, secure = training_app(step, mods=[]), training_app(step)
 
-        class Mixed(InProcessGrid):
+        class Mixed(LocalGrid):
             def _run(self, message: Message) -> list[Message]:
                 self.app = plain if message.metadata.dst_node_id == 101 else secure
                 return super()._run(message)
@@ -60,7 +60,7 @@ class TestServerOnly:
 
 class TestClientOnly:
     def test_the_client_refuses_and_names_the_line_that_the_server_lacks(self, caplog: Any) -> None:
-        grid = InProcessGrid(training_app(step), 4)
+        grid = LocalGrid(training_app(step), 4)
         FedAvg(fraction_evaluate=0.0).start(grid=grid, initial_arrays=START, num_rounds=1)
         assert len(grid.replied) == 4
         for _, reply in grid.replied:
@@ -75,7 +75,7 @@ class TestClientOnly:
             return step(partition, arrays, server_round)
 
         FedAvg(fraction_evaluate=0.0).start(
-            grid=InProcessGrid(training_app(watch), 4), initial_arrays=START, num_rounds=1
+            grid=LocalGrid(training_app(watch), 4), initial_arrays=START, num_rounds=1
         )
         assert not trained
 
@@ -89,5 +89,5 @@ class TestClientOnly:
             )
 
         strategy = FedAvg(fraction_train=0.0)
-        result = strategy.start(grid=InProcessGrid(app, 4), initial_arrays=START, num_rounds=1)
+        result = strategy.start(grid=LocalGrid(app, 4), initial_arrays=START, num_rounds=1)
         assert result.evaluate_metrics_clientapp[1]["accuracy"] == 0.25

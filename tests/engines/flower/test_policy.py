@@ -9,7 +9,7 @@ import pytest
 from flwr.app import Context, RecordDict
 from flwr.serverapp.strategy import FedAvg
 
-from engines.in_process import InProcessGrid, model, training_app
+from engines.local_grid import LocalGrid, model, training_app
 from sparsesecagg.engines.flower.policy import policy_of
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.flower import SecAgg
@@ -85,7 +85,7 @@ def test_an_app_may_have_settings_of_its_own_with_the_same_beginning() -> None:
 class TestInARound:
     def run(self, demand: dict[str, Any], **settings: Any) -> SecAgg:
         app = training_app(lambda p, a, r: a, weight=lambda p: 40)
-        grid = InProcessGrid(app, 6, node_config=lambda index: demand)
+        grid = LocalGrid(app, 6, node_config=lambda index: demand)
         strategy = SecAgg(FedAvg(fraction_evaluate=0.0), timeout=0.3, **settings)
         strategy.start(grid=grid, initial_arrays=model(w=np.zeros(40, np.float32)), num_rounds=1)
         return strategy

@@ -9,7 +9,7 @@ import pytest
 from flwr.app import Message
 from flwr.serverapp.strategy import FedAvg, Result
 
-from engines.in_process import InProcessGrid, Silent, model, round_of, stage_of, training_app, values
+from engines.local_grid import LocalGrid, Silent, model, round_of, stage_of, training_app, values
 from sparsesecagg.flower import SecAgg
 
 START = np.zeros(60, np.float32)
@@ -20,7 +20,7 @@ def step(partition: int, arrays: dict[str, np.ndarray], server_round: int) -> di
     return {"w": arrays["w"] + np.float32(0.01 * (partition + 1))}
 
 
-def run(grid: InProcessGrid, rounds: int = 1, **settings: Any) -> tuple[SecAgg, Result]:
+def run(grid: LocalGrid, rounds: int = 1, **settings: Any) -> tuple[SecAgg, Result]:
     options = {"timeout": 0.3, "poll_seconds": 0.01, "max_weight": 10, **settings}
     strategy = SecAgg(FedAvg(fraction_evaluate=0.0), **options)
     result = strategy.start(grid=grid, initial_arrays=model(w=START), num_rounds=rounds, timeout=options["timeout"])
@@ -53,11 +53,11 @@ def raising(*faults: tuple[int, str, int]) -> Any:
 
 class TestExchanges:
     def test_the_first_round_takes_four_and_every_later_one_three(self) -> None:
-        strategy, _ = run(InProcessGrid(training_app(step), 5), rounds=4)
+        strategy, _ = run(LocalGrid(training_app(step), 5), rounds=4)
         assert [record.exchanges for record in strategy.history] == [4, 3, 3, 3]
 
     def test_no_key_is_used_in_two_rounds(self) -> None:
-        grid = InProcessGrid(training_app(step), 4)
+        grid = LocalGrid(training_app(step), 4)
         run(grid, rounds=3)
         directories = {
             message.content["secagg"]["payload"] for _, message in grid.sent if stage_of(message) == "SHARE_KEYS"
@@ -71,7 +71,7 @@ class TestExchanges:
         assert len(set(keys)) == len(keys)
 
     def test_a_newcomer_is_asked_for_keys_and_the_others_are_not(self) -> None:
-        grid = InProcessGrid(training_app(step), 5)
+        grid = LocalGrid(training_app(step), 5)
         grid.online.discard(104)
 
         def arrive(node: int, message: Message) -> None:
@@ -89,7 +89,7 @@ class TestExchanges:
 
     def test_keys_that_were_announced_wait_for_the_next_round_of_their_node(self) -> None:
         """A node that sits out a round needs no extra exchange when it is back."""
-        grid = InProcessGrid(training_app(step), 5)
+        grid = LocalGrid(training_app(step), 5)
 
         def come_and_go(node: int, message: Message) -> None:
             if stage_of(message) == "UNMASK" and node == 104:
@@ -102,7 +102,7 @@ class TestExchanges:
 
     def test_two_strategies_may_follow_each_other_in_one_run(self) -> None:
         """Round numbers begin again, and the nodes keep their state."""
-        grid = InProcessGrid(training_app(step), 4)
+        grid = LocalGrid(training_app(step), 4)
         _, first = run(grid, rounds=2)
         _, second = run(grid, rounds=2)
         np.testing.assert_allclose(values(first.arrays)["w"], values(second.arrays)["w"], atol=1e-4)
@@ -112,40 +112,40 @@ class TestDropouts:
     @pytest.mark.parametrize("stage", ["ADVERTISE_KEYS", "SHARE_KEYS", "UPLOAD"])
     @pytest.mark.parametrize("fault", [silent, raising], ids=["silent", "raising"])
     def test_whoever_drops_out_before_its_upload_is_not_in_the_mean(self, stage: str, fault: Any) -> None:
-        grid = InProcessGrid(training_app(step), 6, before=fault((1, stage, 1), (4, stage, 1)))
+        grid = LocalGrid(training_app(step), 6, before=fault((1, stage, 1), (4, stage, 1)))
         strategy, result = run(grid)
         np.testing.assert_allclose(values(result.arrays)["w"], mean_of([0, 2, 3, 5]), atol=1e-5)
         assert strategy.history[0].dropped[stage] == 2
         assert strategy.history[0].survivors == 4
 
     def test_whoever_drops_out_after_its_upload_is_in_the_mean(self) -> None:
-        grid = InProcessGrid(training_app(step), 6, before=silent((1, "UNMASK", 1), (4, "UNMASK", 1)))
+        grid = LocalGrid(training_app(step), 6, before=silent((1, "UNMASK", 1), (4, "UNMASK", 1)))
         strategy, result = run(grid)
         np.testing.assert_allclose(values(result.arrays)["w"], mean_of(range(6)), atol=1e-5)
         assert strategy.history[0].dropped["UNMASK"] == 2
 
     def test_somebody_else_may_drop_out_at_every_stage_of_one_round(self) -> None:
         faults = [(0, "ADVERTISE_KEYS", 1), (1, "SHARE_KEYS", 1), (2, "UPLOAD", 1), (3, "UNMASK", 1)]
-        strategy, result = run(InProcessGrid(training_app(step), 9, before=silent(*faults)))
+        strategy, result = run(LocalGrid(training_app(step), 9, before=silent(*faults)))
         np.testing.assert_allclose(values(result.arrays)["w"], mean_of(range(3, 9)), atol=1e-5)
         assert strategy.history[0].dropped == dict.fromkeys(["ADVERTISE_KEYS", "SHARE_KEYS", "UPLOAD", "UNMASK"], 1)
 
     def test_a_raised_exception_costs_one_round_and_the_node_is_back_in_the_next(self) -> None:
-        grid = InProcessGrid(training_app(step), 5, before=raising((3, "UPLOAD", 1)))
+        grid = LocalGrid(training_app(step), 5, before=raising((3, "UPLOAD", 1)))
         strategy, _ = run(grid, rounds=2)
         assert [record.survivors for record in strategy.history] == [4, 5]
         assert [record.exchanges for record in strategy.history] == [4, 4]  # It has spent its keys, and is asked anew.
 
     def test_a_node_that_owes_an_answer_is_not_asked_again(self) -> None:
         """In a simulation its next message would run on a stale copy of its state."""
-        grid = InProcessGrid(training_app(step), 5, before=silent((2, "UPLOAD", 1)))
+        grid = LocalGrid(training_app(step), 5, before=silent((2, "UPLOAD", 1)))
         strategy, _ = run(grid, rounds=2)
         assert not [message for node, message in grid.sent if node == 102 and round_of(message) == 2]
         assert strategy.history[1].dropped["ADVERTISE_KEYS"] == 1
         assert strategy.history[1].failure is None
 
     def test_a_late_answer_makes_the_node_free_again(self) -> None:
-        grid = InProcessGrid(training_app(step), 5, before=silent((2, "UPLOAD", 1)))
+        grid = LocalGrid(training_app(step), 5, before=silent((2, "UPLOAD", 1)))
         late = {}
 
         def remember(node: int, message: Message) -> None:
@@ -166,7 +166,7 @@ class TestDropouts:
 class TestFailures:
     def test_below_the_threshold_the_round_fails_the_model_stays_and_the_next_round_works(self) -> None:
         faults = [(partition, "UPLOAD", 1) for partition in range(3)]
-        strategy, result = run(InProcessGrid(training_app(step), 5, before=raising(*faults)), rounds=2)
+        strategy, result = run(LocalGrid(training_app(step), 5, before=raising(*faults)), rounds=2)
         failed, good = strategy.history
         assert failed.failed_at == "UPLOAD"
         assert "2 users left at UPLOAD, 3 are needed" in str(failed.failure)
@@ -177,12 +177,12 @@ class TestFailures:
     @pytest.mark.parametrize("stage", ["ADVERTISE_KEYS", "SHARE_KEYS", "UPLOAD", "UNMASK"])
     def test_a_round_in_which_everybody_falls_silent_ends_in_time(self, stage: str) -> None:
         faults = [(partition, stage, 1) for partition in range(4)]
-        strategy, result = run(InProcessGrid(training_app(step), 4, before=silent(*faults)))
+        strategy, result = run(LocalGrid(training_app(step), 4, before=silent(*faults)))
         assert strategy.history[0].failed_at == stage
         np.testing.assert_array_equal(values(result.arrays)["w"], START)
 
     def test_if_every_round_fails_the_result_is_the_initial_model(self) -> None:
-        grid = InProcessGrid(
+        grid = LocalGrid(
             training_app(step), 4, before=raising(*[(p, "UPLOAD", r) for p in range(4) for r in (1, 2)])
         )
         strategy, result = run(grid, rounds=2)
@@ -190,7 +190,7 @@ class TestFailures:
         np.testing.assert_array_equal(values(result.arrays)["w"], START)
 
     def test_clients_refuse_to_open_a_thin_block_and_the_reason_reaches_the_server(self) -> None:
-        grid = InProcessGrid(training_app(step), 6, before=raising((0, "UPLOAD", 1)))
+        grid = LocalGrid(training_app(step), 6, before=raising((0, "UPLOAD", 1)))
         strategy, result = run(grid, min_survivors=3, alpha=0.5)
         failed = strategy.history[0]
         assert failed.failed_at == "UNMASK"
@@ -203,7 +203,7 @@ class TestFailures:
                 raise ValueError("no data on this node")
             return step(partition, arrays, server_round)
 
-        strategy, result = run(InProcessGrid(training_app(fail), 5))
+        strategy, result = run(LocalGrid(training_app(fail), 5))
         assert "no data on this node" in caplog.text
         np.testing.assert_allclose(values(result.arrays)["w"], mean_of([0, 2, 3, 4]), atol=1e-5)
         assert strategy.history[0].dropped["UPLOAD"] == 1

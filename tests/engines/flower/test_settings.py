@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from flwr.serverapp.strategy import FedAvg
 
-from engines.in_process import InProcessGrid, model, training_app
+from engines.local_grid import LocalGrid, model, training_app
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.flower import SecAgg
 
@@ -68,14 +68,14 @@ def test_a_threshold_that_does_not_fit_the_cohort_stops_the_first_round() -> Non
     strategy = SecAgg(FedAvg(fraction_evaluate=0.0), threshold=40)
     with pytest.raises(InvalidInput, match="threshold must be from 3 to 5"):
         strategy.start(
-            grid=InProcessGrid(training_app(lambda p, a, r: a), 5), initial_arrays=model(w=np.zeros(9, np.float32))
+            grid=LocalGrid(training_app(lambda p, a, r: a), 5), initial_arrays=model(w=np.zeros(9, np.float32))
         )
 
 
 def test_weights_far_below_the_limit_are_warned_of_when_short_words_suffer(caplog: Any) -> None:
     app = training_app(lambda p, a, r: {"w": a["w"] + np.float32(0.001)}, weight=lambda p: 3)
     strategy = SecAgg(FedAvg(fraction_evaluate=0.0), modulus_bits=12, max_weight=30_000)
-    strategy.start(grid=InProcessGrid(app, 4), initial_arrays=model(w=np.zeros(90, np.float32)), num_rounds=1)
+    strategy.start(grid=LocalGrid(app, 4), initial_arrays=model(w=np.zeros(90, np.float32)), num_rounds=1)
     assert "max_weight is 10000 times the mean weight" in caplog.text
 
 
@@ -92,13 +92,13 @@ def test_settings_that_protect_little_are_commented_on_once(
     settings: dict[str, Any], sentence: str, caplog: Any
 ) -> None:
     strategy = SecAgg(FedAvg(fraction_evaluate=0.0), **settings)
-    grid = InProcessGrid(training_app(lambda p, a, r: a), 10)
+    grid = LocalGrid(training_app(lambda p, a, r: a), 10)
     strategy.start(grid=grid, initial_arrays=model(w=np.zeros(90, np.float32)), num_rounds=2)
     assert caplog.text.count(sentence) == 1
 
 
 def test_uploads_wait_as_long_as_each_start_is_told() -> None:
-    from engines.in_process import Silent, stage_of
+    from engines.local_grid import Silent, stage_of
 
     def stuck(node: int, message: Any) -> None:
         if node == 101 and stage_of(message) == "UPLOAD":
@@ -106,7 +106,7 @@ def test_uploads_wait_as_long_as_each_start_is_told() -> None:
 
     strategy = SecAgg(FedAvg(fraction_evaluate=0.0), poll_seconds=0.02)
     for seconds in (1.5, 0.3):
-        grid = InProcessGrid(training_app(lambda p, a, r: a), 5, before=stuck)
+        grid = LocalGrid(training_app(lambda p, a, r: a), 5, before=stuck)
         strategy.start(grid=grid, initial_arrays=model(w=np.zeros(9, np.float32)), num_rounds=1, timeout=seconds)
         strategy._courier._outstanding.clear()  # Another grid, other nodes.
         strategy._announced.clear()
@@ -117,14 +117,14 @@ def test_uploads_wait_as_long_as_each_start_is_told() -> None:
 def test_a_stage_waits_as_long_as_it_is_told_and_no_longer() -> None:
     import time
 
-    from engines.in_process import Silent, stage_of
+    from engines.local_grid import Silent, stage_of
 
     def stuck(node: int, message: Any) -> None:
         if node == 101 and stage_of(message) == "SHARE_KEYS":
             raise Silent
 
     strategy = SecAgg(FedAvg(fraction_evaluate=0.0), timeout=60, timeouts={"SHARE_KEYS": 0.5}, poll_seconds=0.02)
-    grid = InProcessGrid(training_app(lambda p, a, r: a), 5, before=stuck)
+    grid = LocalGrid(training_app(lambda p, a, r: a), 5, before=stuck)
     start = time.monotonic()
     strategy.start(grid=grid, initial_arrays=model(w=np.zeros(9, np.float32)), num_rounds=1)
     assert 0.5 <= strategy.history[0].total("seconds")["SHARE_KEYS"] < 2

@@ -28,7 +28,7 @@ from flwr.serverapp.strategy import (
     Strategy,
 )
 
-from engines.in_process import InProcessGrid, model, training_app, values
+from engines.local_grid import LocalGrid, model, training_app, values
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.flower import SecAgg, secagg_mod
 
@@ -72,7 +72,7 @@ def weight(partition: int) -> int:
 def run(
     strategy: Strategy, *, mods: list[Any], rounds: int = 3, start: dict[str, Any] = START
 ) -> dict[str, np.ndarray]:
-    grid = InProcessGrid(training_app(shift, weight, mods=mods), NODES)
+    grid = LocalGrid(training_app(shift, weight, mods=mods), NODES)
     return values(strategy.start(grid=grid, initial_arrays=model(**start), num_rounds=rounds).arrays)
 
 
@@ -103,7 +103,7 @@ def test_shapes_and_types_survive_and_integers_stay_as_they_were(name: str) -> N
 def test_short_words_and_sparse_committees_stay_near_the_mean() -> None:
     """With 8 bits every contributor rounds by one level at most, so their mean is off by less than a level."""
     start = {"weight": np.zeros(3000, np.float32)}
-    grid = InProcessGrid(training_app(lambda p, a, r: {"weight": a["weight"] + np.float32(0.25)}), 12)
+    grid = LocalGrid(training_app(lambda p, a, r: {"weight": a["weight"] + np.float32(0.25)}), 12)
     strategy = SecAgg(FedAvg(fraction_evaluate=0.0), alpha=0.5, modulus_bits=8, clip=0.5, max_weight=0)
     after = values(strategy.start(grid=grid, initial_arrays=model(**start), num_rounds=1).arrays)["weight"]
     level = 0.5 / (127 // 6)
@@ -113,7 +113,7 @@ def test_short_words_and_sparse_committees_stay_near_the_mean() -> None:
 
 @pytest.mark.parametrize("pattern", ["committee", "full", "pairwise"])
 def test_every_pattern_gives_the_mean_of_equal_updates(pattern: str) -> None:
-    grid = InProcessGrid(training_app(lambda p, a, r: {"w": a["w"] + np.float32(0.125)}), 6)
+    grid = LocalGrid(training_app(lambda p, a, r: {"w": a["w"] + np.float32(0.125)}), 6)
     strategy = SecAgg(FedAvg(fraction_evaluate=0.0), pattern=pattern, alpha=0.9, max_weight=0, neighbours=4)
     after = values(strategy.start(grid=grid, initial_arrays=model(w=np.zeros(500, np.float32)), num_rounds=1).arrays)[
         "w"
@@ -124,7 +124,7 @@ def test_every_pattern_gives_the_mean_of_equal_updates(pattern: str) -> None:
 
 
 def test_weights_count_and_never_travel_in_the_clear() -> None:
-    grid = InProcessGrid(training_app(lambda p, a, r: {"w": a["w"] + np.float32(p)}, weight=lambda p: 10**p), 4)
+    grid = LocalGrid(training_app(lambda p, a, r: {"w": a["w"] + np.float32(p)}, weight=lambda p: 10**p), 4)
     strategy = SecAgg(FedAvg(fraction_evaluate=0.0), clip=4.0)
     result = strategy.start(grid=grid, initial_arrays=model(w=np.zeros(8, np.float32)), num_rounds=1)
     expected = sum(p * 10**p for p in range(4)) / 1111
@@ -142,7 +142,7 @@ def test_the_wrapped_strategy_sees_the_total_weight_once() -> None:
         return MetricRecord({"kept": 1})
 
     inner = FedAvg(fraction_evaluate=0.0, train_metrics_aggr_fn=remember)
-    grid = InProcessGrid(training_app(lambda p, a, r: a, weight=lambda p: p + 1), 6)
+    grid = LocalGrid(training_app(lambda p, a, r: a, weight=lambda p: p + 1), 6)
     result = SecAgg(inner, alpha=0.5).start(grid=grid, initial_arrays=model(w=np.zeros(40, np.float32)), num_rounds=1)
     assert [dict(record) for record in seen] == [{"num-examples": 21}]
     assert result.train_metrics_clientapp[1]["kept"] == 1
@@ -155,13 +155,13 @@ class TestMetrics:
         )
 
     def test_client_metrics_stay_on_the_nodes_by_default(self) -> None:
-        grid = InProcessGrid(self.app(), 4)
+        grid = LocalGrid(self.app(), 4)
         strategy = SecAgg(FedAvg(fraction_evaluate=0.0))
         result = strategy.start(grid=grid, initial_arrays=model(w=np.zeros(8, np.float32)), num_rounds=1)
         assert all(name.startswith("secagg-") for name in result.train_metrics_clientapp[1])
 
     def test_allowed_metrics_are_averaged_by_weight_like_the_model(self) -> None:
-        grid = InProcessGrid(self.app(), 4)
+        grid = LocalGrid(self.app(), 4)
         strategy = SecAgg(FedAvg(fraction_evaluate=0.0), metrics={"loss": 10.0}, clip=0.01)
         result = strategy.start(grid=grid, initial_arrays=model(w=np.zeros(8, np.float32)), num_rounds=2)
         expected = sum(0.5 * p * (p + 1) for p in range(4)) / 10
@@ -172,7 +172,7 @@ class TestMetrics:
     def test_a_metric_that_a_node_does_not_have_makes_it_a_dropout(self) -> None:
         app = training_app(lambda p, a, r: a, metrics=lambda p: {"loss": 1.0} if p else {"loss": float("nan")})
         strategy = SecAgg(FedAvg(fraction_evaluate=0.0), metrics={"loss": 2.0})
-        strategy.start(grid=InProcessGrid(app, 5), initial_arrays=model(w=np.zeros(8, np.float32)), num_rounds=1)
+        strategy.start(grid=LocalGrid(app, 5), initial_arrays=model(w=np.zeros(8, np.float32)), num_rounds=1)
         assert strategy.history[0].dropped["UPLOAD"] == 1
 
 
@@ -181,7 +181,7 @@ def test_clients_may_clip_for_differential_privacy_inside_secure_aggregation() -
     app = training_app(lambda p, a, r: {"w": a["w"] + np.float32(10)}, mods=[secagg_mod, fixedclipping_mod])
     inner = SecAgg(FedAvg(fraction_evaluate=0.0), max_weight=0)
     strategy = DifferentialPrivacyClientSideFixedClipping(inner, 0.0, clipping_norm=1.0, num_sampled_clients=4)
-    result = strategy.start(grid=InProcessGrid(app, 4), initial_arrays=model(w=np.zeros(4, np.float32)), num_rounds=1)
+    result = strategy.start(grid=LocalGrid(app, 4), initial_arrays=model(w=np.zeros(4, np.float32)), num_rounds=1)
     np.testing.assert_allclose(values(result.arrays)["w"], 0.5, atol=1e-5)
 
 

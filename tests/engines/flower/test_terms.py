@@ -9,7 +9,7 @@ import pytest
 from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAvg
 
-from engines.in_process import InProcessGrid, model, stage_of, training_app, travel, values
+from engines.local_grid import LocalGrid, model, stage_of, training_app, travel, values
 from sparsesecagg.engines.flower.records import Packet
 from sparsesecagg.engines.flower.terms import Terms
 from sparsesecagg.errors import MalformedMessage
@@ -101,7 +101,7 @@ class TestAttack:
 
         app = training_app(step, metrics=lambda partition: {"loss": 1.0})
         strategy = SecAgg(FedAvg(fraction_evaluate=0.0), timeout=0.3, max_weight=10, **settings)
-        grid = InProcessGrid(app, 5, before=before)
+        grid = LocalGrid(app, 5, before=before)
         result = strategy.start(grid=grid, initial_arrays=model(w=np.zeros(30, np.float32)), num_rounds=1)
         return strategy, values(result.arrays)["w"]
 

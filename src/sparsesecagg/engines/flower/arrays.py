@@ -27,7 +27,7 @@ _READ_HEADER = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.form
 def view(array: Array) -> NDArray[Any]:
     """Return the array's values without copying them; they can't be written to."""
     if array.stype != _NUMPY:
-        raise InvalidInput("arrays", f"must hold NumPy arrays, not {array.stype}")
+        raise InvalidInput("arrays", f"must hold NumPy arrays, got {array.stype}")
     stream = io.BytesIO(array.data)
     read_header = _READ_HEADER.get(np.lib.format.read_magic(stream))
     if read_header is None:  # A format that NumPy only writes for structured types.
@@ -153,31 +153,26 @@ class Template:
         return ArrayRecord(arrays)
 
 
-class Update(np.ndarray[Any, Any]):
-    """The vector (trained − received) / scale, followed by extra values, computed where it is read.
+class ModelUpdate:
+    """An update as the protocol reads it: (trained − received) / scale, followed by extra values.
 
-    A client sends a fraction of the model. Holding the whole difference would cost a third model beside the received
-    and the trained one; this vector has a shape and a type and no memory. Reading it as a whole gives NaN, which the
-    quantiser refuses, so a reader that bypasses `__getitem__` can't go unnoticed.
+    A node sends a fraction of the model, so the difference is computed where it is read. Holding all of it would cost a
+    third model beside the received and the trained one.
     """
 
-    _pieces: tuple[tuple[int, NDArray[Any], NDArray[Any], Any], ...]
-    _extra: NDArray[Any]
-    _starts: NDArray[np.int64]
-
-    @staticmethod
-    def between(
+    def __init__(
+        self,
         template: Template,
         received: ArrayRecord,
         trained: ArrayRecord,
         scales: Sequence[float],
         extra: Sequence[float] = (),
-    ) -> Update:
-        """Return the update of a client in units of the scales, one for each array, with further values behind it."""
+    ) -> None:
+        """Take the update of a node in units of the scales, one for each array, with further values behind it."""
         template.require_same(trained)
-        nothing = np.broadcast_to(np.full((), np.nan, template.dtype), (template.dim + len(extra),))
-        update = nothing.view(Update)
-        update._pieces = tuple(
+        self.dim = template.dim + len(extra)
+        self._dtype = template.dtype
+        self._pieces = [
             (
                 slot.start,
                 view(trained[slot.name]).reshape(-1),
@@ -185,34 +180,25 @@ class Update(np.ndarray[Any, Any]):
                 template.dtype.type(1 / scale),
             )
             for slot, scale in zip(template.travelling, scales, strict=True)
-        )
-        update._starts = np.array([slot.start for slot in template.travelling] + [template.dim], np.int64)
-        update._extra = np.asarray(extra, template.dtype)
-        return update
+        ]
+        self._starts = np.array([slot.start for slot in template.travelling] + [template.dim], np.int64)
+        self._extra = np.asarray(extra, template.dtype)
 
-    def __getitem__(self, key: Any) -> Any:
-        if isinstance(key, slice):
-            start, stop, step = key.indices(len(self))
-            if step != 1:
-                raise IndexError("an update is read in order")
-            return self._read(start, max(start, stop))
-        places = np.asarray(key, np.int64)
-        values = np.empty(places.shape, self.dtype)
-        owner = np.searchsorted(self._starts, places, side="right") - 1
+    def take(self, coordinates: NDArray[np.int64]) -> NDArray[Any]:
+        """Return single values."""
+        values = np.empty(coordinates.shape, self._dtype)
+        owner = np.searchsorted(self._starts, coordinates, side="right") - 1
         for index, (start, trained, received, factor) in enumerate(self._pieces):
             here = owner == index
-            inside = places[here] - start
-            values[here] = (trained[inside].astype(self.dtype) - received[inside].astype(self.dtype)) * factor
+            inside = coordinates[here] - start
+            values[here] = (trained[inside].astype(self._dtype) - received[inside].astype(self._dtype)) * factor
         beyond = owner == len(self._pieces)
-        values[beyond] = self._extra[places[beyond] - self._starts[-1]]
+        values[beyond] = self._extra[coordinates[beyond] - self._starts[-1]]
         return values
 
-    def take(self, indices: Any, *_: Any, **__: Any) -> Any:
-        """Return single values, for readers that do not index: NumPy's own `take` would read the memory behind."""
-        return self[indices]
-
-    def _read(self, start: int, stop: int) -> NDArray[Any]:
-        values = np.empty(stop - start, self.dtype)
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Return a stretch of it."""
+        values = np.empty(stop - start, self._dtype)
         first = max(0, int(np.searchsorted(self._starts, start, side="right")) - 1)
         for offset, trained, received, factor in self._pieces[first:]:
             low, high = max(start, offset), min(stop, offset + len(trained))
@@ -220,7 +206,7 @@ class Update(np.ndarray[Any, Any]):
                 break
             if low < high:
                 inside, part = slice(low - offset, high - offset), values[low - start : high - start]
-                np.subtract(trained[inside], received[inside], out=part, dtype=self.dtype)
+                np.subtract(trained[inside], received[inside], out=part, dtype=self._dtype)
                 part *= factor
         end = int(self._starts[-1])
         if stop > end:

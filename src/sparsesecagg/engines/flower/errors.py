@@ -29,19 +29,19 @@ class MissingStrategy(ProtocolError):
         )
 
 
-class StaleContext(ProtocolError):
-    """The node's state is not that of this round: it was restarted, or it answered a message meanwhile."""
+class NotInRun(ProtocolError):
+    """The node's ledger knows nothing of this run: it was not there when the run began, or it has another ledger."""
 
-    def __init__(self, problem: str) -> None:
-        super().__init__(f"the context of this node is stale: {problem}")
+    def __init__(self) -> None:
+        super().__init__("this node has no keys in this run; it can take part in the next one")
 
 
 class UnprovenNode(ProtocolError):
-    """A node that does not prove to be a user of the roster, or one too many; it is turned away."""
+    """A node that does not prove to be a user of the roster, or a second one for the same user; it is rejected."""
 
     def __init__(self, node: int, problem: str) -> None:
         self.node = node
-        super().__init__(f"node {node} is turned away: {problem}")
+        super().__init__(f"node {node} is rejected: {problem}")
 
 
 class EmptyCohort(ProtocolError):

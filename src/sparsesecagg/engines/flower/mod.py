@@ -1,9 +1,10 @@
-"""The client's side: a mod around the ClientApp's train function.
+"""The node's side: a mod around the ClientApp's train function.
 
 Every stage arrives as a train message with a control record. Only UPLOAD reaches the train function, which sees the
 message that the wrapped strategy made and answers as it always does; its arrays, weight and metrics never leave the
-node in the clear. Errors of ours travel as refusals with a text that holds no secret; what the train function raises
-is passed on as it is.
+node in the clear. What the node has answered, and its secrets, are in its ledger and not in Flower's context: of two
+tasks that run at the same time one is answered, and a context that is copied or put back changes nothing. Errors of
+ours travel as refusals with a text that holds no secret; what the train function raises is passed on as it is.
 """
 
 from __future__ import annotations
@@ -12,29 +13,36 @@ import copy
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import isfinite
 
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MessageType, MetricRecord, RecordDict
 
-from sparsesecagg.engines.flower.arrays import Template, Update
-from sparsesecagg.engines.flower.errors import MissingStrategy
-from sparsesecagg.engines.flower.identity import ROSTER, RUN_KEY, enrolment_of
-from sparsesecagg.engines.flower.keys import KeySeed
-from sparsesecagg.engines.flower.policy import policy_of
+from sparsesecagg.engines.flower.arrays import ModelUpdate, Template
+from sparsesecagg.engines.flower.errors import MissingStrategy, NotInRun
+from sparsesecagg.engines.flower.node import (
+    EVALUATION,
+    ROSTER,
+    RUN_KEY,
+    Enrolment,
+    enrolment_of,
+    evaluation_allowed,
+    ledger_folder,
+    policy_of,
+)
 from sparsesecagg.engines.flower.records import Packet, Value, is_ours, read_packet, refusal, without_ours
 from sparsesecagg.engines.flower.seats import Claim, prove
-from sparsesecagg.engines.flower.state import NodeState
-from sparsesecagg.engines.flower.terms import Terms
+from sparsesecagg.engines.flower.terms import Terms, run_config_digest
 from sparsesecagg.errors import (
     InvalidInput,
     MalformedMessage,
     PolicyViolation,
     ProtocolError,
     SparseSecAggError,
-    WrongRound,
     WrongStage,
 )
-from sparsesecagg.protocol import Client, RoundParameters, Stage
+from sparsesecagg.protocol import Client, Parameters, Policy, SqliteLedger, Stage
+from sparsesecagg.protocol.messages import decode_client_message
 
 _LOG = logging.getLogger("flwr")
 
@@ -57,15 +65,19 @@ class _TrainingError(Exception):
 def secagg_mod(message: Message, context: Context, call_next: Train) -> Message:
     """Take part in secure aggregation: `@app.train(mods=[secagg_mod])`.
 
-    Put it first if there are other mods. Messages other than train messages pass untouched; a train message of a server
-    without `SecAgg` is refused, because answering it would send the model in the clear.
+    Put it first if there are other mods. A train message of a server without `SecAgg` is refused, because answering it
+    would send the model in the clear. Other messages pass untouched; around the evaluate function the mod refuses where
+    the node's owner has forbidden evaluation.
     """
-    if message.metadata.message_type.split(".")[0] != MessageType.TRAIN:
-        return call_next(message, context)
+    kind = message.metadata.message_type.split(".")[0]
     try:
+        if kind == MessageType.EVALUATE and not evaluation_allowed(context):
+            raise PolicyViolation(f"this node does not evaluate: its owner has set {EVALUATION} to false")
+        if kind != MessageType.TRAIN:
+            return _train(message, context, call_next)
         if not is_ours(message.content):
             raise MissingStrategy
-        return _answer(message, context, call_next)
+        return _Task(message, context, call_next).answer()
     except _TrainingError as stopped:
         if stopped.reply is not None:
             return stopped.reply
@@ -80,117 +92,151 @@ def secagg_mod(message: Message, context: Context, call_next: Train) -> Message:
         return refusal(message, _InternalError(f"the mod failed with {type(error).__name__}; see the log of the node"))
 
 
-def _answer(message: Message, context: Context, call_next: Train) -> Message:
-    """Act on one stage's message and keep the state."""
-    packet = read_packet(message.content)
-    state, start = NodeState.load(context), time.perf_counter()
-    trained_for = 0.0
-    fields: dict[str, Value] = {}
-    match packet.stage:
-        case Stage.ADVERTISE_KEYS:
-            payload, fields = _advertise_keys(packet, context, state)
-        case Stage.SHARE_KEYS:
-            payload = _share_keys(packet, context, state)
-        case Stage.UPLOAD:
-            payload, trained_for = _upload(packet, message, context, state, call_next)
-        case Stage.CONFIRM:
-            payload = _confirm(packet, context, state)
-        case Stage.UNMASK:
-            payload = _unmask(packet, context, state)
-            state.seed = KeySeed.draw()
-            fields["keys"] = state.seed.announcement()
-        case _:
-            raise WrongStage(packet.stage.name, "a round that goes on")
-    state.store(context)
-    # What the protocol cost, without training: how long a node trains is nobody's business.
-    fields["seconds"] = time.perf_counter() - start - trained_for
-    reply = Packet(packet.stage, packet.round_number, payload, fields)
-    return Message(RecordDict(reply.records()), reply_to=message)
+@dataclass
+class _Task:
+    """One message, and the answer to it."""
 
+    message: Message
+    context: Context
+    call_next: Train
 
-def _advertise_keys(packet: Packet, context: Context, state: NodeState) -> tuple[bytes, dict[str, Value]]:
-    """Return fresh keys; in an authenticated round, also which user of the roster this is, and the proof."""
-    params, policy = _parameters(packet), policy_of(context)
-    policy.check_parameters(params)
-    state.seed = KeySeed.draw()
-    if not params.authenticated:
-        _, advertisement = state.seed.client(packet.int_field("user"), params, policy)
-        return advertisement, {}
-    enrolment = enrolment_of(context)
-    if enrolment is None:
-        raise PolicyViolation(f"the round is authenticated, and this node has no {ROSTER} and {RUN_KEY}")
-    # The number is the node's own to say: it stands in the roster that its owner trusts.
-    user = enrolment.identity.user
-    _, advertisement = state.seed.client(user, params, policy, enrolment.identity)
-    claim = Claim(params, context.node_id, user, advertisement)
-    proof = prove(claim, enrolment.run_key, packet.bytes_field("challenge"))
-    return advertisement, {"user": user, "proof": proof}
+    def __post_init__(self) -> None:
+        self._start = time.perf_counter()
+        self._packet = read_packet(self.message.content)
+        self._policy: Policy = policy_of(self.context)
+        self._enrolment: Enrolment | None = enrolment_of(self.context)
+        self._packages: list[bytes] = []
+        self._fields: dict[str, Value] = {}
 
+    def answer(self) -> Message:
+        """Act on the message. Packages that the server lacks are dealt even if what it asks for is refused."""
+        with self._open_ledger() as ledger:
+            try:
+                payload = self._act(ledger)
+            except SparseSecAggError as error:
+                if not self._packages:
+                    raise
+                _LOG.error("secagg_mod: %s: %s", type(error).__name__, error)
+                return refusal(self.message, error, self._reply(b""))
+        return Message(RecordDict(self._reply(payload).records()), reply_to=self.message)
 
-def _share_keys(packet: Packet, context: Context, state: NodeState) -> bytes:
-    params, policy = _parameters(packet), policy_of(context)
-    policy.check_parameters(params)  # Before the keys are spent: a round that is refused costs nothing.
-    enrolment = enrolment_of(context)
-    identity = enrolment.identity if enrolment else None
-    client, _ = state.take_seed().client(packet.int_field("user"), params, policy, identity)
-    state.end()
-    state.store(context)  # From here on the keys are spent, whatever happens.
-    payload = client.share_keys(packet.payload)
-    state.begin(client)
-    return payload
+    def _reply(self, payload: bytes) -> Packet:
+        # What the protocol cost, without training: how long a node trains is nobody's business.
+        fields = {**self._fields, "seconds": time.perf_counter() - self._start}
+        return Packet(self._packet.stage, self._packet.round_number, payload, self._packages, fields)
 
+    def _act(self, ledger: SqliteLedger) -> bytes:
+        packet = self._packet
+        if packet.stage is Stage.ADVERTISE_KEYS:
+            return self._advertise_keys(ledger)
+        state = ledger.state()
+        if state is None:
+            raise NotInRun
+        identity = self._enrolment.identity if self._enrolment else None
+        client = Client.restore(state, self._policy, identity=identity, ledger=ledger)
+        match packet.stage:
+            case Stage.DRAW:
+                return client.reveal(packet.payload)
+            case Stage.SHARE_KEYS:
+                if packet.payload:
+                    client.join(packet.payload)
+                self._deal(client)
+                self._prove(client.params, b"".join(self._packages))
+                return b""
+            case Stage.UPLOAD:
+                self._deal(client)
+                return self._upload(client)
+            case Stage.CONFIRM:
+                return client.confirm(packet.payload)
+            case Stage.UNMASK:
+                return client.unmask(packet.payload)
+        raise WrongStage(packet.stage.name, "a round")
 
-def _upload(
-    packet: Packet, message: Message, context: Context, state: NodeState, call_next: Train
-) -> tuple[bytes, float]:
-    """Train, then mask; return the upload and the seconds that training took."""
-    client = _resume(packet, context, state)
-    if client.stage is not Stage.UPLOAD:
-        raise WrongStage(packet.stage.name, client.stage.name)
-    content, terms = without_ours(message.content), Terms.read(packet)
-    if terms.digest(content) != client.params.model_digest:
-        raise PolicyViolation("the model or the terms are not those that this round's parameters name")
-    received = _only_arrays(content, "message")
-    template = Template.of(received)
-    # The train function gets a message of its own, whose arrays it may clear; the difference is still to be made.
-    own = copy.copy(message)
-    own.content = RecordDict({name: _copy(record) for name, record in content.items()})
+    # Whose ledger, and which user
 
-    start = time.perf_counter()
-    reply = _train(own, context, call_next)
-    trained_for = time.perf_counter() - start
+    def _open_ledger(self) -> SqliteLedger:
+        """Return the ledger of this run and user. With a roster both are the node's own to say, not the server's."""
+        run, folder = self._packet.bytes_field("run"), ledger_folder(self.context)
+        if self._enrolment is None:
+            if self._packet.stage is Stage.ADVERTISE_KEYS:
+                params = self._parameters()
+                if params.authenticated:
+                    raise PolicyViolation(f"the run is authenticated, and this node has no {ROSTER} and {RUN_KEY}")
+            return SqliteLedger(folder, run, self._packet.int_field("user"))
+        if self._packet.stage is Stage.ADVERTISE_KEYS:
+            self._parameters()  # A run that the policy forbids is refused for that reason.
+        identity = self._enrolment.identity
+        if run != identity.roster.digest:
+            raise PolicyViolation("the run is bound to another roster than this node's, or to none")
+        return SqliteLedger(folder, run, identity.user, self._enrolment.chain)
 
-    metrics = next(iter(reply.content.metric_records.values()), MetricRecord())
-    weight = _weight(metrics, terms.weight_key, client.params.max_weight)
-    if weight * client.params.selection_probability > client.policy.max_exposure:
-        raise PolicyViolation("α times the weight of this node is beyond the exposure that its policy allows")
-    if len(terms.scales) != len(template.travelling):
-        raise MalformedMessage(f"{len(template.travelling)} arrays need a scale each, not {len(terms.scales)}")
-    trained, extra = _only_arrays(reply.content, "reply"), _metrics(metrics, terms)
-    update = Update.between(template, received, trained, terms.scales, extra)
-    payload = client.upload(packet.payload, update, weight)
-    state.begin(client)
-    return payload, trained_for
+    def _parameters(self) -> Parameters:
+        params = Parameters.decode(self._packet.bytes_field("params"))
+        self._policy.check_parameters(params)
+        if params.run != self._packet.bytes_field("run"):
+            raise MalformedMessage("the message names another run than its parameters")
+        return params
 
+    def _prove(self, params: Parameters, statement: bytes) -> None:
+        """Say which user of the roster this is, and prove it, if the server asks."""
+        if self._enrolment is None or "challenge" not in self._packet.fields:
+            return
+        user = self._enrolment.identity.user
+        claim = Claim(params.run, self.context.node_id, user, statement)
+        proof = prove(claim, self._enrolment.run_key, self._packet.bytes_field("challenge"))
+        self._fields |= {"user": user, "proof": proof}
 
-def _confirm(packet: Packet, context: Context, state: NodeState) -> bytes:
-    client = _resume(packet, context, state)
-    payload = client.confirm(packet.payload)
-    state.begin(client)
-    return payload
+    # Stages
 
+    def _advertise_keys(self, ledger: SqliteLedger) -> bytes:
+        """Return a fresh sealing key, and say what this node was told of the run and has seen of it."""
+        params, state = self._parameters(), ledger.state()
+        identity = self._enrolment.identity if self._enrolment else None
+        if state is None:
+            user = identity.user if identity else self._packet.int_field("user")
+            client = Client(user, params, self._policy, identity=identity, ledger=ledger)
+        else:
+            client = Client.restore(state, self._policy, identity=identity, ledger=ledger, params=params)
+        advertisement = client.advertise_keys(self._packet.int_field("epoch"))
+        last_round, last_draw = client.seen
+        self._fields |= {
+            "run-config": run_config_digest(self.context),
+            "last-round": last_round,
+            "last-draw": last_draw,
+        }
+        self._prove(params, advertisement)
+        return advertisement
 
-def _unmask(packet: Packet, context: Context, state: NodeState) -> bytes:
-    client = _resume(packet, context, state)
-    payload = client.unmask(packet.payload)
-    state.end()
-    return payload
+    def _deal(self, client: Client) -> None:
+        """Deal the packages that the server lacks; what was dealt before goes out again as it was."""
+        wanted = self._packet.rounds_field("wanted")
+        if wanted:
+            dealt = client.share_keys(self._packet.round_number, again=True)
+            self._packages = [each for each in dealt if decode_client_message(each).round_number in wanted]
 
+    def _upload(self, client: Client) -> bytes:
+        """Train, then mask."""
+        packet, content = self._packet, without_ours(self.message.content)
+        terms = Terms.read(packet)
+        digest = terms.digest(content, self.message.metadata.message_type, run_config_digest(self.context))
+        if (answer := client.check_order(packet.payload, terms=digest)) is not None:
+            return answer
+        received = _only_arrays(content, "message")
+        template = Template.of(received)
+        if len(terms.scales) != len(template.travelling):
+            raise MalformedMessage(f"{len(template.travelling)} arrays need a scale each, got {len(terms.scales)}")
+        # The train function gets a message of its own, whose arrays it may clear; the difference is still to be made.
+        own = copy.copy(self.message)
+        own.content = RecordDict({name: _copy(record) for name, record in content.items()})
+        begun = time.perf_counter()
+        reply = _train(own, self.context, self.call_next)
+        self._start += time.perf_counter() - begun
 
-def _resume(packet: Packet, context: Context, state: NodeState) -> Client:
-    """Return the client of the round under way, under the policy and the identity that the node has now."""
-    policy, enrolment = policy_of(context), enrolment_of(context)
-    return state.resume(packet.round_number, policy, enrolment.identity if enrolment else None)
+        metrics = next(iter(reply.content.metric_records.values()), MetricRecord())
+        weight = _weight(metrics, terms.weight_key) if client.params.max_weight else 1
+        trained, extra = _only_arrays(reply.content, "reply"), _metrics(metrics, terms)
+        update = ModelUpdate(template, received, trained, terms.scales, extra)
+        return client.upload(packet.payload, update, weight, terms=digest)
 
 
 def _train(message: Message, context: Context, call_next: Train) -> Message:
@@ -201,13 +247,6 @@ def _train(message: Message, context: Context, call_next: Train) -> Message:
     if reply.has_error():
         raise _TrainingError(reply)
     return reply
-
-
-def _parameters(packet: Packet) -> RoundParameters:
-    params = RoundParameters.decode(packet.bytes_field("params"))
-    if params.round_number != packet.round_number:
-        raise WrongRound(packet.round_number, params.round_number)
-    return params
 
 
 def _only_arrays(content: RecordDict, where: str) -> ArrayRecord:
@@ -221,15 +260,13 @@ def _copy(record: Record) -> Record:
     return ArrayRecord(dict(record)) if isinstance(record, ArrayRecord) else record
 
 
-def _weight(metrics: MetricRecord, key: str, largest: int) -> int:
-    """Return the private weight; its value never enters an error's text."""
-    if not largest:
-        return 1
+def _weight(metrics: MetricRecord, key: str) -> int:
+    """Return the private weight; its value never enters an error's text. One above the limit is clamped later on."""
     value = metrics.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value != int(value):
         raise InvalidInput(key, "must be in the metrics of the reply, as a whole number: it is the weight of this node")
-    if not 0 <= value <= largest:
-        raise InvalidInput(key, f"must be from 0 to max_weight = {largest}: raise max_weight of SecAgg on the server")
+    if value < 0:
+        raise InvalidInput(key, "must not be negative: it is the weight of this node")
     return int(value)
 
 

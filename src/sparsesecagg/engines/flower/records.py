@@ -3,12 +3,13 @@
 Flower routes messages by type and a mod wraps registered functions only, so every stage travels as the message type
 that the wrapped strategy uses, and the control record says which stage it is. Small payloads ride inside the control
 record: each Flower object is a request of its own in a deployment. Large ones travel as an `Array` of a serialisation
-type of our own, which Flower moves ten times faster than bytes in a `ConfigRecord`.
+type of our own, which Flower moves ten times faster than bytes in a `ConfigRecord`. Packages of keys ride on whatever
+reply a node sends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,9 +19,9 @@ from sparsesecagg.errors import MalformedMessage, SparseSecAggError
 from sparsesecagg.protocol import Stage
 
 CONTROL = "secagg"
-"""The name of the control record in a message, and of the client's record in its context."""
+"""The name of the control record in a message."""
 BULK = "secagg-bulk"
-VERSION = 1
+VERSION = 2
 
 REFUSED = 6
 """Flower's code for a mod that could not go on (`ErrorCode.MOD_FAILED_PRECONDITION`)."""
@@ -31,6 +32,7 @@ _STYPE = "sparsesecagg.bytes"
 _SMALL = 1 << 16
 _PREFIX = "sparsesecagg: "
 _LONGEST_REASON = 400
+_MOST_PACKAGES = 8
 
 Value = ConfigRecordValues
 Records = dict[str, ArrayRecord | MetricRecord | ConfigRecord]
@@ -38,20 +40,25 @@ Records = dict[str, ArrayRecord | MetricRecord | ConfigRecord]
 
 @dataclass(frozen=True)
 class Packet:
-    """One stage's message to or from a client, as this engine sees it."""
+    """One stage's message to or from a node, as this engine sees it."""
 
     stage: Stage
     round_number: int
+    """The protocol's round; at SHARE_KEYS, the round that the server is at."""
     payload: bytes = b""
     """What the protocol's state machine reads or wrote."""
+    packages: Sequence[bytes] = ()
+    """Keys for later rounds, as a node deals them."""
     fields: Mapping[str, Value] = field(default_factory=dict)
-    """What the engine adds: parameters, user number, keys for the next round, seconds."""
+    """What the engine adds: run, parameters, user number, seconds."""
 
     def records(self) -> Records:
         """Return the Flower records that carry the packet."""
         control: dict[str, Value] = {"version": VERSION, "stage": self.stage.name, "round": self.round_number}
         control.update(self.fields)
-        if not self.payload:  # Flower can't count the bytes of an empty value, so there is none.
+        if self.packages:  # Flower can't count the bytes of an empty value, so there is none.
+            control["packages"] = list(self.packages)
+        if not self.payload:
             return {CONTROL: ConfigRecord(control)}
         if len(self.payload) <= _SMALL:
             return {CONTROL: ConfigRecord({**control, "payload": self.payload})}
@@ -60,9 +67,14 @@ class Packet:
 
     @property
     def codec_bytes(self) -> int:
-        """The bytes that the protocol and this engine want to send, before Flower frames them."""
+        """The bytes that the protocol and this engine want to send, without packages, before Flower frames them."""
         extra = sum(len(value) for value in self.fields.values() if isinstance(value, bytes))
         return len(self.payload) + extra
+
+    @property
+    def package_bytes(self) -> int:
+        """The bytes of the packages."""
+        return sum(map(len, self.packages))
 
     def bytes_field(self, name: str) -> bytes:
         """Return a field that must be bytes."""
@@ -72,11 +84,18 @@ class Packet:
         return value
 
     def int_field(self, name: str) -> int:
-        """Return a field that must be an integer."""
+        """Return a field that must be an integer that is not negative."""
         value = self.fields.get(name)
-        if not isinstance(value, int) or isinstance(value, bool):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
             raise MalformedMessage(f"the {self.stage.name} message has no {name}")
         return value
+
+    def rounds_field(self, name: str) -> list[int]:
+        """Return a field that lists rounds; none if it is missing."""
+        value = self.fields.get(name, [])
+        if not isinstance(value, list) or not all(isinstance(number, int) for number in value):
+            raise MalformedMessage(f"the {self.stage.name} message lists no rounds as {name}")
+        return [int(number) for number in value]
 
 
 def is_ours(content: RecordDict) -> bool:
@@ -93,9 +112,9 @@ def read_packet(content: RecordDict) -> Packet:
     version, name, number = (fields.pop(key, None) for key in ("version", "stage", "round"))
     if version != VERSION:
         raise MalformedMessage(f"the other side speaks version {version!r} of the Flower engine, this one {VERSION}")
-    if name not in Stage.__members__ or not isinstance(number, int) or isinstance(number, bool):
+    if name not in Stage.__members__ or not isinstance(number, int) or isinstance(number, bool) or number < 0:
         raise MalformedMessage("the control record names no stage or no round")
-    payload = fields.pop("payload", b"")
+    payload, packages = fields.pop("payload", b""), fields.pop("packages", [])
     if BULK in content:
         bulk = content[BULK]
         array = bulk.get("0") if isinstance(bulk, ArrayRecord) and len(bulk) == 1 else None
@@ -104,7 +123,13 @@ def read_packet(content: RecordDict) -> Packet:
         payload = array.data
     if not isinstance(payload, bytes):
         raise MalformedMessage("the payload is not bytes")
-    return Packet(Stage[str(name)], number, payload, fields)
+    if (
+        not isinstance(packages, list)
+        or len(packages) > _MOST_PACKAGES
+        or not all(isinstance(each, bytes) for each in packages)
+    ):
+        raise MalformedMessage("the packages are not bytes")
+    return Packet(Stage[str(name)], number, payload, tuple(bytes(each) for each in packages), fields)  # type: ignore[arg-type]
 
 
 def without_ours(content: RecordDict) -> RecordDict:
@@ -112,19 +137,30 @@ def without_ours(content: RecordDict) -> RecordDict:
     return RecordDict({name: record for name, record in content.items() if name not in (CONTROL, BULK)})
 
 
-def refusal(message: Message, error: SparseSecAggError) -> Message:
-    """Return the reply of a client that will not go on: the kind of error and its text, which holds no secret."""
-    return Message(Error(REFUSED, f"{_PREFIX}{type(error).__name__}: {error}"), reply_to=message)
+def refusal(message: Message, error: SparseSecAggError, packet: Packet | None = None) -> Message:
+    """Return the reply of a node that will not go on: the kind of error and its text, which holds no secret.
+
+    Errors of Flower carry nothing else, so packages that are due all the same need an ordinary reply.
+    """
+    text = f"{type(error).__name__}: {error}"
+    if packet is None or not packet.packages:
+        return Message(Error(REFUSED, _PREFIX + text), reply_to=message)
+    refused = Packet(packet.stage, packet.round_number, b"", packet.packages, {**packet.fields, "refused": text})
+    return Message(RecordDict(refused.records()), reply_to=message)
 
 
 def reason_of(message: Message) -> str:
     """Return why a reply is an error, in one line of bounded length, whatever the node wrote."""
-    text = " ".join((message.error.reason or f"error {message.error.code}").split())
-    return text.removeprefix(_PREFIX)[:_LONGEST_REASON]
+    return in_one_line((message.error.reason or f"error {message.error.code}").removeprefix(_PREFIX))
+
+
+def in_one_line(text: str) -> str:
+    """Return a text of a node as a log can take it."""
+    return " ".join(text.split())[:_LONGEST_REASON]
 
 
 def is_refusal(message: Message) -> bool:
-    """Return whether the client's mod refused to go on."""
+    """Return whether the node's mod refused to go on."""
     return message.has_error() and message.error.code == REFUSED and (message.error.reason or "").startswith(_PREFIX)
 
 

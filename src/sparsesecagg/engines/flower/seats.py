@@ -1,11 +1,11 @@
 """Which node is which user of the roster, and how a node proves it.
 
 Flower gives nodes ids, a roster gives users numbers, and the server may not simply pair them off: a stranger in the
-place of a user would make every honest client refuse the round. So the server sends a fresh X25519 key, and a node
-answers with a value that only the owner of a listed run key can compute. It speaks of exactly this node, this attempt
-at a round and the keys that the node advertises. The identity has signed the run key, so its own key can stay offline.
+place of a user would cost that user its round. So the server sends a fresh X25519 key, and a node answers with a value
+that only the owner of a listed run key can compute. It speaks of exactly this node, this exchange and the keys that the
+node sends in it. The identity has signed the run key, so its own key can stay offline.
 
-This protects the round from strangers. Clients do not rely on it: they prove themselves to each other.
+This protects rounds from strangers. Nodes do not rely on it: they prove themselves to each other.
 """
 
 from __future__ import annotations
@@ -21,25 +21,23 @@ from sparsesecagg.crypto.kdf import derive, digest
 from sparsesecagg.crypto.keys import KeyAgreement, public_key
 from sparsesecagg.crypto.secrets import SECRET_SIZE, AgreedSecret, PrivateKey
 from sparsesecagg.engines.flower.errors import UnprovenNode
-from sparsesecagg.protocol import RoundParameters
 
 _LABEL = "flower seat"
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What a node says: that it is this user, in this attempt, with these keys."""
+    """What a node says: that it is this user of this run, and sends these keys."""
 
-    params: RoundParameters
+    run: bytes
     node: int
     user: int
-    advertisement: bytes
+    keys: bytes
 
     @property
     def digest(self) -> bytes:
-        """What a proof is bound to; the parameters hold the session and the roster."""
-        names = self.params.digest, str(self.node).encode(), str(self.user).encode()
-        return digest(_LABEL, *names, self.advertisement)
+        """What a proof is bound to."""
+        return digest(_LABEL, self.run, str(self.node).encode(), str(self.user).encode(), self.keys)
 
 
 def prove(claim: Claim, run_key: PrivateKey, challenge: bytes) -> bytes:
@@ -48,7 +46,7 @@ def prove(claim: Claim, run_key: PrivateKey, challenge: bytes) -> bytes:
 
 
 class Challenge:
-    """A key of the server's for one attempt at a round, to which the nodes prove who they are."""
+    """A key of the server's for one exchange, to which the nodes prove who they are."""
 
     def __init__(self) -> None:
         private = PrivateKey(os.urandom(SECRET_SIZE))
@@ -65,17 +63,20 @@ class Challenge:
 
 @dataclass
 class Seats:
-    """The users of a roster that have proven themselves, by node. Lives as long as the run."""
+    """Which node is which user, for as long as the run lasts: given out in a plain run, proven with a roster."""
 
-    roster: Roster
     _node_of: dict[int, int] = field(default_factory=dict)
 
-    def known(self, nodes: Collection[int]) -> dict[int, int]:
-        """Return the user of each of these nodes that has proven to be one."""
-        return {node: user for user, node in self._node_of.items() if node in nodes}
+    def among(self, nodes: Collection[int]) -> dict[int, int]:
+        """Return the node of each user that is one of these."""
+        return {user: node for user, node in self._node_of.items() if node in nodes}
+
+    def user(self, node: int) -> int | None:
+        """Return the user that a node is."""
+        return next((user for user, holder in self._node_of.items() if holder == node), None)
 
     def take(self, user: int, node: int, present: Collection[int]) -> None:
-        """Note that a node has proven to be a user.
+        """Note that a node is a user.
 
         A user has one node. Another one takes its place only when that node is gone, as after a restart.
         """

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import ceil, isfinite
 from typing import Any
 
+from flwr.serverapp.strategy import Strategy
+
 from sparsesecagg.crypto.identity import Roster
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.protocol import STAGES, RoundParameters, Stage
-from sparsesecagg.protocol.parameters import SESSION_SIZE
+from sparsesecagg.protocol import Parameters, Stage
+
+STAGES = (Stage.ADVERTISE_KEYS, Stage.DRAW, Stage.SHARE_KEYS, Stage.UPLOAD, Stage.CONFIRM, Stage.UNMASK)
+"""All exchanges there may be; a round in steady state has UPLOAD and UNMASK, and CONFIRM where it is asked for."""
 
 LARGE_WORDS = 24
 """Words of this many bits or more have room for weights whose size is not known beforehand."""
@@ -21,47 +24,45 @@ _PROBE_DIM = 1 << 20
 
 @dataclass(frozen=True)
 class Settings:
-    """What stays the same in all rounds of a run."""
+    """What stays the same as long as the strategy lives."""
 
-    alpha: float
-    pattern: str
-    modulus_bits: int
-    max_weight: int
-    neighbours: int | None
-    threshold: int | None
-    min_survivors: int
-    stripes: int
-    dropout: float = 0.0
-    """The fraction of nodes that is expected to drop out; for advice only, nothing depends on it."""
+    alpha: float = 1.0
+    pattern: str = "committee"
+    committee_size: int | None = None
+    pod_size: int | None = None
+    modulus_bits: int = 32
+    max_weight: int = 0
+    neighbours: int | None = None
+    threshold: int | None = None
+    min_survivors: int | None = None
+    confirm: bool | None = None
+    colluders: int | None = None
+    dropout: float = 0.1
+    min_updated: float = 0.0
+    """The fraction of the coordinates that must be opened for a round to count."""
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """Allowed metrics of clients, and the largest magnitude of each."""
+    """Allowed metrics of nodes, and the largest magnitude of each."""
 
-    def parameters(
-        self,
-        clients: int,
-        dim: int,
-        round_number: int = 1,
-        terms_digest: bytes = b"",
-        roster_digest: bytes = b"",
-    ) -> RoundParameters:
-        """Return the parameters of one attempt at a round among so many clients."""
-        return RoundParameters.create(
+    def parameters(self, clients: int, dim: int, session: bytes = b"", roster: Roster | None = None) -> Parameters:
+        """Return the parameters of a run among so many users."""
+        return Parameters.create(
             clients=clients,
             dim=dim,
             pattern=self.pattern,
             alpha=self.alpha,
+            committee_size=self.committee_size,
+            pod_size=self.pod_size,
             dropout=self.dropout,
             modulus_bits=self.modulus_bits,
             neighbours=self.neighbours,
             threshold=self.threshold,
             min_survivors=self.min_survivors,
+            confirm=self.confirm,
             clip=1.0,  # Updates come in units of their arrays' clips.
             max_weight=self.max_weight,
-            stripes=self.stripes,
-            round_number=round_number,
-            model_digest=terms_digest,
-            session=os.urandom(SESSION_SIZE),
-            roster_digest=roster_digest,
+            colluders=self.colluders,
+            session=session,
+            roster_digest=roster.digest if roster else b"",
         )
 
     def check(self, clip: float, roster: Roster | None = None) -> None:
@@ -70,21 +71,26 @@ class Settings:
         With a roster the cohort is known, and tried.
         """
         if not (isinstance(clip, int | float) and isfinite(clip) and clip > 0):
-            raise InvalidInput("clip", f"must be positive and finite, not {clip}")
+            raise InvalidInput("clip", f"must be positive and finite, got {clip}")
         if not (isinstance(self.alpha, int | float) and 0 < self.alpha <= 1):
-            raise InvalidInput("alpha", f"must lie in (0, 1], not {self.alpha}")
-        if not isinstance(self.min_survivors, int) or self.min_survivors < 1:
-            raise InvalidInput("min_survivors", f"must be at least 1, not {self.min_survivors}")
+            raise InvalidInput("alpha", f"must be in (0, 1], got {self.alpha}")
+        if not (isinstance(self.min_updated, int | float) and 0 <= self.min_updated <= 1):
+            raise InvalidInput("min_updated", f"must be in [0, 1], got {self.min_updated}")
+        least = 1 if self.min_survivors is None else self.min_survivors
+        if not isinstance(least, int) or least < 1:
+            raise InvalidInput("min_survivors", f"must be at least 1, got {self.min_survivors}")
         if self.threshold is not None and self.threshold < 2:
-            raise InvalidInput("threshold", f"must be at least 2, not {self.threshold}")
-        clients = ceil(max(3, self.min_survivors) / self.alpha) + 3
-        trial = Settings(**{**vars(self), "threshold": None, "metrics": {}})
-        trial.parameters(max(clients, (self.neighbours or 0) + 3), _PROBE_DIM)
-        if roster is not None:
-            self.parameters(len(roster.entries), _PROBE_DIM, roster_digest=roster.digest)
+            raise InvalidInput("threshold", f"must be at least 2, got {self.threshold}")
         for name, bound in self.metrics.items():
             if isinstance(bound, bool) or not isinstance(bound, int | float) or not isfinite(bound) or bound <= 0:
-                raise InvalidInput("metrics", f"must map names to largest magnitudes, and {name!r} has {bound!r}")
+                raise InvalidInput("metrics", f"must map names to largest magnitudes, got {bound!r} for {name!r}")
+        if roster is not None:
+            self.parameters(len(roster.entries), _PROBE_DIM, roster=roster)
+            return
+        groups = 1 if self.pattern != "committee" else ceil(1 / self.alpha) + 1
+        size = max(3, least, self.committee_size or 0)
+        enough = max(groups * size, self.pod_size or 0, 2 * (self.colluders or 0) + 1, (self.neighbours or 0) + 3)
+        Settings(**{**vars(self), "threshold": None}).parameters(enough, _PROBE_DIM)
 
 
 def weight_limit(max_weight: int | None, modulus_bits: int, pattern: str) -> int:
@@ -96,7 +102,7 @@ def weight_limit(max_weight: int | None, modulus_bits: int, pattern: str) -> int
     if max_weight is not None:
         return max_weight
     if pattern == "pairwise":
-        return 0  # Its locations are secret, so no block of it could carry a weight.
+        return 0  # Its locations are secret, so no slice of it could carry a weight.
     if modulus_bits >= LARGE_WORDS:
         return DEFAULT_MAX_WEIGHT
     raise InvalidInput(
@@ -106,16 +112,14 @@ def weight_limit(max_weight: int | None, modulus_bits: int, pattern: str) -> int
     )
 
 
-def stage_timeouts(
-    timeout: float, timeouts: Mapping[str | Stage, float] | None, known: tuple[Stage, ...] = STAGES
-) -> dict[Stage, float | None]:
+def stage_timeouts(timeout: float, timeouts: Mapping[str | Stage, float] | None) -> dict[Stage, float | None]:
     """Return the seconds that each stage waits; None for UPLOAD means what `start` is told."""
-    result: dict[Stage, float | None] = dict.fromkeys(known, timeout)
+    result: dict[Stage, float | None] = dict.fromkeys(STAGES, timeout)
     result[Stage.UPLOAD] = None
     for name, seconds in (timeouts or {}).items():
         stage = name if isinstance(name, Stage) else Stage.__members__.get(name)
         if stage not in result:
-            raise InvalidInput("timeouts", f"must be given for {', '.join(s.name for s in known)}, not {name!r}")
+            raise InvalidInput("timeouts", f"must be given for {', '.join(s.name for s in STAGES)}, got {name!r}")
         result[stage] = seconds
     for limit in result.values():
         _require_positive(limit)
@@ -126,4 +130,40 @@ def _require_positive(seconds: Any) -> None:
     if seconds is None:
         return
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < float("inf"):
-        raise InvalidInput("timeouts", f"must be positive seconds, not {seconds!r}")
+        raise InvalidInput("timeouts", f"must be positive seconds, got {seconds!r}")
+
+
+_SINGLE = "it compares single updates, and secure aggregation shows the server only their sum"
+_TREES = "it collects trees as bytes, which have no sum"
+_INSIDE_OUT = "wrap the other way round: {name}(SecAgg(...), ...) with secagg_mod before the clipping mod"
+
+_REFUSED = {
+    "Krum": _SINGLE,
+    "MultiKrum": _SINGLE,
+    "Bulyan": _SINGLE,
+    "FedMedian": _SINGLE,
+    "FedTrimmedAvg": _SINGLE,
+    "QFedAvg": "it weighs each update by that client's own loss",
+    "FedXgbBagging": _TREES,
+    "FedXgbCyclic": _TREES,
+    "DifferentialPrivacyServerSideFixedClipping": "the server would have to clip single updates",
+    "DifferentialPrivacyServerSideAdaptiveClipping": "the server would have to clip single updates",
+    "DifferentialPrivacyClientSideAdaptiveClipping": "it reads a bit of every single client",
+    "DifferentialPrivacyClientSideFixedClipping": _INSIDE_OUT,
+    "SecAgg": "it is already secure aggregation",
+}
+"""Strategies that can't be wrapped, by name, with the reason: whoever needs single updates gets one sum instead."""
+
+
+def require_averaging(strategy: object) -> Strategy:
+    """Return the strategy, or say by name why it can't be wrapped."""
+    if not isinstance(strategy, Strategy):
+        raise InvalidInput(
+            "strategy",
+            f"must be a strategy of flwr.serverapp.strategy (the Message API), got {type(strategy).__name__}",
+        )
+    for ancestor in type(strategy).__mro__:
+        if ancestor.__name__ in _REFUSED:
+            name = ancestor.__name__
+            raise InvalidInput("strategy", f"can't be {name}: {_REFUSED[name].format(name=name)}")
+    return strategy

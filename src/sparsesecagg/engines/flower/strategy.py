@@ -1,13 +1,15 @@
 """The server's side: a strategy that wraps an averaging strategy.
 
 The wrapped strategy samples nodes, makes their messages, and does with the mean what it always does; it never learns
-that it was given one sum instead of many models. A round that fails leaves the model as it was, and the next one begins
-afresh.
+that it was given one sum instead of many models. A round that fails leaves the model as it was, and the run goes on
+with the next number.
 """
 
 from __future__ import annotations
 
 import logging
+import os
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,24 +23,19 @@ from flwr.serverapp.strategy import Strategy
 from sparsesecagg.crypto.identity import Roster
 from sparsesecagg.engines.flower.arrays import Template
 from sparsesecagg.engines.flower.clip import Clips
-from sparsesecagg.engines.flower.courier import Courier
+from sparsesecagg.engines.flower.courier import Courier, PatientGrid
 from sparsesecagg.engines.flower.errors import MissingMod
-from sparsesecagg.engines.flower.grid import PatientGrid
-from sparsesecagg.engines.flower.history import RoundRecord, RunFolder
-from sparsesecagg.engines.flower.identity import load_roster
-from sparsesecagg.engines.flower.invitations import Invitation, common_digest, invite
-from sparsesecagg.engines.flower.refused import require_averaging
-from sparsesecagg.engines.flower.seats import Seats
-from sparsesecagg.engines.flower.secure_round import SecureRound
-from sparsesecagg.engines.flower.settings import Settings, stage_timeouts, weight_limit
-from sparsesecagg.engines.flower.terms import Terms
+from sparsesecagg.engines.flower.figures import RoundRecord, RunFolder
+from sparsesecagg.engines.flower.run import SecureRun
+from sparsesecagg.engines.flower.settings import Settings, require_averaging, stage_timeouts, weight_limit
+from sparsesecagg.engines.flower.terms import Invitation, Terms, common_digest, invite
 from sparsesecagg.errors import InvalidInput, ProtocolError
 from sparsesecagg.privacy.advice import advice
-from sparsesecagg.protocol import STAGES, Result, Stage
-from sparsesecagg.protocol.stages import STAGES_WITH_ROSTER
+from sparsesecagg.protocol import Parameters, Result, Stage, session_of
 
 _LOG = logging.getLogger("flwr")
 _DEFAULT_WEIGHT_KEY = "num-examples"
+_SEED_SIZE = 32
 _COARSE = 0.02
 """Rounding noise above this fraction of the clip is worth a warning; updates are about that size."""
 
@@ -55,15 +52,19 @@ class SecAgg(Strategy):
         *,
         alpha: float = 1.0,
         pattern: str = "committee",
+        committee_size: int | None = None,
+        pod_size: int | None = None,
         modulus_bits: int = 32,
         clip: float = 1.0,
         adaptive_clip: bool = True,
         max_weight: int | None = None,
         neighbours: int | None = None,
         threshold: int | None = None,
-        min_survivors: int = 2,
-        stripes: int = 4,
-        dropout: float = 0.0,
+        min_survivors: int | None = None,
+        confirm: bool | None = None,
+        colluders: int | None = None,
+        dropout: float = 0.1,
+        min_updated: float = 0.0,
         roster: str | Path | Roster | None = None,
         metrics: Mapping[str, float] | None = None,
         timeout: float = 300.0,
@@ -73,43 +74,50 @@ class SecAgg(Strategy):
     ) -> None:
         """Wrap `strategy`; raises `InvalidInput` for what can't work.
 
-        `alpha`: fraction of the model that each node sends; needs 3/alpha nodes or more. `pattern`: committee, full or
-        pairwise. `modulus_bits`: 8, 12, 16, 24 or 32 per value. `clip`: the largest change of one parameter in the
-        first round; later ones follow the last mean unless `adaptive_clip` is false. `max_weight`: the largest number
-        of examples of a node, 0 to weigh all alike. `threshold`, `min_survivors`, `neighbours`, `stripes`, `dropout`:
-        as in `RoundParameters`. `roster`: the users of authenticated rounds, a file of `sparsesecagg roster build`;
-        nodes need `secagg-roster` and `secagg-run-key`. `metrics`: client metrics to be averaged, each with its largest
-        magnitude; all others stay on the nodes. `timeout`, `timeouts`: seconds that a stage waits, for all and by name
-        of the stage; UPLOAD waits as long as `start` is told unless it is named. `run_dir`: where to write figures for
-        a report.
+        `alpha`: fraction of the model that each node sends. `committee_size`, `pod_size`: nodes that mask together, and
+        that hold each other's keys; without them there are as many committees as 1/alpha rounds to. `pattern`:
+        committee, full or pairwise. `modulus_bits`: from 4 to 32 per value. `clip`: the largest change of one parameter
+        in the first round; later ones follow the last mean unless `adaptive_clip` is false. `max_weight`: the largest
+        weight of a node, 0 to weigh all alike; weights above it count as that. Weights are constant, so over tens of
+        rounds with dropouts a server can solve for them. `threshold`, `min_survivors`, `neighbours`, `confirm`,
+        `colluders`, `dropout`: as in `Parameters`; a node that is left out of sums more often than `dropout` explains
+        stops. `min_updated`: fraction of the model that must be updated for a round to count. `roster`: the users of
+        an authenticated run, a file of `sparsesecagg roster build`; nodes need `secagg-roster` and `secagg-run-key`.
+        `metrics`: metrics of nodes to be averaged, each with its largest magnitude; all others stay on the nodes.
+        `timeout`, `timeouts`: seconds that a stage waits, for all and by name of the stage; UPLOAD waits as long as
+        `start` is told unless it is named. `run_dir`: where to write figures for a report.
         """
         self.strategy = require_averaging(strategy)
         self._settings = Settings(
             alpha=alpha,
             pattern=pattern,
+            committee_size=committee_size,
+            pod_size=pod_size,
             modulus_bits=modulus_bits,
             max_weight=weight_limit(max_weight, modulus_bits, pattern),
             neighbours=neighbours,
             threshold=threshold,
             min_survivors=min_survivors,
-            stripes=stripes,
+            confirm=confirm,
+            colluders=colluders,
             dropout=dropout,
+            min_updated=min_updated,
             metrics=dict(metrics or {}),
         )
-        roster = load_roster(roster) if roster is not None else None
-        self._settings.check(clip, roster)
-        self._seats = Seats(roster) if roster is not None else None
-        self._stages = STAGES_WITH_ROSTER if roster is not None else STAGES
+        self._roster = Roster.load(Path(roster)) if isinstance(roster, str | Path) else roster
+        self._settings.check(clip, self._roster)
         self._clips = Clips(clip, adaptive_clip)
-        self._told_timeouts = self._timeouts = stage_timeouts(timeout, timeouts, self._stages)
+        self._told_timeouts = self._timeouts = stage_timeouts(timeout, timeouts)
         self._courier = Courier(poll_seconds)
         self._folder = RunFolder(Path(run_dir)) if run_dir is not None else None
         self._weight_key = str(getattr(strategy, "weighted_by_key", _DEFAULT_WEIGHT_KEY))
-        self._announced: dict[int, bytes] = {}
-        self._round: SecureRound | None = None
+        self._run: SecureRun | None = None
+        self._epoch_number = self._last_round = 0
+        self._playing: Invitation | None = None
+        """Stands for all invitations of the round that is being played."""
         self._terms = Terms(self._weight_key, ())
         self._grid: Grid | None = None
-        self._advised = False
+        self._described: bytes = b""
         self.history: list[RoundRecord] = []
         """Every round so far, failed ones too."""
 
@@ -137,16 +145,16 @@ class SecAgg(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Let the wrapped strategy choose nodes, exchange keys with them, and return their UPLOAD messages."""
+        """Let the wrapped strategy choose nodes, exchange keys with them if need be, return their UPLOAD messages."""
         inner = grid.inner if isinstance(grid, PatientGrid) else grid
-        self._round, self._grid = None, inner
-        self.history.append(RoundRecord.begin(server_round, self._stages))
+        self._playing, self._grid = None, inner
+        record = RoundRecord(server_round)
+        self.history.append(record)
         messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
         try:
-            self._round = self._new_round(server_round, invite(messages))
-            return self._round.exchange_keys(inner)
+            return self._begin(inner, invite(messages), record)
         except InvalidInput as error:
-            if not any(record.failure is None for record in self.history[:-1]):
+            if not any(earlier.failure is None for earlier in self.history[:-1]):
                 raise  # Settings that can't work should stop the first round, not fail it again and again.
             return self._fail(error)
         except MissingMod:
@@ -157,18 +165,18 @@ class SecAgg(Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Open the sum and hand the mean to the wrapped strategy as if one client had sent it."""
+        """Open the sum and hand the mean to the wrapped strategy as if one node had sent it."""
         record = self.history[-1] if self.history else RoundRecord(server_round)
         arrays: ArrayRecord | None = None
         metrics: MetricRecord | None = None
-        if self._round is not None and self._grid is not None and record.number == server_round:
-            secure_round, self._round = self._round, None
+        playing, self._playing = self._playing, None
+        if playing is not None and self._run is not None and self._grid is not None and record.number == server_round:
             try:
-                result = secure_round.open_sum(self._grid, replies)
+                result = self._run.finish_round(self._grid, replies)
             except ProtocolError as error:
                 self._fail(error)
             else:
-                arrays, metrics = self._aggregate(server_round, result, secure_round.invitations[0])
+                arrays, metrics = self._aggregate(server_round, result, playing)
         (_LOG.warning if record.failure else _LOG.info)("%s", record.sentence())
         if self._folder:
             self._folder.write_rounds(self.history)
@@ -195,9 +203,9 @@ class SecAgg(Strategy):
         _LOG.info("\t├──> SecAgg settings:")
         shape = settings.pattern, settings.alpha, settings.modulus_bits
         _LOG.info("\t│\t├── %s pattern, alpha %g, words of %d bits", *shape)
-        _LOG.info("\t│\t├── %s, client metrics: %s", weights, ", ".join(settings.metrics) or "none")
-        if self._seats:
-            _LOG.info("\t│\t├── authenticated: a roster of %d users", len(self._seats.roster.entries))
+        _LOG.info("\t│\t├── %s, metrics of nodes: %s", weights, ", ".join(settings.metrics) or "none")
+        if self._roster:
+            _LOG.info("\t│\t├── authenticated: a roster of %d users", len(self._roster.entries))
         _LOG.info("\t│\t└── around %s", type(self.strategy).__name__)
         if getattr(self.strategy, "fraction_evaluate", 0.0):
             _LOG.warning(
@@ -208,30 +216,49 @@ class SecAgg(Strategy):
 
     # A round
 
-    def _new_round(self, number: int, invitations: Sequence[Invitation]) -> SecureRound:
-        """Return a round among the invited nodes; raises `InvalidInput` if the settings don't fit the cohort."""
-        record, roster = self.history[-1], self._seats.roster if self._seats else None
-        clients = record.cohort = len(roster.entries) if roster else len(invitations)
+    def _begin(self, grid: Grid, invitations: Sequence[Invitation], record: RoundRecord) -> list[Message]:
+        """Return the UPLOAD messages of a round, in the run that is under way if that can go on, else in a new one."""
         template = Template.of(invitations[0].model)
         terms = self._terms = Terms(self._weight_key, self._clips.of(template.sizes), self._settings.metrics)
         record.clip = max(terms.scales)
         dim = template.dim + len(terms.metrics)
-        terms_digest = common_digest(terms, invitations)
-        params = self._settings.parameters(clients, dim, number, terms_digest, roster.digest if roster else b"")
-        if len(invitations) < params.threshold:
+        common_digest(terms, invitations, b"")  # A strategy that tells nodes different things is refused first.
+        run = self._run
+        if run is None or run.params.dim != dim or not run.ready(grid, invitations, record):
+            self._run = None
+            run = self._new_run(dim, invitations)
+            run.set_up(grid, invitations, record)
+            self._run = run
+        run.timeouts = self._timeouts
+        self._playing = invitations[0]
+        digest = common_digest(terms, invitations, run.run_config)
+        messages = run.begin_round(digest, self._settings.min_updated, terms.fields())
+        self._last_round = run.server.round_number
+        return messages
+
+    def _new_run(self, dim: int, invitations: Sequence[Invitation]) -> SecureRun:
+        """Return a run among the invited nodes; raises `InvalidInput` if the settings don't fit the cohort."""
+        roster = self._roster
+        clients = len(roster.entries) if roster else len(invitations)
+        seed = os.urandom(_SEED_SIZE)
+        params = self._settings.parameters(clients, dim, session_of(seed), roster)
+        if roster and len(invitations) < params.threshold:
             raise InvalidInput(
                 "strategy",
                 f"must choose {params.threshold} nodes or more, since rounds with this roster need so many of its "
                 f"{clients} users, and chose {len(invitations)}: raise fraction_train and min_available_nodes",
             )
-        self._write_config(dim, clients)
-        if not self._advised:
-            self._advised = True
-            for sentence in advice(params):
-                _LOG.warning("SecAgg: %s", sentence.replace("--alpha ", "alpha=").replace("--", ""))
-        fields = terms.fields()
-        return SecureRound(
-            params, invitations, self._courier, self._timeouts, record, self._announced, fields, self._seats
+        self._describe(params)
+        # With a roster epochs count on from run to run, and a clock is ahead of all earlier ones after a restart too.
+        self._epoch_number = max(self._epoch_number + 1, time.time_ns() // 1_000_000)
+        return SecureRun(
+            params,
+            self._courier,
+            self._timeouts,
+            seed=seed,
+            roster=roster,
+            epoch_number=self._epoch_number if roster else 1,
+            last_round=self._last_round,
         )
 
     def _aggregate(
@@ -239,13 +266,14 @@ class SecAgg(Strategy):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Give the wrapped strategy one reply: the mean model, the total weight, the mean of the allowed metrics."""
         template, terms = Template.of(invitation.model), self._terms
-        mean = result.mean("observed")
+        mean, updated = result.mean("observed"), result.updated
         update = template.scaled(mean[: template.dim], terms.scales)
         self._warn_of_noise(result)
         self._clips.learn(template.largest(update), result.clipped)
         metrics: dict[str, Any] = {self._weight_key: total_weight(result)}
-        for (name, bound), value in zip(terms.metrics.items(), mean[template.dim :].tolist(), strict=True):
-            metrics[name] = value * bound
+        for place, (name, bound) in enumerate(terms.metrics.items(), start=template.dim):
+            if updated[place]:
+                metrics[name] = float(mean[place]) * bound
         key = next(iter(invitation.content.array_records))
         content = RecordDict({key: template.add(invitation.model, update), "metrics": MetricRecord(metrics)})
         request = Message(RecordDict(), invitation.node, invitation.message_type)
@@ -257,19 +285,61 @@ class SecAgg(Strategy):
         record = self.history[-1]
         record.failure = record.failure or str(error)
         record.failed_at = record.failed_at or Stage.ADVERTISE_KEYS.name
-        self._round = None
+        self._playing = None
         return []
 
     # Figures
+
+    def _describe(self, params: Parameters) -> None:
+        """Log once what the settings come to for this cohort, and write it down."""
+        shape = params.replace(session=bytes(_SEED_SIZE)).digest
+        if shape == self._described:
+            return
+        self._described = shape
+        sizes = [size for pod in params.sizes for size in pod]
+        _LOG.info(
+            "SecAgg: alpha %.3g was asked for, %.3g is used: %d users in %d pod(s) and %d committee(s) of %d to %d, "
+            "each sending %d of %d slices of the model",
+            params.alpha,
+            params.selection_probability,
+            params.clients,
+            params.pods,
+            params.committees,
+            min(sizes),
+            max(sizes),
+            params.served,
+            params.committees,
+        )
+        for sentence in advice(params):
+            _LOG.warning("SecAgg: %s", sentence.replace("--committee-size ", "committee_size=").replace("--", ""))
+        if self._folder:
+            settings = {name: value for name, value in vars(self._settings).items() if value is not None}
+            self._folder.write_config(
+                {"aggregator": params.pattern, "engine": "flower", "clients": params.clients, "dim": params.dim}
+                | {"strategy": type(self.strategy).__name__, "authenticated": params.authenticated}
+                | settings
+                | {
+                    "effective": {
+                        "alpha": params.selection_probability,
+                        "committees": params.committees,
+                        "pods": params.pods,
+                        "committee_size": min(sizes),
+                        "threshold": params.threshold,
+                        "min_survivors": params.min_survivors,
+                        "confirm": params.confirm,
+                    }
+                }
+            )
 
     def _warn_of_noise(self, result: Result) -> None:
         """Say so when values were clipped, or when weights far below their limit make the rounding coarse."""
         if result.clipped:
             _LOG.warning("SecAgg: %d values were clipped; the first round's clip may be too small", result.clipped)
-        if result.weight_per_block is None:
+        if result.weight_per_slice is None:
             return
-        contributors = np.maximum(result.contributors_per_block, 1)
-        typical = float(np.mean(result.weight_per_block / contributors)) or 1.0
+        opened = result.contributors_per_slice > 0
+        contributors = result.contributors_per_slice[opened]
+        typical = float(np.mean(result.weight_per_slice[opened] / contributors)) or 1.0
         # Rounding by up to one level, averaged over the contributors; a weight below the limit magnifies it.
         magnified = result.params.max_weight / typical
         noise = magnified / result.params.quantizer.limit / np.sqrt(float(np.mean(contributors)))
@@ -304,20 +374,10 @@ class SecAgg(Strategy):
         if self._folder:
             self._folder.write_rounds(self.history)
 
-    def _write_config(self, dim: int, clients: int) -> None:
-        if self._folder:
-            settings = {name: value for name, value in vars(self._settings).items() if value is not None}
-            self._folder.write_config(
-                {"aggregator": self._settings.pattern, "engine": "flower", "clients": clients, "dim": dim}
-                | {"strategy": type(self.strategy).__name__, "authenticated": self._seats is not None}
-                | settings
-            )
-
 
 def total_weight(result: Result) -> int:
-    """Return the survivors' total weight, or their number in a round without weights."""
-    if result.weight_per_block is None:
+    """Return the total weight of those in the sum, or their number in a run without weights."""
+    if result.weight_per_slice is None:
         return len(result.survivors)
-    # Every survivor serves equally many blocks, so each weight was counted that many times.
-    blocks_each = int(result.contributors_per_block.sum()) // max(1, len(result.survivors))
-    return int(result.weight_per_block.sum()) // max(1, blocks_each)
+    # Everybody in an opened committee serves equally many slices, so each weight was counted that many times.
+    return int(result.weight_per_slice.sum()) // result.params.served

@@ -1,0 +1,199 @@
+"""A ledger in a file of the node's own: what was answered stays answered, whatever is restarted, copied or run twice.
+
+One SQLite database per folder, one row per run and user, which holds the last entry and the client's state together:
+they are written in one transaction, on disk before the answer leaves, and only if nobody else has written meanwhile.
+What a user answers as a juror has a row of its own per chain of nonces, since several rosters may list one chain.
+
+The state holds the user's secrets, so folder and file belong to their owner alone. What a later state no longer has is
+overwritten in the file; copies that a disk or a backup keeps are out of reach. A file that is put back from a backup
+can't be told from the latest one: whoever does that counts as a colluder.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from sparsesecagg.errors import AlreadyAnswered, LedgerUnusable, MalformedMessage
+from sparsesecagg.protocol.client_state import restore_state
+from sparsesecagg.protocol.juror import JurorState
+from sparsesecagg.protocol.ledger import Entry
+from sparsesecagg.protocol.parameters import Parameters
+
+FILE = "ledger.sqlite3"
+_VERSION = 2
+_PATIENCE = 30.0
+"""Seconds that one process waits for another to finish its transaction."""
+_PLAIN_DAYS = 30
+"""A plain run is over for good when its keys are gone, so rows of old ones are removed; those of rosters stay."""
+_OVERTAKEN = "another process has answered in this client's place"
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS clients (
+    run BLOB NOT NULL, user INTEGER NOT NULL, plain INTEGER NOT NULL, touched INTEGER NOT NULL,
+    version INTEGER NOT NULL, round INTEGER NOT NULL, stage INTEGER NOT NULL,
+    request BLOB NOT NULL, answer BLOB NOT NULL, state BLOB NOT NULL, PRIMARY KEY (run, user));
+CREATE TABLE IF NOT EXISTS jurors (
+    chain BLOB PRIMARY KEY, last_draw INTEGER NOT NULL, statement BLOB NOT NULL, answer BLOB NOT NULL);
+"""
+
+
+class SqliteLedger:
+    """The ledger of one user in one run. Use it as a context, which closes the file.
+
+    `folder` is made if it does not exist. `run` is `Parameters.run`, `chain` the tip of the user's chain of nonces in a
+    run with a roster. Raises `LedgerUnusable` for a folder or file that can't be used.
+    """
+
+    def __init__(self, folder: Path, run: bytes, user: int, chain: bytes = b"") -> None:
+        self._run, self._user, self._chain = run, user, chain
+        self._path = folder / FILE
+        _make_private(folder, self._path)
+        with self._problems():
+            self._database = sqlite3.connect(self._path, timeout=_PATIENCE, isolation_level=None)
+            # TRUNCATE with FULL: the commit itself is on disk when it returns, not only the data.
+            for setting in ("journal_mode=TRUNCATE", "synchronous=FULL", "secure_delete=ON"):
+                self._database.execute(f"PRAGMA {setting}").fetchall()
+        try:
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"SqliteLedger(user={self._user}, run={self._run.hex()[:8]})"
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+    def last(self) -> Entry:
+        """Return the last entry."""
+        row = self._row("version, round, stage, request, answer")
+        return Entry(*row) if row else Entry()
+
+    def state(self) -> bytes | None:
+        """Return the client's state as it was recorded with the last entry; None if there is none."""
+        row = self._row("state")
+        if row is None:
+            return None
+        try:
+            state = restore_state(row[0])
+            owner = state.user, Parameters.decode(state.params).run
+        except MalformedMessage:
+            raise LedgerUnusable("is damaged: the state of this run can't be read") from None
+        if owner != (self._user, self._run):
+            raise LedgerUnusable("belongs to another user or run")
+        return bytes(row[0])
+
+    def record(self, entry: Entry, state: Callable[[], bytes]) -> None:
+        """Write down an entry and the state with it, or raise `AlreadyAnswered` unless it follows the last one."""
+        with self._exclusively():
+            last = self._row("version")
+            if entry.version != (last[0] if last else 0) + 1:
+                raise AlreadyAnswered(_OVERTAKEN)
+            now = int(time.time())
+            if last is None:
+                oldest = now - _PLAIN_DAYS * 24 * 3600
+                self._database.execute("DELETE FROM clients WHERE plain AND touched < ?", (oldest,))
+            values = entry.version, entry.round_number, entry.stage, entry.request, entry.answer, state()
+            self._database.execute(
+                "INSERT OR REPLACE INTO clients VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (self._run, self._user, not self._chain, now, *values),
+            )
+
+    def juror(self) -> JurorState:
+        """Return what the owner of this chain of nonces has answered as a juror."""
+        with self._problems():
+            rows = self._database.execute(
+                "SELECT last_draw, statement, answer FROM jurors WHERE chain = ?", (self._chain,)
+            ).fetchall()
+        return JurorState(*rows[0]) if rows else JurorState()
+
+    def record_juror(self, before: JurorState, after: JurorState) -> None:
+        """Write down what a juror is about to answer, or raise `AlreadyAnswered` if `before` is not the last."""
+        with self._exclusively():
+            if self.juror() != before:
+                raise AlreadyAnswered("another process has answered in this juror's place")
+            self._database.execute(
+                "INSERT OR REPLACE INTO jurors VALUES (?, ?, ?, ?)",
+                (self._chain, after.last_draw, after.statement, after.answer),
+            )
+
+    # The file
+
+    def _prepare(self) -> None:
+        """Make the tables in a new file; refuse one that something else has made."""
+        with self._problems():
+            found = self._database.execute("PRAGMA user_version").fetchall()[0][0]
+        if found == _VERSION:
+            return
+        with self._exclusively():
+            found = self._database.execute("PRAGMA user_version").fetchall()[0][0]
+            tables = self._database.execute("SELECT COUNT(*) FROM sqlite_master").fetchall()[0][0]
+            if found not in (0, _VERSION) or (found == 0 and tables):
+                raise LedgerUnusable(f"is no ledger of version {_VERSION}: the file {FILE} has another content")
+            for statement in filter(str.strip, _TABLES.split(";")):
+                self._database.execute(statement)
+            self._database.execute(f"PRAGMA user_version = {_VERSION}")
+
+    def _row(self, columns: str) -> tuple[Any, ...] | None:
+        with self._problems():
+            rows: list[tuple[Any, ...]] = self._database.execute(
+                f"SELECT {columns} FROM clients WHERE run = ? AND user = ?",  # noqa: S608  # Our own columns.
+                (self._run, self._user),
+            ).fetchall()
+        return rows[0] if rows else None
+
+    @contextmanager
+    def _exclusively(self) -> Iterator[None]:
+        """Run a transaction that nobody else is in; it is on disk when this ends."""
+        with self._problems():
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._database.execute("COMMIT")
+            except BaseException:
+                if self._database.in_transaction:
+                    self._database.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _problems(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.OperationalError as problem:
+            raise LedgerUnusable(f"can't be read or written: {problem}") from None
+        except sqlite3.DatabaseError as problem:
+            raise LedgerUnusable(f"is damaged: {problem}") from None
+
+
+def _make_private(folder: Path, path: Path) -> None:
+    """Make folder and file, for their owner's eyes only; refuse what others could read or have made."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600))
+        found = folder.stat(), path.stat()
+    except OSError as problem:
+        raise LedgerUnusable(f"can't be written: {problem.strerror}") from None
+    if os.name != "posix":
+        return  # Elsewhere permissions are not in the mode.
+    if any(each.st_uid != os.getuid() for each in found):
+        raise LedgerUnusable("must belong to the user that runs this process, and belongs to another")
+    if any(stat.S_IMODE(each.st_mode) & 0o077 for each in found):
+        raise LedgerUnusable("must be closed to others: chmod 700 the folder and chmod 600 its files")

@@ -1,0 +1,293 @@
+"""The ledger in a file: one answer per stage, whatever is restarted, copied, raced or damaged."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from sparsesecagg.crypto.identity import Identity
+from sparsesecagg.engines.in_process.simulation import make_identities
+from sparsesecagg.errors import AlreadyAnswered, LedgerUnusable
+from sparsesecagg.protocol import Client, Parameters, Server, SqliteLedger, Stage, session_of
+from sparsesecagg.protocol.juror import JurorState
+from sparsesecagg.protocol.ledger import Entry
+from sparsesecagg.protocol.messages import decode_server_message, encode
+from sparsesecagg.protocol.sqlite_ledger import FILE
+
+SEED = bytes(32)
+PARAMS = Parameters.create(clients=4, dim=12, pattern="full", session=session_of(SEED))
+UPDATE = np.full(12, 0.25, np.float32)
+
+
+class Run:
+    """Four users with ledgers in one folder; each message is answered by a client that is restored from there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.server = Server(PARAMS, SEED)
+        for user in range(4):
+            self.server.receive(Client(user, PARAMS, ledger=self.ledger(user)).advertise_keys())
+        self.epoch = self.server.close_stage()
+        for user, data in self.epoch.items():
+            client = self.client(user)
+            client.join(data)
+            for package in client.share_keys(0):
+                self.server.receive(package)
+
+    def ledger(self, user: int) -> SqliteLedger:
+        return SqliteLedger(self.folder, PARAMS.run, user)
+
+    def client(self, user: int) -> Client:
+        ledger = self.ledger(user)
+        state = ledger.state()
+        assert state is not None
+        return Client.restore(state, ledger=ledger)
+
+    def round(self) -> None:
+        """Run one round, with a package of each user for a later one."""
+        for user, order in self.server.begin_round().items():
+            self.server.receive(self.client(user).upload(order, UPDATE))
+            for package in self.client(user).share_keys(self.server.round_number):
+                self.server.receive(package)
+        for user, request in self.server.close_stage().items():
+            self.server.receive(self.client(user).unmask(request))
+        self.server.close_stage()
+
+
+def test_clients_that_are_restored_for_every_message_run_whole_rounds(tmp_path: Path) -> None:
+    run = Run(tmp_path / "ledger")
+    for _ in range(3):
+        run.round()
+        assert run.server.result is not None
+        np.testing.assert_allclose(run.server.result.mean(), 0.25, atol=1e-6)
+
+
+def test_the_same_request_gets_the_same_bytes_and_another_one_is_refused(tmp_path: Path) -> None:
+    run = Run(tmp_path / "ledger")
+    orders = run.server.begin_round()
+    copy = run.client(0).save()
+    first = run.client(0).upload(orders[0], UPDATE)
+    assert run.client(0).upload(orders[0], UPDATE + 1) == first
+    with pytest.raises(AlreadyAnswered):
+        run.client(0).upload(orders[1], UPDATE)
+    old = Client.restore(copy, ledger=run.ledger(0))
+    assert old.upload(orders[0], UPDATE + 1) == first, "even a client restored from a copy gives the same bytes"
+
+
+def test_a_copy_of_the_state_from_before_an_answer_answers_nothing_else(tmp_path: Path) -> None:
+    run = Run(tmp_path / "ledger")
+    for user, order in run.server.begin_round().items():
+        run.server.receive(run.client(user).upload(order, UPDATE))
+    copy = run.client(0).save()
+    requests = run.server.close_stage()
+    run.client(0).unmask(requests[0])
+    with pytest.raises(AlreadyAnswered):
+        Client.restore(copy, ledger=run.ledger(0)).unmask(requests[1])
+
+
+def test_of_two_that_race_from_one_state_one_answers(tmp_path: Path) -> None:
+    run = Run(tmp_path / "ledger")
+    orders = run.server.begin_round()
+    for user, order in orders.items():
+        run.server.receive(run.client(user).upload(order, UPDATE))
+    requests = run.server.close_stage()
+    # The second request names one survivor less; either could be answered, but not both.
+    fewer = msgspec.structs.replace(decode_server_message(requests[0]), survivors=bytes([0b0111]), tags=b"")
+    partners = [place for place in range(4) if place]
+    tags = decode_server_message(requests[0]).tags
+    size = len(tags) // len(partners)
+    other = encode(msgspec.structs.replace(fewer, tags=tags[: 2 * size]))
+    barrier, outcomes = threading.Barrier(2), []
+
+    def answer(request: bytes) -> None:
+        client = run.client(0)
+        barrier.wait()
+        try:
+            outcomes.append(client.unmask(request))
+        except AlreadyAnswered:
+            outcomes.append(None)
+
+    threads = [threading.Thread(target=answer, args=(request,)) for request in (requests[0], other)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(outcomes) == 2
+    assert outcomes.count(None) == 1
+
+
+def test_two_processes_that_write_at_the_same_time_leave_one_entry_per_version(tmp_path: Path) -> None:
+    code = f"""
+from pathlib import Path
+from sparsesecagg.errors import AlreadyAnswered
+from sparsesecagg.protocol import SqliteLedger
+from sparsesecagg.protocol.ledger import Entry
+won = 0
+with SqliteLedger(Path({str(tmp_path / "ledger")!r}), b"run", 0) as ledger:
+    for number in range(1, 40):
+        try:
+            ledger.record(Entry(number, number, 0), lambda: b"state")
+            won += 1
+        except AlreadyAnswered:
+            pass
+print(won)
+"""
+    SqliteLedger(tmp_path / "ledger", b"run", 0).close()
+    started = [
+        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=os.environ)  # noqa: S603
+        for _ in range(2)
+    ]
+    won = [int(process.communicate(timeout=60)[0]) for process in started]
+    assert sum(won) == 39
+    with SqliteLedger(tmp_path / "ledger", b"run", 0) as ledger:
+        assert ledger.last() == Entry(39, 39, 0)
+
+
+def test_rows_of_other_runs_and_users_are_apart(tmp_path: Path) -> None:
+    with SqliteLedger(tmp_path / "ledger", b"a", 0) as one, SqliteLedger(tmp_path / "ledger", b"a", 1) as other:
+        one.record(Entry(1, 5, 2), lambda: b"")
+        assert other.last() == Entry()
+    with SqliteLedger(tmp_path / "ledger", b"b", 0) as ledger:
+        assert ledger.last() == Entry()
+
+
+def test_only_the_owner_can_read_folder_and_file(tmp_path: Path) -> None:
+    SqliteLedger(tmp_path / "new" / "ledger", b"a", 0).close()
+    assert (tmp_path / "new" / "ledger").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "new" / "ledger" / FILE).stat().st_mode & 0o777 == 0o600
+
+
+def test_secrets_that_a_later_state_no_longer_has_are_not_left_in_the_file(tmp_path: Path) -> None:
+    secret = os.urandom(32)
+    with SqliteLedger(tmp_path / "ledger", b"a", 0) as ledger:
+        ledger.record(Entry(1), lambda: bytes(5000) + secret)
+        assert secret in (tmp_path / "ledger" / FILE).read_bytes()
+        ledger.record(Entry(2), lambda: b"short")
+    assert not [path for path in (tmp_path / "ledger").iterdir() if secret in path.read_bytes()]
+
+
+def _damage(path: Path) -> None:
+    path.write_bytes(b"not a database" * 300)
+
+
+def _other_content(path: Path) -> None:
+    path.unlink()
+    database = sqlite3.connect(path)
+    database.execute("CREATE TABLE somebody (name TEXT)")
+    database.close()
+    path.chmod(0o600)
+
+
+def _other_version(path: Path) -> None:
+    database = sqlite3.connect(path)
+    database.execute("PRAGMA user_version = 9")
+    database.close()
+
+
+def _open_to_others(path: Path) -> None:
+    path.chmod(0o644)
+
+
+def _folder_open_to_others(path: Path) -> None:
+    path.parent.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (_damage, "ledger is damaged"),
+        (_other_content, "ledger is no ledger of version 2"),
+        (_other_version, "ledger is no ledger of version 2"),
+        (_open_to_others, "ledger must be closed to others"),
+        (_folder_open_to_others, "ledger must be closed to others"),
+    ],
+)
+def test_a_file_that_can_not_be_relied_on_is_refused(tmp_path: Path, change: Any, said: str) -> None:
+    SqliteLedger(tmp_path / "ledger", b"a", 0).close()
+    change(tmp_path / "ledger" / FILE)
+    with pytest.raises(LedgerUnusable, match=said):
+        SqliteLedger(tmp_path / "ledger", b"a", 0)
+
+
+def test_a_folder_that_can_not_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LedgerUnusable, match="ledger can't be written"):
+        SqliteLedger(tmp_path / "file" / "ledger", b"a", 0)
+
+
+def test_a_state_of_another_user_or_run_is_refused(tmp_path: Path) -> None:
+    run = Run(tmp_path / "ledger")
+    state = run.client(1).save()
+    with SqliteLedger(tmp_path / "ledger", PARAMS.run, 7) as ledger:
+        ledger.record(Entry(1), lambda: state)
+        with pytest.raises(LedgerUnusable, match="belongs to another user or run"):
+            ledger.state()
+    with SqliteLedger(tmp_path / "ledger", PARAMS.run, 8) as ledger:
+        ledger.record(Entry(1), lambda: b"rubbish")
+        with pytest.raises(LedgerUnusable, match="is damaged"):
+            ledger.state()
+
+
+def test_an_answer_that_can_not_be_written_down_is_not_given(tmp_path: Path) -> None:
+    run = Run(tmp_path / "ledger")
+    orders = run.server.begin_round()
+    client = run.client(0)
+    with sqlite3.connect(tmp_path / "ledger" / FILE) as database:
+        database.execute("DROP TABLE clients")
+    with pytest.raises(LedgerUnusable):
+        client.upload(orders[0], UPDATE)
+
+
+def test_rows_of_plain_runs_are_removed_after_a_month_and_those_of_rosters_never(tmp_path: Path) -> None:
+    for run, chain in ((b"plain", b""), (b"roster", b"tip")):
+        with SqliteLedger(tmp_path / "ledger", run, 0, chain) as ledger:
+            ledger.record(Entry(1), lambda: b"")
+    with sqlite3.connect(tmp_path / "ledger" / FILE) as database:
+        database.execute("UPDATE clients SET touched = touched - 31 * 24 * 3600")
+    with SqliteLedger(tmp_path / "ledger", b"new", 0) as ledger:
+        ledger.record(Entry(1), lambda: b"")
+    with sqlite3.connect(tmp_path / "ledger" / FILE) as database:
+        assert {row[0] for row in database.execute("SELECT run FROM clients")} == {b"roster", b"new"}
+
+
+class TestJuror:
+    def test_what_was_answered_belongs_to_the_chain_whatever_roster_lists_it(self, tmp_path: Path) -> None:
+        answered = JurorState(3, b"statement", b"answer")
+        with SqliteLedger(tmp_path / "ledger", b"one roster", 0, b"tip") as ledger:
+            assert ledger.juror() == JurorState()
+            ledger.record_juror(JurorState(), answered)
+        with SqliteLedger(tmp_path / "ledger", b"another roster", 4, b"tip") as ledger:
+            assert ledger.juror() == answered
+            with pytest.raises(AlreadyAnswered):
+                ledger.record_juror(JurorState(), answered)
+        with SqliteLedger(tmp_path / "ledger", b"one roster", 0, b"another tip") as ledger:
+            assert ledger.juror() == JurorState()
+
+    def test_a_client_that_is_restored_signs_no_second_statement(self, tmp_path: Path) -> None:
+        people: list[Identity] = make_identities(4, "test", os.urandom)
+        roster = people[0].roster
+        params = Parameters.create(clients=4, dim=8, pattern="full", roster_digest=roster.digest)
+
+        def client(user: int) -> Client:
+            chain = roster.entries[user].chain_tip
+            ledger = SqliteLedger(tmp_path / "ledger", params.run, user, chain)
+            return Client(user, params, identity=people[user], ledger=ledger)
+
+        server = Server(params, roster=roster)
+        clients = {user: client(user) for user in range(4)}
+        for each in clients.values():
+            server.receive(each.advertise_keys())
+        requests = server.close_stage()
+        assert server.stage is Stage.DRAW
+        user = min(requests)
+        first = clients[user].reveal(requests[user])
+        assert client(user).reveal(requests[user]) == first
