@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from sparsesecagg.crypto.checksum import CHECKSUM_SIZE
 from sparsesecagg.protocol.messages import (
-    CHECKSUM_SIZE,
     AdvertiseKeys,
     EpochKeys,
     Order,
@@ -257,7 +257,7 @@ def replaced_key(runs: Runs) -> list[Case]:
     without = {"present": bytes([message.present[0] & ~2]), "keys": keys[:32] + keys[64:]}
     nonce = 33 + 16
     no_nonce = draw[:32] + bytes([draw[32] & ~2]) + draw[33:nonce] + draw[nonce + 16 :]
-    changed: list[tuple[str, str, dict[str, bytes]]] = [
+    changed: list[tuple[str, str, dict[str, Any]]] = [
         (error, "its sealing key", {"keys": keys[:32] + fresh + keys[64:]}),
         (error, "its sealing key is missing", without),
         (error, "another nonce for it in the draw", {"draw": draw[:nonce] + bytes(16) + draw[nonce + 16 :]}),
