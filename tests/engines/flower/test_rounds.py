@@ -182,9 +182,7 @@ class TestFailures:
         np.testing.assert_array_equal(values(result.arrays)["w"], START)
 
     def test_if_every_round_fails_the_result_is_the_initial_model(self) -> None:
-        grid = LocalGrid(
-            training_app(step), 4, before=raising(*[(p, "UPLOAD", r) for p in range(4) for r in (1, 2)])
-        )
+        grid = LocalGrid(training_app(step), 4, before=raising(*[(p, "UPLOAD", r) for p in range(4) for r in (1, 2)]))
         strategy, result = run(grid, rounds=2)
         assert all(record.failure for record in strategy.history)
         np.testing.assert_array_equal(values(result.arrays)["w"], START)
