@@ -105,6 +105,7 @@ class Parameters(msgspec.Struct, frozen=True, array_like=True, dict=True, forbid
         alpha_q32 = max(1, round(asked * 2**32))
         if committees is None:
             committees, pods, served = _structure(pattern, clients, alpha_q32, committee_size, pod_size)
+            _require_large_committees(clients // committees, clients, asked)
             if alpha is None and committee_size is None:
                 served = committees
         pods, served = pods or 1, served or 1
@@ -172,13 +173,7 @@ class Parameters(msgspec.Struct, frozen=True, array_like=True, dict=True, forbid
             # Tags of all survivors are what proves one view, so everybody must share a secret with everybody.
             raise InvalidInput("neighbours", "must not be given with a roster: authenticated rounds need complete pods")
         smallest = self.smallest_committee
-        if smallest < SMALLEST_COMMITTEE:
-            enough = -(-1000 * SMALLEST_COMMITTEE // self.clients) / 1000
-            raise InvalidInput(
-                "alpha",
-                f"of {self.alpha:g} gives committees of {smallest} among {self.clients} clients, and the minimum is "
-                f"{SMALLEST_COMMITTEE}: use {enough:g} or more",
-            )
+        _require_large_committees(smallest, self.clients, self.alpha)
         holders = self.holders
         _require(
             "threshold",
@@ -344,6 +339,16 @@ def _structure(
         pods = clients // (per_pod * size)  # Nobody should get much smaller committees than were asked for.
     committees = pods * per_pod
     return committees, pods, max(1, (alpha_q32 * committees + (1 << 31)) >> 32)
+
+
+def _require_large_committees(smallest: int, clients: int, alpha: float) -> None:
+    if smallest < SMALLEST_COMMITTEE:
+        enough = -(-1000 * SMALLEST_COMMITTEE // clients) / 1000
+        raise InvalidInput(
+            "alpha",
+            f"of {alpha:g} gives committees of {smallest} among {clients} clients, and the minimum is "
+            f"{SMALLEST_COMMITTEE}: use {enough:g} or more",
+        )
 
 
 def _nearest(clients: int, size: int) -> int:
