@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench soak mutants fuzz flower-demo audit-deps lock clean
+.PHONY: help setup demo test lint coverage bench soak mutants fuzz flower-demo audit-deps lock clean
 
 help: ## List the jobs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ lint: .venv/.all
 
 test: lint ## ruff, mypy --strict, pytest
 	$(BIN)/pytest
+
+coverage: .venv/.all ## Which lines and branches no test runs
+	$(BIN)/pytest --cov --cov-report term --cov-report html
 
 bench: .venv/.all ## Measure, and write benchmarks/results/ (minutes)
 	$(BIN)/python -m benchmarks

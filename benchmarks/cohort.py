@@ -37,7 +37,7 @@ class Cohort:
         if self.dim < 1:
             raise InvalidInput("dim", f"must be at least 1, not {self.dim}")
         if not 0 <= self.dropout < 0.5:
-            raise InvalidInput("dropout", f"must lie in [0, 0.5), not {self.dropout}")
+            raise InvalidInput("dropout", f"must be in [0, 0.5), not {self.dropout}")
 
     @cached_property
     def noise(self) -> NDArray[np.float32]:

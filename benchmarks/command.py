@@ -11,16 +11,18 @@ import sys
 from collections.abc import Callable
 from typing import Annotated, Any
 
-import click
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from sparsesecagg.errors import InvalidInput, MissingExtra, ProtocolError
+from sparsesecagg.cli import errors
+from sparsesecagg.cli.shared import at_least
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of the updates and of who drops out.")]
+SeedOption = Annotated[
+    int, typer.Option("--seed", callback=at_least(0), help="Seed of the updates and of who drops out.")
+]
 
 out = Console()
 err = Console(stderr=True)
@@ -30,20 +32,7 @@ def run(command: Callable[..., None], arguments: list[str] | None = None) -> Non
     """Run a command and exit with its code."""
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     app.command()(command)
-    code = 0
-    try:
-        app(args=arguments, standalone_mode=False)
-    except click.ClickException as problem:
-        code = _complain(problem.format_message(), 2)
-    except InvalidInput as problem:
-        code = _complain(f"--{problem.option.replace('_', '-')} {problem.problem}", 2)
-    except MissingExtra as problem:
-        code = _complain(str(problem), 2)
-    except ProtocolError as problem:
-        code = _complain(f"the round failed: {problem}", 1)
-    except (click.Abort, KeyboardInterrupt):
-        code = _complain("interrupted", 130)
-    sys.exit(code)
+    errors.run(app, arguments)
 
 
 def print_json(value: dict[str, Any]) -> None:
@@ -60,8 +49,3 @@ def progress() -> Progress:
 def note(sentence: str) -> None:
     """Tell the reader something that does not stop the command."""
     err.print(f"[yellow]note:[/yellow] {escape(sentence)}.", highlight=False, soft_wrap=True)
-
-
-def _complain(sentence: str, code: int) -> int:
-    sys.stderr.write(f"{' '.join(sentence.split()).rstrip('.')}.\n")
-    return code

@@ -10,8 +10,10 @@ from __future__ import annotations
 import sys
 
 import atheris
+import numpy as np
 
 with atheris.instrument_imports(include=["sparsesecagg"]):
+    from sparsesecagg.downlink import Replica, Step, StepLog, decode_catchup
     from sparsesecagg.errors import SparseSecAggError
     from sparsesecagg.field import Word, unpack
     from sparsesecagg.protocol import Client, RoundParameters
@@ -25,7 +27,7 @@ def decode_anything(data: bytes) -> None:
     """Send the bytes to one decoder, chosen by the first of them."""
     if not data:
         return
-    choice, rest = data[0] % 8, data[1:]
+    choice, rest = data[0] % 12, data[1:]
     message = b"\x01" + rest
     try:
         match choice:
@@ -43,6 +45,14 @@ def decode_anything(data: bytes) -> None:
                 decode_users(rest, 77)
             case 6:
                 unpack(rest, len(rest) * 2 // 3, Word.of(12))
+            case 7:
+                Step.decode(rest)
+            case 8:
+                decode_catchup(rest)
+            case 9:
+                StepLog.restore(rest)
+            case 10:
+                Replica(np.zeros(DIM, np.float32)).catch_up(rest)
             case _:
                 Client.restore(rest)
     except SparseSecAggError:

@@ -72,3 +72,22 @@ def mutated(draw: st.DrawFn, data: bytes) -> bytes:
         elif kind == "repeat":
             changed[place:place] = changed[place : place + 8]
     return bytes(changed)
+
+
+@st.composite
+def models(draw: st.DrawFn, largest_dim: int = 1600) -> NDArray[np.float32]:
+    """Flat float32 vectors: around one, two and three blocks of 512, of any size of value, with zeros, even and odd."""
+    dim = draw(st.sampled_from([1, 2, 3, 511, 512, 513, 1024, 1025]) | st.integers(1, largest_dim))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    values = rng.normal(0, 1, dim) * 2.0 ** draw(st.integers(-110, 90))
+    kind = draw(st.sampled_from(["normal", "heavy", "sparse", "zero", "listed"]))
+    if kind == "heavy":
+        values *= np.exp(rng.normal(0, 2, dim))
+    elif kind == "sparse":
+        values[rng.random(dim) < 0.9] = 0
+    elif kind == "zero":
+        values[:] = 0
+    elif kind == "listed":
+        listed = draw(st.lists(st.floats(-(2.0**90), 2.0**90, width=32), min_size=1, max_size=20))
+        values[: len(listed)] = listed[:dim]
+    return values.astype(np.float32)

@@ -1,11 +1,11 @@
 """Test vectors of the protocol, and what makes them.
 
-v1/                  the vectors; docs/protocol.md says how to read them
-generate             writes v1/ again: `python -m vectors.generate`
+v2/                  the vectors; docs/protocol.md says how to read them
+generate             writes v2/ again: `python -m vectors.generate`
 blocks               keys, hashes, shares, seals, mask streams
-public               patterns, graphs, quantisation: what everybody can compute
+public               draws, groups, patterns, quantisation: what everybody can compute
 wire                 parameters, messages, packed words, locations
-plans, rounds        whole rounds: who takes part; every message recorded
+plans, runs          whole runs: who takes part; every message recorded
 failures             what must be refused, and with which error
 forging, refused_*   how those failures are made
 form                 how a vector looks, and where its bytes come from

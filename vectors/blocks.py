@@ -8,23 +8,26 @@ from typing import Any
 import numpy as np
 
 from sparsesecagg.crypto import sealing, shamir
+from sparsesecagg.crypto.decoding import restore
 from sparsesecagg.crypto.identity import IdentityKey, Roster, RunSecret, enrol
-from sparsesecagg.crypto.kdf import derive, digest
+from sparsesecagg.crypto.kdf import derive, digest, expand
 from sparsesecagg.crypto.keys import KeyAgreement, public_key
-from sparsesecagg.crypto.secrets import AgreedSecret, PrivateKey, PrivateSeed, Secret
+from sparsesecagg.crypto.secrets import AgreedSecret, PrivateKey, Secret, SharedSecret
 from sparsesecagg.crypto.stream import MaskStream, Scratch
 from sparsesecagg.field import WORD_BITS, Word
-from sparsesecagg.protocol import RoundParameters
+from sparsesecagg.protocol import Parameters
+from sparsesecagg.protocol.epoch import Epoch
 from sparsesecagg.protocol.masking import pair_seeds, private_mask_seed
-from sparsesecagg.protocol.membership import nonce_commitment, seed_commitment
-from sparsesecagg.protocol.messages import CONFIRM_TAG_SIZE
+from sparsesecagg.protocol.messages import EpochKeys
+from sparsesecagg.protocol.package import mask_private, seed_commitment
+from sparsesecagg.protocol.tags import CONFIRM_TAG, ORDER_TAG
 from vectors.form import Vector, integers, named_bytes
 
 REJECTED_WORD_KEY = (19033026).to_bytes(32, "little")
 """Found by counting up from 1: the fifth word of its key stream is not below 2^32 − 5."""
 
 REJECTED_ELEMENT_SEED = (1137460).to_bytes(32, "little")
-"""Found by counting up from 1: one of its first 144 draws of 31 bits is 2^31 − 1, which is no field element."""
+"""Found by counting up from 1: one of its first 140 draws of 31 bits is 2^31 − 1, which is no field element."""
 
 _ALICE = bytes.fromhex("77076d0a7318a57d3c16c17251b26645df4c2f87ebc0992ab177fba51db92c2a")
 _BOB = bytes.fromhex("5dab087e624a8a4b79e17f8b83800ee66f3bb1292618b6fd1c2f8b27ff88e0eb")
@@ -34,21 +37,23 @@ def digest_and_derive() -> Vector:
     """Hashing and key derivation."""
     secret, context = named_bytes("secret", 32), named_bytes("context", 32)
     digests: list[tuple[str, list[bytes]]] = [
-        ("parameters", []),
+        ("message", []),
         ("parameters", [b""]),
-        ("directory", [b"ab", b"c"]),
-        ("directory", [b"a", b"bc"]),
-        ("nonce", [named_bytes("part", 300)]),
+        ("heads", [b"ab", b"c"]),
+        ("heads", [b"a", b"bc"]),
+        ("order", [named_bytes("part", 300)]),
     ]
     names = bytes.fromhex("0100000002000000")
     derived = [
-        (secret, "share graph", b"", b"", 32),
-        (secret, "sealing", context, names, 32),
-        (secret, "pair", context, names, 64),
-        (secret + context, "confirm", context, names, 32),
+        (secret, "groups", b"", b"", 32),
+        (secret, "pair", context, names, 32),
+        (secret + context, "pair", context, names, 32),
+        (secret, "pair mask", context, names, 64),
+        (secret[:16], "private mask", context, names[:4], 32),
     ]
+    expanded = [("next round", b""), ("this round", b""), ("seal", names), ("order tag", names + context)]
     return {
-        "about": "digest(label, parts…) and derive(secret, label, context, names, length).",
+        "about": "digest(label, parts…), derive(secret, label, context, names, length) and expand(key, label, data).",
         "digest": [
             {"label": label, "parts": [part.hex() for part in parts], "digest": digest(label, *parts).hex()}
             for label, parts in digests
@@ -63,6 +68,10 @@ def digest_and_derive() -> Vector:
                 "derived": derive(key, label, salt, who, length).hex(),
             }
             for key, label, salt, who, length in derived
+        ],
+        "expand": [
+            {"key": secret.hex(), "label": label, "data": data.hex(), "expanded": expand(secret, label, data).hex()}
+            for label, data in expanded
         ],
     }
 
@@ -87,14 +96,14 @@ def x25519_agreement() -> Vector:
 
 def shamir_sharing() -> Vector:
     """Splitting and combining."""
-    secrets = [bytes(32), b"\xff" * 32, named_bytes("a secret", 32), named_bytes("another secret", 32)]
+    secrets = [bytes(16), b"\xff" * 16, named_bytes("a secret", 16), named_bytes("another secret", 16)]
     cases = [
         ("two secrets, 2 of 3", secrets[2:], [0, 1, 2], 2, named_bytes("Shamir 2 of 3", 32)),
         ("all zeros and all ones, 3 of 5, holders far apart", secrets[:2], [0, 4, 7, 300, 65535], 3, bytes(32)),
-        ("a draw of 2^31 − 1 is skipped", secrets[2:], list(range(9)), 9, REJECTED_ELEMENT_SEED),
+        ("a draw of 2^31 − 1 is skipped", secrets[2:], list(range(15)), 15, REJECTED_ELEMENT_SEED),
     ]
     return {
-        "about": "Shamir's secret sharing over GF(2^31 − 1), nine limbs of 29 bits. `shares`: per holder the shares "
+        "about": "Shamir's secret sharing over GF(2^31 − 1), five limbs of 29 bits. `shares`: per holder the shares "
         "of all secrets, one after the other. `combine`: the first secret from a set of holders.",
         "cases": [
             {
@@ -127,81 +136,127 @@ def _shared(secrets: list[bytes], holders: list[int], threshold: int, seed: byte
     return {"shares": [shamir.encode_shares(share).hex() for share in shares], "combine": combined}
 
 
-def sealing_and_confirming() -> Vector:
-    """What travels between two users under a key of their own."""
-    plain, context = named_bytes("two shares", 72), named_bytes("directory digest", 32)
+def false_shares() -> Vector:
+    """Shares of which some are false, corrected."""
+    cases = []
+    for about, count, threshold, false in (
+        ("nobody lies", 6, 4, {}),
+        ("one of six, one may", 6, 4, {0: [1, 0, 0, 0, 0]}),
+        ("two of nine, each in other limbs", 9, 5, {3: [0, 7, 0, 0, 0], 8: [1, 0, 0, 0, 2**30]}),
+        ("two of nine that add up to nothing in the secret", 9, 5, {0: [9, 9, 9, 9, 9], 1: [5, 4, 3, 2, 1]}),
+    ):
+        holders = [3 * place for place in range(count)]
+        secret = named_bytes(f"a secret: {about}", 16)
+        shares = shamir.split([secret], np.array(holders, np.int64), threshold, Secret(named_bytes(about, 32)))[:, 0]
+        for place, added in false.items():
+            shares[place] = (shares[place] + np.array(added, np.uint64)) % np.uint64(2**31 - 1)
+        restored = restore(shares[None], np.array(holders, np.int64), threshold, lambda _, found, s=secret: found == s)  # type: ignore[misc]
+        named = [holder for holder, lies in zip(holders, restored.false[0], strict=True) if lies]
+        assert restored.secrets == [secret]
+        assert named == [holders[place] for place in false]
+        cases.append(
+            {
+                "about": about,
+                "holders": holders,
+                "threshold": threshold,
+                "shares": [shamir.encode_shares(share).hex() for share in shares],
+                "secret": secret.hex(),
+                "false": named,
+            }
+        )
+    return {"about": "Shares of which some are false: the secret, and whose shares are false.", "cases": cases}
+
+
+def pair_chains() -> Vector:
+    """What a pair has in each round, and what it does with it."""
+    plain, context = named_bytes("two shares", 40), named_bytes("epoch digest", 32)
     statement = named_bytes("statement", 32)
     cases = []
-    for agreed, round_number, sender, receiver in (
-        (named_bytes("agreed", 32), 1, 0, 1),
-        (named_bytes("agreed", 32), 1, 1, 0),
-        (named_bytes("agreed with run keys", 64), 2**63 - 1, 65535, 258),
+    for agreed, rounds, sender, receiver in (
+        (named_bytes("agreed", 32), 0, 0, 1),
+        (named_bytes("agreed", 32), 0, 1, 0),
+        (named_bytes("agreed with run keys", 64), 3, 65535, 258),
     ):
-        key = sealing.sealing_key(AgreedSecret(agreed), context, sender, receiver)
-        confirm_key = sealing.confirm_key(AgreedSecret(agreed), context, sender, receiver)
+        chain = sealing.pair_chain(agreed, context, sender, receiver)
+        first = chain.reveal().hex()
+        for _ in range(rounds):
+            chain = sealing.next_chain(chain)
+        secret = sealing.round_secret(chain)
         cases.append(
             {
                 "agreed": agreed.hex(),
-                "context": context.hex(),
-                "round_number": str(round_number),
+                "epoch_digest": context.hex(),
                 "sender": sender,
                 "receiver": receiver,
-                "sealing_key": key.reveal().hex(),
+                "first_chain": first,
+                "rounds_later": rounds,
+                "chain": chain.reveal().hex(),
+                "round_secret": secret.reveal().hex(),
                 "plain": plain.hex(),
-                "sealed": sealing.seal(key, plain, round_number, sender, receiver).hex(),
-                "confirm_key": confirm_key.reveal().hex(),
+                "sealed": sealing.seal(secret, sender, receiver, plain).hex(),
                 "statement": statement.hex(),
-                "tag": sealing.confirmation(confirm_key, statement, CONFIRM_TAG_SIZE).hex(),
+                "order_tag": sealing.tag(secret, ORDER_TAG, sender, receiver, statement).hex(),
+                "confirm_tag": sealing.tag(secret, CONFIRM_TAG, sender, receiver, statement).hex(),
             }
         )
     return {
-        "about": "Sealing a pair of shares, and the tag of a confirmation. The third case has the agreed secret of an "
-        "authenticated round. `round_number` is decimal.",
+        "about": "A pair's chain and its secret of a round; a sealed pair of shares, and tags. The third case has the "
+        "agreed secret of an authenticated run, three rounds after the first.",
         "cases": cases,
     }
 
 
-def seeds_and_commitments() -> Vector:
-    """What is derived from a user's or a pair's secrets."""
-    params = RoundParameters.create(clients=5, dim=30)
-    agreed, context = named_bytes("agreed by mask keys", 32), named_bytes("members context", 32)
-    private_seed, nonce = named_bytes("private seed", 32), named_bytes("nonce", 16)
-    keys = [public_key(PrivateKey(named_bytes(name, 32))) for name in ("sealing private key", "mask private key")]
+def packages() -> Vector:
+    """What is derived from a user's or a pair's secrets of a round."""
+    params = Parameters.create(clients=5, dim=30, session=named_bytes("session", 32))
+    keys = EpochKeys(1, bytes(8), 1, b"", b"\x1f", named_bytes("sealing keys", 5 * 32))
+    epoch = Epoch(params, keys, bytes(32), params.groups(bytes(32)).pods[0])
+    agreed, context = named_bytes("agreed by mask keys", 32), named_bytes("order digest", 32)
     mask_seed, pattern_seed = pair_seeds(AgreedSecret(agreed), context, 4, 1)
+    heads = []
+    for number, user in ((1, 4), (2**63 - 1, 0)):
+        mask_secret, private_seed = named_bytes(f"mask secret {user}", 16), named_bytes(f"private seed {user}", 16)
+        private = mask_private(epoch, number, user, SharedSecret(mask_secret))
+        heads.append(
+            {
+                "run": params.run.hex(),
+                "round": str(number),
+                "user": user,
+                "mask_secret": mask_secret.hex(),
+                "private_seed": private_seed.hex(),
+                "mask_private": private.reveal().hex(),
+                "head": (public_key(private) + seed_commitment(epoch, number, user, SharedSecret(private_seed))).hex(),
+            }
+        )
     return {
-        "about": "The seeds of pairs and users, and the commitments to nonce and private seed.",
-        "pair": {
-            "agreed": agreed.hex(),
-            "context": context.hex(),
-            "users": [4, 1],
-            "mask_seed": mask_seed.reveal().hex(),
-            "pattern_seed": pattern_seed.reveal().hex(),
-        },
-        "private_mask": {
-            "private_seed": private_seed.hex(),
-            "context": context.hex(),
-            "user": 4,
-            "mask_seed": private_mask_seed(PrivateSeed(private_seed), context, 4).reveal().hex(),
-        },
-        "nonce_commitment": {
-            "sealing_key": keys[0].hex(),
-            "mask_key": keys[1].hex(),
-            "nonce": nonce.hex(),
-            "commitment": nonce_commitment(keys[0], keys[1], nonce).hex(),
-        },
-        "seed_commitment": {
-            "parameters_digest": params.digest.hex(),
-            "user": 4,
-            "private_seed": private_seed.hex(),
-            "commitment": seed_commitment(params, 4, PrivateSeed(private_seed)).hex(),
-        },
+        "about": "Heads of packages, and the seeds of masks. `round` is decimal.",
+        "heads": heads,
+        "pair_masks": [
+            {
+                "agreed": agreed.hex(),
+                "order_digest": context.hex(),
+                "users": [4, 1],
+                "mask_seed": mask_seed.reveal().hex(),
+                "pattern_seed": pattern_seed.reveal().hex(),
+            }
+        ],
+        "private_masks": [
+            {
+                "private_seed": named_bytes("private seed 4", 16).hex(),
+                "order_digest": context.hex(),
+                "user": 4,
+                "mask_seed": private_mask_seed(SharedSecret(named_bytes("private seed 4", 16)), context, 4)
+                .reveal()
+                .hex(),
+            }
+        ],
     }
 
 
 def mask_stream() -> Vector:
     """Key streams read as words."""
     key = named_bytes("mask seed", 32)
-    cases = [(bits, key, 40, "") for bits in WORD_BITS]
+    cases = [(bits, key, 12, "") for bits in WORD_BITS]
     cases.append((32, REJECTED_WORD_KEY, 16, "the fifth word of the key stream is not below 2^32 − 5 and is skipped"))
     result = []
     for bits, seed, count, about in cases:
@@ -214,13 +269,17 @@ def mask_stream() -> Vector:
     return {"about": "Mask streams: the first words for each word size.", "cases": result}
 
 
-def roster() -> Vector:
+ROSTER_RUN = "digits, run 7 – été"
+
+
+def make_roster() -> tuple[Vector, Roster]:
     """Enrolment of users, and the digest that parameters are bound to."""
-    run = "digits, run 7 – été"
-    identities = [named_bytes(f"identity {user}", 32) for user in range(3)]
-    run_secrets = [named_bytes(f"run secret {user}", 32) for user in range(3)]
+    run = ROSTER_RUN
+    identities = [named_bytes(f"identity {user}", 32) for user in range(5)]
+    run_secrets = [named_bytes(f"run secret {user}", 32) for user in range(5)]
     entries = [enrol(IdentityKey(i), run, RunSecret(s)) for i, s in zip(identities, run_secrets, strict=True)]
-    return {
+    made = Roster(run, tuple(entries))
+    content = {
         "about": "A roster: Ed25519 identities that sign run keys, draw keys and the tips of chains of nonces.",
         "run": run,
         "users": [
@@ -232,5 +291,6 @@ def roster() -> Vector:
             }
             for identity, run_secret, entry in zip(identities, run_secrets, entries, strict=True)
         ],
-        "digest": Roster(run, tuple(entries)).digest.hex(),
+        "digest": made.digest.hex(),
     }
+    return content, made

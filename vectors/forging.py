@@ -1,4 +1,4 @@
-"""Forging messages: from those of recorded rounds, with fields changed or bytes damaged."""
+"""Forging messages: from those of recorded runs, with fields changed or bytes damaged."""
 
 from __future__ import annotations
 
@@ -18,96 +18,99 @@ MALFORMED = "MalformedMessage"
 Kind = TypeVar("Kind")
 
 
-class Rounds:
-    """The recorded rounds, with the means to find a message and to forge another one from it."""
+class Runs:
+    """The recorded runs, with the means to find a message and to forge another one from it."""
 
     def __init__(self, vectors: dict[str, Vector]) -> None:
         self._vectors = vectors
 
-    def find(self, name: str, stage: str, *, sender: int | None = None, receiver: int | None = None) -> int:
-        """Return the number of messages before the one that `sender` sent or `receiver` got at a stage."""
-        for place, note in enumerate(self._vectors[name]["messages"]):
-            if note["stage"] == stage and (
-                (sender is not None and note.get("from") == sender)
-                or (receiver is not None and receiver in note.get("to", []))
+    def find(
+        self, name: str, stage: str, *, sender: int | None = None, receiver: int | None = None, nth: int = 0
+    ) -> int:
+        """Return the number of steps before the one in which `sender` sent or `receiver` got its nth of a stage."""
+        for place, step in enumerate(self._steps(name)):
+            if step.get("stage") == stage and (
+                (sender is not None and step.get("from") == sender)
+                or (receiver is not None and receiver in step.get("to", []))
             ):
-                return place
+                if not nth:
+                    return place
+                nth -= 1
         raise LookupError(f"{name} has no such message at {stage}")
 
-    def last(self, name: str, stage: str) -> int:
-        """Return the number of messages up to the last one of a stage."""
-        return 1 + max(place for place, note in enumerate(self._vectors[name]["messages"]) if note["stage"] == stage)
+    def sends(self, name: str, user: int, *stages: str) -> bool:
+        """Tell whether a user sends in all these stages."""
+        return all(
+            any(step.get("from") == user and step["stage"] == stage for step in self._steps(name)) for stage in stages
+        )
+
+    def busy(self, name: str, *stages: str) -> int:
+        """Return the first user that sends in all these stages."""
+        return next(user["user"] for user in self._vectors[name]["users"] if self.sends(name, user["user"], *stages))
+
+    def _steps(self, name: str) -> list[Vector]:
+        steps: list[Vector] = self._vectors[name]["steps"]
+        return steps
+
+    def closing_of(self, name: str, stage: str) -> int:
+        """Return the number of steps before a stage is first ended."""
+        return next(place for place, step in enumerate(self._steps(name)) if step.get("close") == stage)
 
     def data(self, name: str, place: int) -> bytes:
         """Return the bytes of a message."""
-        return bytes.fromhex(self._vectors[name]["messages"][place]["bytes"])
+        return bytes.fromhex(self._steps(name)[place]["bytes"])
 
-    def to_server(self, name: str, stage: str, sender: int, error: str, about: str, **changes: Any) -> Case:
+    def pods(self, name: str) -> list[Vector]:
+        """Return the pods of a run."""
+        pods: list[Vector] = self._vectors[name]["contexts"]["pods"]
+        return pods
+
+    def to_server(
+        self, name: str, stage: str, sender: int, error: str, about: str, *, nth: int = 0, **changes: Any
+    ) -> Case:
         """Return a case in which the server gets a user's message of that stage with some fields changed."""
-        place = self.find(name, stage, sender=sender)
+        place = self.find(name, stage, sender=sender, nth=nth)
         message = msgspec.structs.replace(decode_client_message(self.data(name, place)), **changes)
         return self.raw_to_server(name, place, encode(message), error, about)
 
     @staticmethod
     def raw_to_server(name: str, after: int, data: bytes, error: str, about: str, **more: Any) -> Case:
         """Return a case in which the server gets these bytes."""
-        return {
-            "about": about,
-            "operation": "server_receives",
-            "round": name,
-            "after": after,
-            **more,
-            "bytes": data.hex(),
-            "error": error,
-        }
+        inputs = {"run": name, "after": after, **more, "bytes": data.hex()}
+        return {"about": about, "operation": "server_receives", **inputs, "error": error}
 
-    def to_client(self, name: str, stage: str, user: int, error: str, about: str, **changes: Any) -> Case:
+    def to_client(
+        self, name: str, stage: str, user: int, error: str, about: str, *, nth: int = 0, **changes: Any
+    ) -> Case:
         """Return a case in which a user gets the server's message of that stage with some fields changed."""
-        place = self.find(name, stage, receiver=user)
+        place = self.find(name, stage, receiver=user, nth=nth)
         message = msgspec.structs.replace(decode_server_message(self.data(name, place)), **changes)
         return self.raw_to_client(name, place, user, encode(message), error, about)
 
     @staticmethod
     def raw_to_client(name: str, after: int, user: int, data: bytes, error: str, about: str) -> Case:
         """Return a case in which a user gets these bytes."""
-        return {
-            "about": about,
-            "operation": "client_receives",
-            "round": name,
-            "after": after,
-            "user": user,
-            "bytes": data.hex(),
-            "error": error,
-        }
+        inputs = {"run": name, "after": after, "user": user, "bytes": data.hex()}
+        return {"about": about, "operation": "client_receives", **inputs, "error": error}
 
-    def got(self, name: str, stage: str, user: int, kind: type[Kind]) -> Kind:
+    def got(self, name: str, stage: str, user: int, kind: type[Kind], nth: int = 0) -> Kind:
         """Return the message that a user got at a stage."""
-        message = decode_server_message(self.data(name, self.find(name, stage, receiver=user)))
+        message = decode_server_message(self.data(name, self.find(name, stage, receiver=user, nth=nth)))
         assert isinstance(message, kind)
         return message
 
-    def sent(self, name: str, stage: str, user: int, kind: type[Kind]) -> Kind:
+    def sent(self, name: str, stage: str, user: int, kind: type[Kind], nth: int = 0) -> Kind:
         """Return the message that a user sent at a stage."""
-        message = decode_client_message(self.data(name, self.find(name, stage, sender=user)))
+        message = decode_client_message(self.data(name, self.find(name, stage, sender=user, nth=nth)))
         assert isinstance(message, kind)
         return message
-
-    def contexts(self, name: str) -> Vector:
-        """Return what all sides of a round compute alike."""
-        contexts: Vector = self._vectors[name]["contexts"]
-        return contexts
 
     @staticmethod
     def closing(name: str, after: int, error: str, about: str, more: list[bytes] | None = None) -> Case:
         """Return a case in which the server ends the stage, after some more messages."""
-        return {
-            "about": about,
-            "operation": "server_closes",
-            "round": name,
-            "after": after,
-            "messages": [data.hex() for data in more or []],
-            "error": error,
-        }
+        messages = [data.hex() for data in more or []]
+        inputs = {"run": name, "after": after, "messages": messages}
+        return {"about": about, "operation": "server_closes", **inputs, "error": error}
 
 
 def with_checksum(body: bytes) -> bytes:

@@ -4,41 +4,46 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vectors import blocks, public, rounds, wire
+from vectors import blocks, public, wire
 from vectors.failures import make_failures
 from vectors.form import Vector, to_json
-from vectors.plans import make_rounds
+from vectors.plans import make_runs
 
-FOLDER = Path(__file__).parent / "v1"
+FOLDER = Path(__file__).parent / "v2"
 
 
 def make_all() -> dict[str, str]:
     """Return the content of each file by its name."""
+    roster, checked = blocks.make_roster()
+    drawn = public.DrawnRoster(roster, checked)
     vectors: dict[str, Vector] = {
         "digest_and_derive": blocks.digest_and_derive(),
         "x25519_agreement": blocks.x25519_agreement(),
-        "seeds_and_commitments": blocks.seeds_and_commitments(),
+        "pair_chains": blocks.pair_chains(),
+        "packages": blocks.packages(),
         "shamir": blocks.shamir_sharing(),
-        "sealing": blocks.sealing_and_confirming(),
+        "false_shares": blocks.false_shares(),
         "mask_stream": blocks.mask_stream(),
-        "roster": blocks.roster(),
+        "roster": roster,
+        "jury": public.juries(),
+        "draw": public.draws(drawn),
+        "groups": public.groups(),
+        "slices": public.slices(),
         "gap_sampling": public.gap_sampling(),
-        "share_graph": public.share_graphs(),
-        "committees": public.committees(),
-        "full_layout": public.full_layouts(),
         "quantise": public.quantisation(),
         "parameters": wire.parameters(),
         "messages": wire.messages(),
         "packing": wire.packing(),
         "locations": wire.locations(),
     }
-    vectors |= {name: rounds.run(name, plan) for name, plan in make_rounds().items()}
-    vectors |= make_failures(vectors)
+    vectors |= make_runs()
+    vectors |= make_failures(vectors, drawn)
     return {f"{name}.json": to_json(vector) for name, vector in vectors.items()}
 
 
 def main() -> None:
     """Write every file, and remove those that are no longer made."""
+    FOLDER.mkdir(exist_ok=True)
     made = make_all()
     for old in set(FOLDER.glob("*.json")) - {FOLDER / name for name in made}:
         old.unlink()

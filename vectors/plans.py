@@ -1,106 +1,195 @@
-"""The rounds that are recorded: their parameters, and who falls silent where."""
+"""The runs that are recorded: their parameters, and who drops out where."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from sparsesecagg.crypto.identity import Identity, IdentityKey, Roster, RunSecret, enrol
-from sparsesecagg.protocol import RoundParameters, Stage
+from sparsesecagg.protocol import Parameters, session_of
+from sparsesecagg.protocol.draw import jury
+from sparsesecagg.protocol.messages import Unmask, Upload, decode_client_message, encode
 from vectors.form import Vector, named_bytes
+from vectors.runs import Recorder, server_seed
+
+MODEL = named_bytes("terms: the model and what else matters", 32)
 
 
-@dataclass
-class Round:
-    """A round on paper: who takes part and who falls silent where."""
-
-    about: str
-    params: RoundParameters
-    drops: Mapping[int, Stage]
-    weights: Sequence[int] | None = None
-    identities: Sequence[Identity] | None = None
-    secrets: Vector = field(default_factory=dict)
-    """Secrets beyond those of a round: the identities' private keys."""
+def make_runs() -> dict[str, Vector]:
+    """Return all runs by the name of their file."""
+    runs = [_full, _full_neighbours, _pairwise, _pairwise_neighbours]
+    runs += [_committee, _pods, _weights, _rounds, _thin, _lost, _confirm, _authenticated, _false_shares]
+    return {f"run{run.__name__}": run(f"run{run.__name__}").vector() for run in runs}
 
 
-def make_rounds() -> dict[str, Round]:
-    """Return all rounds by the name of their file."""
-    everyone = {"clients": 6, "dim": 45, "alpha": 0.5, "stripes": 3}
-    identities, secrets = _enrolled(7)
-    return {
-        "round_full": Round(
-            "SecAgg: everybody sends everything. One user falls silent at UPLOAD, one at UNMASK.",
-            _params(clients=5, dim=24, pattern="full", modulus_bits=32, scale_bits=28),
-            {4: Stage.UPLOAD, 1: Stage.UNMASK},
-        ),
-        "round_full_neighbours": Round(
-            "SecAgg+: shares and masks along a graph of degree 4. Users fall silent at SHARE_KEYS and UPLOAD.",
-            _params(clients=7, dim=20, pattern="full", modulus_bits=24, neighbours=4, scale_bits=20),
-            {2: Stage.SHARE_KEYS, 5: Stage.UPLOAD},
-        ),
-        "round_pairwise": Round(
-            "SparseSecAgg as published; locations travel as coded gaps. One user falls silent at UPLOAD.",
-            _params(clients=5, dim=400, pattern="pairwise", alpha=0.1, modulus_bits=32, scale_bits=28),
-            {3: Stage.UPLOAD},
-        ),
-        "round_pairwise_neighbours": Round(
-            "The published pattern on a graph of degree 4; locations travel as bitmaps; words of 12 bits.",
-            _params(clients=7, dim=40, pattern="pairwise", alpha=0.8, modulus_bits=12, neighbours=4, scale_bits=8),
-            {0: Stage.UPLOAD, 6: Stage.UNMASK},
-        ),
-        "round_committee": Round(
-            "Committees of three, two per stripe; the last block is padded. Silence at UPLOAD and UNMASK.",
-            _params(**everyone, modulus_bits=16, scale_bits=10),
-            {5: Stage.UPLOAD, 0: Stage.UNMASK},
-        ),
-        "round_committee_dropouts": Round(
-            "Users fall silent at ADVERTISE_KEYS, SHARE_KEYS and UPLOAD; words of 8 bits.",
-            _params(clients=8, dim=40, alpha=0.5, stripes=2, modulus_bits=8, scale_bits=5),
-            {3: Stage.ADVERTISE_KEYS, 6: Stage.SHARE_KEYS, 1: Stage.UPLOAD},
-        ),
-        "round_committee_neighbours": Round(
-            "One committee per stripe, masks along a circle of degree 4 inside it; words of 12 bits.",
-            _params(clients=7, dim=30, alpha=1.0, stripes=2, modulus_bits=12, neighbours=4, scale_bits=7),
-            {2: Stage.UPLOAD, 5: Stage.UPLOAD},
-        ),
-        "round_committee_fraction": Round(
-            "Everybody sends three blocks of each five, so pairs mask several of them; committees of unequal size.",
-            _params(clients=7, dim=40, alpha=0.6, stripes=2, modulus_bits=16, scale_bits=9),
-            {3: Stage.SHARE_KEYS, 6: Stage.UPLOAD, 1: Stage.UNMASK},
-        ),
-        "round_committee_weights": Round(
-            "Private weights in two digits beside the values of each block; some values are clipped. Nobody serves two "
-            "blocks: one stripe of two, though α = 0.4 and three stripes were asked for.",
-            _params(**everyone | {"alpha": 0.4, "stripes": 3}, modulus_bits=8, max_weight=64, scale_bits=5),
-            {2: Stage.UPLOAD},
-            weights=[64, 32, 16, 48, 0, 8],
-        ),
-        "round_authenticated": Round(
-            "With a roster: users confirm the survivors to each other. Silence at UPLOAD and CONFIRM.",
-            _params(
-                clients=7,
-                dim=26,
-                alpha=0.5,
-                stripes=2,
-                modulus_bits=16,
-                round_number=12,
-                session=named_bytes("session", 16),
-                model_digest=named_bytes("model", 32),
-                roster_digest=identities[0].roster.digest,
-                scale_bits=10,
-            ),
-            {1: Stage.UPLOAD, 4: Stage.CONFIRM},
-            identities=identities,
-            secrets=secrets,
-        ),
-    }
+def _full(name: str) -> Recorder:
+    about = "SecAgg: everybody sends everything. One user drops out at UPLOAD, one at UNMASK."
+    run = Recorder(name, about, _params(name, clients=5, dim=24, pattern="full", modulus_bits=32, scale_bits=28))
+    run.set_up()
+    run.round(missing={4}, silent={1})
+    return run
 
 
-def _params(*, scale_bits: int, **settings: Any) -> RoundParameters:
+def _full_neighbours(name: str) -> Recorder:
+    about = "SecAgg+: shares, tags and masks along a graph of degree 4. One user deals no package, one drops out."
+    params = _params(name, clients=7, dim=20, pattern="full", modulus_bits=24, neighbours=4, scale_bits=20)
+    run = Recorder(name, about, params)
+    run.set_up(late={2})
+    run.round(missing={5})
+    return run
+
+
+def _pairwise(name: str) -> Recorder:
+    about = "SparseSecAgg as published; locations travel as coded gaps. One user drops out at UPLOAD."
+    params = _params(name, clients=5, dim=250, pattern="pairwise", alpha=0.1, modulus_bits=32, scale_bits=28)
+    run = Recorder(name, about, params)
+    run.set_up()
+    run.round(missing={3})
+    return run
+
+
+def _pairwise_neighbours(name: str) -> Recorder:
+    about = "The published pattern on a graph of degree 4; locations travel as bitmaps; words of 12 bits."
+    settings: dict[str, Any] = {"clients": 7, "dim": 40, "pattern": "pairwise", "alpha": 0.8, "neighbours": 4}
+    run = Recorder(name, about, _params(name, **settings, modulus_bits=12, scale_bits=8))
+    run.set_up()
+    run.round(missing={0}, silent={6})
+    return run
+
+
+def _committee(name: str) -> Recorder:
+    about = "One pod with three committees, each sending one slice; the last slice is padded. Dropouts everywhere."
+    params = _params(name, clients=11, dim=31, committees=3, alpha=1 / 3, modulus_bits=16, scale_bits=10)
+    run = Recorder(name, about, params)
+    run.set_up(absent={6})
+    run.round(terms=MODEL, missing={_of(run, 0)}, silent={_of(run, 2, 1)})
+    return run
+
+
+def _pods(name: str) -> Recorder:
+    about = "Two pods of unequal size; every committee sends two of the four slices; words of 6 bits."
+    params = _params(name, clients=15, dim=22, committees=4, pods=2, served=2, alpha=0.5, modulus_bits=6, scale_bits=4)
+    run = Recorder(name, about, params)
+    run.set_up(late={7})
+    run.round(missing={_of(run, 1)})
+    return run
+
+
+def _weights(name: str) -> Recorder:
+    about = "Private weights in two digits beside the values of each slice; some values are clipped."
+    params = _params(name, clients=7, dim=26, committees=2, alpha=0.5, modulus_bits=8, max_weight=64, scale_bits=4)
+    run = Recorder(name, about, params, weights=[64, 32, 16, 48, 0, 8, 56])
+    run.set_up()
+    run.round(missing={_of(run, 0)})
+    return run
+
+
+def _rounds(name: str) -> Recorder:
+    about = (
+        "Four rounds: slices rotate; one user misses the second and is back in the third, with its history; another "
+        "misses the first two, so that it has no package for the third, deals again there and is back in the fourth."
+    )
+    params = _params(name, clients=7, dim=15, committees=2, alpha=0.5, modulus_bits=12, dropout=0.1, scale_bits=6)
+    run = Recorder(name, about, params)
+    run.set_up()
+    away, longer = _of(run, 0), _of(run, 1)
+    for terms, missing in ((MODEL, {longer}), (bytes(32), {away, longer}), (MODEL, set()), (bytes(32), set())):
+        run.round(terms=terms, missing=missing)
+    return run
+
+
+def _thin(name: str) -> Recorder:
+    about = (
+        "A committee with one survivor loses its slices; then a whole round fails; then somebody's tag for one holder "
+        "is false, so that this holder releases nothing of that committee, and all is opened nevertheless."
+    )
+    params = _params(name, clients=9, dim=14, committees=3, alpha=1 / 3, modulus_bits=5, dropout=0.3, scale_bits=2)
+    run = Recorder(name, about, params)
+    run.set_up()
+    run.round(missing={_of(run, 1), _of(run, 1, 1)})
+    run.round(missing={0, 1, 2, 3, 4})
+    liar = _of(run, 0)
+
+    def forge(user: int, answer: bytes) -> bytes:
+        message = decode_client_message(answer)
+        if user != liar or not isinstance(message, Upload):
+            return answer
+        return encode(msgspec.structs.replace(message, tags=bytes(8) + message.tags[8:]))
+
+    run.round(forge=forge)
+    return run
+
+
+def _lost(name: str) -> Recorder:
+    about = "No dropouts are expected, and three uploads of user 3 never arrive: it takes no part in the fourth round."
+    params = _params(name, clients=4, dim=4, pattern="full", modulus_bits=8, scale_bits=4)
+    run = Recorder(name, about, params)
+    run.set_up()
+    for _ in range(3):
+        run.round(lost={3})
+    run.round(missing={3})
+    return run
+
+
+def _confirm(name: str) -> Recorder:
+    about = "A plain run with CONFIRM: users drop out at UPLOAD, CONFIRM and UNMASK."
+    params = _params(name, clients=9, dim=19, committees=2, alpha=0.5, modulus_bits=16, confirm=True, scale_bits=9)
+    run = Recorder(name, about, params)
+    run.set_up()
+    run.round(terms=MODEL, missing={_of(run, 0)}, unconfirmed={_of(run, 1)}, silent={_of(run, 0, 1)})
+    return run
+
+
+def _authenticated(name: str) -> Recorder:
+    about = "With a roster: a jury of three draws; a juror of the first draw stays silent, so there is a second one."
+    identities, secrets = _enrolled(8)
+    settings: dict[str, Any] = {"clients": 8, "dim": 26, "committees": 2, "alpha": 0.5, "colluders": 1}
+    settings |= {"roster_digest": identities[0].roster.digest, "session": named_bytes("session", 32)}
+    run = Recorder(
+        name,
+        about,
+        _params(name, **settings, modulus_bits=10, scale_bits=5),
+        identities=identities,
+        secrets=secrets,
+    )
+    run.set_up(silent={jury(identities[0].roster.digest, 1, 8, 1)[0]})
+    run.round(terms=MODEL, missing={_of(run, 0)})
+    run.round(terms=bytes(32), unconfirmed={_of(run, 1)})
+    return run
+
+
+def _false_shares(name: str) -> Recorder:
+    about = "Two of nine holders send false shares of several secrets: they are corrected and named."
+    params = _params(name, clients=9, dim=15, pattern="full", modulus_bits=20, scale_bits=14)
+    run = Recorder(name, about, params)
+    run.set_up()
+
+    def forge(user: int, answer: bytes) -> bytes:
+        message = decode_client_message(answer)
+        if not isinstance(message, Unmask):
+            return answer
+        shares = bytearray(message.shares)
+        for place in {2: (0, 45), 7: (3, 61, 102)}.get(user, ()):
+            shares[place] ^= 1  # The lowest bit of a byte: elements stay in the field, but for one value in 2^31.
+        return encode(msgspec.structs.replace(message, shares=bytes(shares)))
+
+    run.round(forge=forge)
+    return run
+
+
+def _of(run: Recorder, committee: int, member: int = 0) -> int:
+    """Return a member of a committee that advertised a key."""
+    pod = next(pod for pod in reversed(run.server.groups.pods) if pod.first <= committee)
+    members = [int(user) for user in pod.users[pod.committees[committee - pod.first]]]
+    return [user for user in members if user in run.members][member]
+
+
+def _params(name: str, *, scale_bits: int, **settings: Any) -> Parameters:
     """Return parameters whose scale is 2^scale_bits, so that dyadic updates need no rounding."""
-    limit = RoundParameters.create(**settings).quantizer.limit
-    return RoundParameters.create(**settings, clip=limit / 2**scale_bits)
+    settings = {"session": session_of(server_seed(name)), **settings}
+    limit = Parameters.create(**settings).quantizer.limit
+    return Parameters.create(**settings, clip=limit / 2**scale_bits)
 
 
 def _enrolled(clients: int) -> tuple[list[Identity], Vector]:
@@ -112,11 +201,7 @@ def _enrolled(clients: int) -> tuple[list[Identity], Vector]:
     secrets = {
         "run": run,
         "users": [
-            {
-                "identity_private": identity.hex(),
-                "run_secret": run_secret.hex(),
-                **entry.as_json(),
-            }
+            {"identity_private": identity.hex(), "run_secret": run_secret.hex(), **entry.as_json()}
             for identity, run_secret, entry in zip(identities, run_secrets, entries, strict=True)
         ],
     }

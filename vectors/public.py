@@ -1,19 +1,164 @@
-"""Vectors of what everybody can compute: patterns, graphs, quantisation."""
+"""Vectors of what everybody can compute: draws, groups, patterns, quantisation."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import numpy as np
 
+from sparsesecagg.crypto.identity import Identity, Roster, RunSecret
 from sparsesecagg.crypto.secrets import PatternSeed
 from sparsesecagg.field import Word
-from sparsesecagg.patterns import Committee, Full, PatternSettings, served_fraction
+from sparsesecagg.patterns import Slices
 from sparsesecagg.patterns.gaps import GapTable, bernoulli_positions
-from sparsesecagg.patterns.graphs import CircleGraph, permutations, share_graph
-from sparsesecagg.patterns.pairwise import Pairwise
+from sparsesecagg.patterns.jury import jury_size
+from sparsesecagg.patterns.pairwise import edge_probability
+from sparsesecagg.protocol import Parameters
+from sparsesecagg.protocol.draw import Statement, jury, named_needed, verify_draw
+from sparsesecagg.protocol.draw_messages import DrawProof, DrawRequest, DrawReveal, decode_draw, encode_draw
+from sparsesecagg.protocol.juror import JurorState, answer_draw
+from sparsesecagg.protocol.messages import encode_users
 from sparsesecagg.quantize import Digits, Quantizer
 from vectors.form import Vector, integers, named_bytes, wide
+
+
+def juries() -> Vector:
+    """How large juries are, and who is in them."""
+    roster_digest = named_bytes("roster digest", 32)
+    sizes = [(3, 1), (25, 0), (50, 5), (100, 10), (100, 49), (1000, 100), (10_000, 1000)]
+    return {
+        "about": "Juries: their size, and the first users of the roster by a hash, in that order.",
+        "sizes": [{"clients": n, "colluders": c, "size": jury_size(n, c)} for n, c in sizes],
+        "juries": [
+            {
+                "roster_digest": roster_digest.hex(),
+                "draw": draw,
+                "clients": clients,
+                "colluders": colluders,
+                "jury": list(jury(roster_digest, draw, clients, colluders)),
+            }
+            for draw, clients, colluders in ((1, 9, 2), (2, 9, 2), (16, 40, 6))
+        ],
+    }
+
+
+class DrawnRoster:
+    """The users of the file `roster`, to draw with."""
+
+    def __init__(self, content: Vector, roster: Roster) -> None:
+        self.roster = roster
+        self.people = [
+            Identity(user, RunSecret(bytes.fromhex(each["run_secret"])), roster)
+            for user, each in enumerate(content["users"])
+        ]
+        self.params = Parameters.create(
+            clients=len(self.people), dim=4, pattern="full", colluders=1, roster_digest=roster.digest
+        )
+        self.jury = jury(roster.digest, 3, len(self.people), 1)
+
+    def request(self, draw: int = 3, **changes: Any) -> DrawRequest:
+        """Return a request that is allowed, but for the changes."""
+        jurors = jury(self.roster.digest, draw, len(self.people), 1)
+        named = encode_users(np.array(jurors[: named_needed(len(jurors))]), len(self.people))
+        request = DrawRequest(draw, self.roster.digest, self.everybody, named)
+        return msgspec.structs.replace(request, **changes)
+
+    @property
+    def everybody(self) -> bytes:
+        """All users as a set."""
+        return encode_users(np.arange(len(self.people)), len(self.people))
+
+    def answer(self, user: int, request: DrawRequest) -> bytes:
+        """Return what a juror answers."""
+        return answer_draw(self.people[user], self.params, JurorState(), request)[1]
+
+    def proof(self, draw: int = 3) -> DrawProof:
+        """Return a proof that is right."""
+        request, reveals = self.request(draw), b""
+        jurors = jury(self.roster.digest, draw, len(self.people), 1)
+        for user in sorted(jurors[: named_needed(len(jurors))]):
+            message = decode_draw(self.answer(user, request))
+            assert isinstance(message, DrawReveal)
+            reveals += message.reveal
+        return DrawProof(draw, request.population, request.named, reveals)
+
+
+def draws(drawn: DrawnRoster) -> Vector:
+    """A jury's draw: the request, what the jurors answer, the proof and the seed."""
+    cases = []
+    for draw in (1, 3, 16):
+        request, proof = drawn.request(draw), drawn.proof(draw)
+        named = sorted(jury(drawn.roster.digest, draw, len(drawn.people), 1)[:3])
+        cases.append(
+            {
+                "parameters": drawn.params.encode().hex(),
+                "draw": draw,
+                "request": encode_draw(request).hex(),
+                "statement": Statement.of(request, drawn.roster, drawn.params).digest.hex(),
+                "nonces": [drawn.people[user].reveal(draw).hex() for user in named],
+                "reveals": [drawn.answer(user, request).hex() for user in named],
+                "proof": encode_draw(proof).hex(),
+                "seed": verify_draw(drawn.roster, drawn.params, proof).seed.hex(),
+            }
+        )
+    return {"about": "Draws by a jury of three among the users of the file `roster`.", "cases": cases}
+
+
+def groups() -> Vector:
+    """Pods, committees and partners, drawn from a seed."""
+    cases: list[tuple[str, dict[str, Any], list[int]]] = [
+        ("one pod, committees of equal size", {"clients": 12, "committees": 3}, []),
+        ("sizes differ by one", {"clients": 17, "committees": 5, "pods": 2}, []),
+        ("three pods, users left out: as many pods", {"clients": 31, "committees": 7, "pods": 3}, [4, 30]),
+        ("a fifth is left out: fewer pods", {"clients": 30, "committees": 6, "pods": 3}, [0, 5, 6, 9, 20, 29]),
+        ("too few for one pod of the planned size", {"clients": 15, "committees": 4, "pods": 1}, [2, 3, 11]),
+        ("full", {"clients": 6, "pattern": "full"}, []),
+        ("a graph of degree 4", {"clients": 9, "pattern": "full", "neighbours": 4}, []),
+    ]
+    made = []
+    for about, settings, excluded in cases:
+        params = Parameters.create(**settings, dim=10, served=1)
+        seed = named_bytes(f"draw seed: {about}", 32)
+        drawn = params.groups(seed, frozenset(excluded))
+        made.append(
+            {
+                "about": about,
+                "parameters": params.encode().hex(),
+                "excluded": excluded,
+                "seed": seed.hex(),
+                "pods": [
+                    {
+                        "users": integers(pod.users),
+                        "committees": [integers(pod.users[members]) for members in pod.committees],
+                        "partners": integers(pod.users[pod.graph.neighbours(0)]),
+                    }
+                    for pod in drawn.pods
+                ],
+            }
+        )
+    return {"about": "Groups from a draw seed. `partners` are those of the pod's first user.", "cases": made}
+
+
+def slices() -> Vector:
+    """Which slices a committee sends in a round, and where they are."""
+    cases = []
+    for dim, count, served in ((10, 3, 1), (45, 4, 2), (5, 8, 3), (7, 1, 1)):
+        cut = Slices(dim, count, served)
+        cases.append(
+            {
+                "dim": dim,
+                "committees": count,
+                "served": served,
+                "length": cut.length,
+                "bounds": [list(cut.bounds(number)) for number in range(count)],
+                "sent": [
+                    {"committee": committee, "round": number, "slices": cut.of(committee, number)}
+                    for committee, number in ((0, 1), (count - 1, 1), (count // 2, 2), (0, 1_000_003))
+                ],
+            }
+        )
+    return {"about": "Slices of the model, and who sends which of them in a round.", "cases": cases}
 
 
 def gap_sampling() -> Vector:
@@ -35,8 +180,7 @@ def gap_sampling() -> Vector:
 
 
 def _gap_case(about: str, alpha_q32: int, degree: int, dim: int) -> dict[str, Any]:
-    settings = PatternSettings(clients=degree + 1, dim=dim, alpha=alpha_q32, degree=None, stripes=1)
-    probability = Pairwise.edge_probability(settings)
+    probability = edge_probability(alpha_q32, degree)
     table = integers(GapTable.of(probability).cumulative)
     seed = named_bytes(f"pattern seed: {about}", 32)
     (positions,) = bernoulli_positions([PatternSeed(seed)], dim, probability)
@@ -53,107 +197,20 @@ def _gap_case(about: str, alpha_q32: int, degree: int, dim: int) -> dict[str, An
     }
 
 
-def share_graphs() -> Vector:
-    """Random circles and the neighbours on them."""
-    seed = named_bytes("directory digest", 32)
-    cases = []
-    for users, degree in (
-        ([0, 1, 2, 3, 4, 5, 6, 7, 8, 9], 4),
-        ([0, 2, 3, 5, 8, 9], 4),
-        ([1, 2, 4, 5], 4),
-        ([0, 3, 4], 0),
-    ):
-        members = np.array(users, np.int64)
-        (circle,) = permutations(seed, "share graph", members, 1)
-        graph = share_graph(seed, members, degree or None)
-        cases.append(
-            {
-                "seed": seed.hex(),
-                "users": users,
-                "neighbours": degree,
-                "circle": integers(circle),
-                "graph": [{"user": user, "neighbours": integers(graph.neighbours(user))} for user in users],
-            }
-        )
-    return {"about": "Share graphs. `neighbours` is the degree, 0 for the complete graph.", "cases": cases}
-
-
-def committees() -> Vector:
-    """Layouts, committees and the blocks that pairs mask together."""
-    half, two_fifths = 1 << 31, round(0.4 * 2**32)
-    cases = [
-        ("everybody is a member", 6, 45, half, 0, 3, [0, 1, 2, 3, 4, 5]),
-        ("two users are gone, committees of unequal size", 9, 40, round(2**32 / 3), 0, 4, [0, 1, 2, 4, 5, 7, 8]),
-        ("a circle inside the committee", 8, 20, 1 << 32, 4, 2, [0, 1, 2, 3, 4, 5, 6, 7]),
-        ("α = 0.4 among 8 users, one is gone", 8, 10, two_fifths, 0, 2, [1, 2, 3, 4, 5, 6, 7]),
-        ("a model too small for its stripes", 6, 5, half, 0, 8, [0, 1, 2, 3, 4, 5]),
-        ("α = 0.4 among 25 users: committees of ten", 25, 100, two_fifths, 0, 2, [*range(25)]),
-        ("α = 0.3 among 23 users: committees of six and seven", 23, 60, round(0.3 * 2**32), 4, 1, [*range(23)]),
-        ("2/13 would be nearest to α, but gives committees of two", 19, 30, round(0.158 * 2**32), 0, 1, [*range(19)]),
-        ("a smaller α than 1/16", 70, 40, round(0.045 * 2**32), 0, 1, [*range(66)]),
-        ("as near to 15/16 as to 1: the smaller b", 5, 7, 31 << 27, 0, 1, [0, 1, 3, 4]),
-    ]
-    return {"about": "Committees. `context` is the members' context.", "cases": [_committee(*case) for case in cases]}
-
-
-def _committee(
-    about: str, clients: int, dim: int, alpha_q32: int, degree: int, stripes: int, members: list[int]
-) -> dict[str, Any]:
-    context = named_bytes(f"members context: {about}", 32)
-    settings = PatternSettings(clients, dim, alpha_q32, degree or None, stripes)
-    users = np.array(members, np.int64)
-    pattern = Committee(settings, users, context, CircleGraph(users, None))
-    layout = pattern.layout
-    return {
-        "about": about,
-        "clients": clients,
-        "dim": dim,
-        "alpha_q32": alpha_q32,
-        "neighbours": degree,
-        "stripes": stripes,
-        "members": members,
-        "context": context.hex(),
-        "fraction": list(served_fraction(settings).as_integer_ratio()),
-        "contributors": Committee.contributors(settings),
-        "blocks": layout.blocks,
-        "length": layout.length,
-        "committees": [integers(pattern.committee(block)) for block in range(layout.blocks)],
-        "users": [
-            {
-                "user": user,
-                "selected": integers(np.asarray(pattern.selected(user, []))),
-                "peers": [
-                    {"peer": peer, "blocks": integers(np.asarray(blocks))}
-                    for peer, blocks in zip(
-                        pattern.peers(user), pattern.shared(user, pattern.peers(user), []), strict=True
-                    )
-                ],
-            }
-            for user in members[:2]
-        ],
-    }
-
-
-def full_layouts() -> Vector:
-    """The blocks of `full`."""
-    cases = []
-    for dim in (1, 24, 65536, 65537, 200_000):
-        layout = Full.make_layout(PatternSettings(3, dim, 1 << 32, None, 1))
-        cases.append({"dim": dim, "blocks": layout.blocks, "length": layout.length})
-    return {"about": "How `full` cuts the coordinates into blocks.", "cases": cases}
-
-
 def quantisation() -> Vector:
     """Headroom, digits and the way back."""
     fits = []
     for bits, contributors, clip, maxima in (
+        (4, 3, 1.0, (0, 8)),
+        (5, 9, 0.125, (100, 1000)),
+        (6, 4, 1.0, (64, 8)),
         (8, 3, 1.0, (64, 8)),
         (8, 120, 0.5, (1000, 4)),
         (12, 7, 0.1, (0, 100)),
         (16, 10, 2.0, (1 << 40, 65536)),
         (24, 1000, 1.0, (0, 1)),
         (32, 5, 0.03, (12345, 0)),
-        (32, 65536, 1.0, (1 << 40, 1 << 24)),
+        (32, 1 << 20, 1.0, (1 << 40, 1 << 24)),
     ):
         word = Word.of(bits)
         quantizer, digits = Quantizer.fit(word, contributors, clip), Digits.fit(word, contributors, maxima)
@@ -173,7 +230,7 @@ def quantisation() -> Vector:
             }
         )
     lifts = []
-    for bits in (8, 12, 16, 24, 32):
+    for bits in (4, 5, 8, 12, 16, 17, 24, 31, 32):
         word = Word.of(bits)
         edges = [0, 1, word.largest, word.largest + 1, word.modulus - 1]
         lifts.append({"modulus_bits": bits, "words": edges, "signed": integers(word.lift(np.array(edges, word.dtype)))})

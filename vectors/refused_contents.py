@@ -1,4 +1,4 @@
-"""Contents that must be refused: lengths, words, shares, survivors, confirmations."""
+"""Contents that must be refused: lengths, words, locations, shares; and stages that too few have finished."""
 
 from __future__ import annotations
 
@@ -6,55 +6,34 @@ import msgspec
 import numpy as np
 
 from sparsesecagg.crypto import sealing, shamir
-from sparsesecagg.crypto.secrets import AgreedSecret, Secret
-from sparsesecagg.protocol.messages import (
-    Confirm,
-    KeyDirectory,
-    ShareDelivery,
-    ShareKeys,
-    Unmask,
-    UnmaskRequest,
-    Upload,
-    encode,
-    encode_users,
-)
-from vectors.forging import MALFORMED, Case, Rounds, flip, operation
+from sparsesecagg.crypto.secrets import RoundSecret, Secret
+from sparsesecagg.protocol.messages import EpochKeys, ShareKeys, Unmask, Upload, encode
+from vectors.forging import MALFORMED, Case, Runs, flip, operation
 from vectors.form import named_bytes
 
 
-def wrong_nonce(rounds: Rounds) -> list[Case]:
-    """Nonces that do not fit their commitments, seen by server and user."""
-    nonces = rounds.got("round_committee", "UPLOAD", 1, ShareDelivery).nonces
-    swapped = nonces[16:32] + nonces[:16] + nonces[32:]
-    return [
-        rounds.to_server(
-            "round_committee", "SHARE_KEYS", 1, "InvalidKey", "another nonce, to the server", nonce=bytes(16)
-        ),
-        rounds.to_client("round_committee", "UPLOAD", 1, "InvalidKey", "a bit flipped", nonces=flip(nonces, 40)),
-        rounds.to_client("round_committee", "UPLOAD", 1, "InvalidKey", "two nonces swapped", nonces=swapped),
-    ]
-
-
-def wrong_length(rounds: Rounds) -> list[Case]:
+def wrong_length(runs: Runs) -> list[Case]:
     """Fields that are too short, too long, or there at all."""
-    name = "round_committee"
-    directory = rounds.got(name, "SHARE_KEYS", 1, KeyDirectory)
-    delivery = rounds.got(name, "UPLOAD", 1, ShareDelivery)
-    shares = rounds.sent(name, "SHARE_KEYS", 1, ShareKeys).shares
-    words = bytes(rounds.sent(name, "UPLOAD", 1, Upload).words)
-    released = rounds.sent(name, "UNMASK", 1, Unmask).shares
+    name = "run_weights"
+    epoch = runs.got(name, "ADVERTISE_KEYS", 1, EpochKeys)
+    shares = runs.sent(name, "SHARE_KEYS", 1, ShareKeys).shares
+    upload = runs.sent(name, "UPLOAD", 1, Upload)
+    words = bytes(upload.words)
+    released = runs.sent(name, "UNMASK", 1, Unmask).shares
     return [
-        rounds.to_client(name, "SHARE_KEYS", 1, MALFORMED, "an entry too few", entries=directory.entries[:-96]),
-        rounds.to_client(name, "SHARE_KEYS", 1, MALFORMED, "a longer set of users", users=directory.users + b"\0"),
-        rounds.to_server(name, "SHARE_KEYS", 1, MALFORMED, "a byte of the shares too few", shares=shares[:-1]),
-        rounds.to_server(name, "SHARE_KEYS", 1, MALFORMED, "a share for oneself", shares=shares + bytes(88)),
-        rounds.to_client(name, "UPLOAD", 1, MALFORMED, "a nonce too many", nonces=delivery.nonces + bytes(16)),
-        rounds.to_client(name, "UPLOAD", 1, MALFORMED, "a share too few", shares=delivery.shares[:-88]),
-        rounds.to_server(name, "UPLOAD", 1, MALFORMED, "a word too few", words=memoryview(words[:-2])),
-        rounds.to_server(name, "UPLOAD", 1, MALFORMED, "locations with a public pattern", locations=b"\0"),
-        rounds.to_server(name, "UNMASK", 1, MALFORMED, "a share too few at UNMASK", shares=released[:-36]),
+        runs.to_client(name, "ADVERTISE_KEYS", 1, MALFORMED, "a sealing key too few", keys=epoch.keys[:-32]),
+        runs.to_client(name, "ADVERTISE_KEYS", 1, MALFORMED, "a longer set of users", present=epoch.present + b"\0"),
+        runs.to_server(name, "SHARE_KEYS", 1, MALFORMED, "a byte of the shares too few", shares=shares[:-1]),
+        runs.to_server(name, "SHARE_KEYS", 1, MALFORMED, "a share for oneself", shares=shares + bytes(48)),
+        runs.to_server(name, "SHARE_KEYS", 1, MALFORMED, "shares with tags of 16 bytes", shares=bytes(56 * 6)),
+        runs.to_server(name, "UPLOAD", 1, MALFORMED, "a word too few", words=memoryview(words[:-1])),
+        runs.to_server(name, "UPLOAD", 1, MALFORMED, "locations with a public pattern", locations=b"\0"),
+        runs.to_server(name, "UPLOAD", 1, MALFORMED, "a tag too few", tags=upload.tags[8:]),
+        runs.to_server(name, "UPLOAD", 1, MALFORMED, "a tag of nine bytes", tags=upload.tags + b"\0"),
+        runs.to_server(name, "UNMASK", 1, MALFORMED, "a share too few at UNMASK", shares=released[:-20]),
         operation("unpack_words", MALFORMED, "three words of 12 bits", bits=12, count=3, bytes=bytes(6)),
         operation("unpack_words", MALFORMED, "two words of 24 bits", bits=24, count=2, bytes=bytes(8)),
+        operation("unpack_words", MALFORMED, "five words of 6 bits", bits=6, count=5, bytes=bytes(5)),
     ]
 
 
@@ -62,8 +41,9 @@ def padding() -> list[Case]:
     """Bits beyond the end."""
     return [
         operation("unpack_words", MALFORMED, "one word of 12 bits", bits=12, count=1, bytes=b"\xff\x1f"),
-        operation("unpack_words", MALFORMED, "three words of 12 bits", bits=12, count=3, bytes=bytes(4) + b"\x80"),
-        operation("decode_users", MALFORMED, "a sixth user among five", clients=5, bytes=b"\x3f"),
+        operation("unpack_words", MALFORMED, "one word of 5 bits", bits=5, count=1, bytes=b"\x20"),
+        operation("unpack_words", MALFORMED, "three words of 31 bits", bits=31, count=3, bytes=bytes(11) + b"\x20"),
+        operation("decode_users", MALFORMED, "a sixth user among five", count=5, bytes=b"\x3f"),
         operation("decode_locations", MALFORMED, "a bitmap of 30", dim=30, bytes=bytes.fromhex("0000000040")),
         operation(
             "decode_locations",
@@ -75,18 +55,18 @@ def padding() -> list[Case]:
     ]
 
 
-def big_words(rounds: Rounds) -> list[Case]:
+def big_words(runs: Runs) -> list[Case]:
     """Words of 32 bits that are not below 2^32 − 5."""
-    words = bytes(rounds.sent("round_full", "UPLOAD", 1, Upload).words)
+    words = bytes(runs.sent("run_full", "UPLOAD", 1, Upload).words)
     forged = memoryview(b"\xff\xff\xff\xff" + words[4:])
     return [
         operation("unpack_words", MALFORMED, "the modulus", bits=32, count=1, bytes=b"\xfb\xff\xff\xff"),
         operation("unpack_words", MALFORMED, "2^32 − 1", bits=32, count=2, bytes=bytes(4) + b"\xff\xff\xff\xff"),
-        rounds.to_server("round_full", "UPLOAD", 1, MALFORMED, "2^32 − 1 in an upload", words=forged),
+        runs.to_server("run_full", "UPLOAD", 1, MALFORMED, "2^32 − 1 in an upload", words=forged),
     ]
 
 
-def bad_locations(rounds: Rounds) -> list[Case]:
+def bad_locations(runs: Runs) -> list[Case]:
     """Codes that nobody writes."""
     gaps = {
         "nothing": "",
@@ -104,145 +84,84 @@ def bad_locations(rounds: Rounds) -> list[Case]:
         operation("decode_locations", MALFORMED, about, dim=10_000, bytes=bytes.fromhex(code))
         for about, code in gaps.items()
     ]
-    cases.append(rounds.to_server("round_pairwise", "UPLOAD", 1, MALFORMED, "none in an upload", locations=b""))
+    cases.append(runs.to_server("run_pairwise", "UPLOAD", 1, MALFORMED, "none in an upload", locations=b""))
     return cases
 
 
-def bad_share_index(rounds: Rounds) -> list[Case]:
-    """Shares at UNMASK of owners that are no members, no neighbours, nobody."""
-    dropouts, sparse = "round_committee_dropouts", "round_full_neighbours"
-    sent = rounds.sent(dropouts, "UNMASK", 0, Unmask)
-    stranger = {"owners": bytes([sent.owners[0] | 1 << 6]), "shares": sent.shares + bytes(36)}
-    around = next(row["neighbours"] for row in rounds.contexts(sparse)["neighbours"] if row["user"] == 0)
-    far = next(user for user in rounds.contexts(sparse)["members"] if user not in (0, *around))
-    others = rounds.sent(sparse, "UNMASK", 0, Unmask)
-    distant = {"owners": bytes([others.owners[0] | 1 << far]), "shares": others.shares + bytes(36)}
-    nobody = rounds.sent("round_full", "UNMASK", 0, Unmask)
-    beyond = {"owners": bytes([nobody.owners[0] | 1 << 5]), "shares": nobody.shares + bytes(36)}
-    return [
-        rounds.to_server(dropouts, "UNMASK", 0, "InvalidShare", "of one who never shared its keys", **stranger),
-        rounds.to_server(sparse, "UNMASK", 0, "InvalidShare", "of a member that is no neighbour", **distant),
-        rounds.to_server("round_full", "UNMASK", 0, MALFORMED, "of a user beyond the cohort", **beyond),
-    ]
-
-
-def bad_share(rounds: Rounds) -> list[Case]:
-    """Elements outside the field, and elements of different polynomials."""
-    name = "round_full"
-    place = rounds.find(name, "UNMASK", sender=3)
-    message = rounds.sent(name, "UNMASK", 3, Unmask)
-    outside = (2**31 - 1).to_bytes(4, "little") + message.shares[4:]
-    false = [
-        encode(msgspec.structs.replace(message, shares=flip(message.shares, offset))) for offset in (0, 4 * 36 + 5)
-    ]
+def bad_share(runs: Runs) -> list[Case]:
+    """Shares that the sender does not hold, elements outside the field, and elements of different polynomials."""
+    error, absent, sparse = "InvalidShare", "run_committee", "run_full_neighbours"
+    pod = runs.pods(absent)[0]
+    user = runs.busy(absent, "UNMASK")
+    sent = runs.sent(absent, "UNMASK", user, Unmask)
+    stranger = (int.from_bytes(sent.owners, "little") | 1 << pod["users"].index(6)).to_bytes(2, "little")
+    near = runs.sent(sparse, "UNMASK", 0, Unmask)
+    far = next(each for each in range(7) if not near.owners[0] >> each & 1 and each != 2)
+    full = runs.sent("run_full", "UNMASK", 0, Unmask)
+    outside = (2**31 - 1).to_bytes(4, "little") + full.shares[4:]
     holders = np.arange(3)
     one, other = (
-        shamir.split([named_bytes("a secret", 32)], holders, 2, Secret(named_bytes(seed, 32))) for seed in ("1", "2")
+        shamir.split([named_bytes("a secret", 16)], holders, 2, Secret(named_bytes(seed, 32))) for seed in ("1", "2")
     )
     mixed = [shamir.encode_shares(one[0]).hex(), shamir.encode_shares(other[1]).hex()]
+    more = {"shares": sent.shares + bytes(20)}
     return [
-        rounds.to_server(name, "UNMASK", 3, "InvalidShare", "an element of 2^31 − 1", shares=outside),
-        rounds.closing(name, place, "InvalidShare", "a false share of a survivor's private seed", [false[0]]),
-        rounds.closing(name, place, "InvalidShare", "a false share of a dropped user's mask key", [false[1]]),
-        operation("combine_shares", "InvalidShare", "shares of two sharings", holders=[0, 1], shares=mixed),
-    ]
-
-
-def bad_seal(rounds: Rounds) -> list[Case]:
-    """Ciphertexts opened by somebody else, elsewhere, or after a change."""
-    key = sealing.sealing_key(AgreedSecret(named_bytes("agreed", 32)), named_bytes("directory digest", 32), 0, 1)
-    sealed = sealing.seal(key, named_bytes("two shares", 72), 1, 0, 1)
-    cases = [
-        operation(
-            "unseal",
-            "InvalidShare",
-            about,
-            sealing_key=key.reveal(),
-            round_number=str(number),
-            sender=sender,
-            receiver=receiver,
-            sealed=data,
-        )
-        for about, number, sender, receiver, data in (
-            ("another round", 2, 0, 1, sealed),
-            ("another sender", 1, 2, 1, sealed),
-            ("sent back to its sender", 1, 1, 0, sealed),
-            ("a bit flipped", 1, 0, 1, flip(sealed, 5)),
-            ("a bit of the tag flipped", 1, 0, 1, flip(sealed, 87)),
-            ("cut short", 1, 0, 1, sealed[:-1]),
-        )
-    ]
-    shares = rounds.got("round_authenticated", "UPLOAD", 2, ShareDelivery).shares
-    about = "in an authenticated round: the sender's keys are not proven genuine"
-    cases.append(
-        rounds.to_client("round_authenticated", "UPLOAD", 2, "PolicyViolation", about, shares=flip(shares, 100))
-    )
-    return cases
-
-
-def refused_survivors(rounds: Rounds) -> list[Case]:
-    """Too few users, strangers among them, oneself not among them, or a block that would show too much."""
-    name, refused = "round_committee", "PolicyViolation"
-    directory = rounds.got(name, "SHARE_KEYS", 1, KeyDirectory)
-    delivery = rounds.got(name, "UPLOAD", 1, ShareDelivery)
-    committee = next(members for members in rounds.contexts(name)["committees"] if 1 not in members)
-    thin = {"survivors": _users([user for user in range(6) if user not in committee[:2]], 6)}
-    few = {"users": _users([0, 1, 2], 6), "entries": directory.entries[: 3 * 96]}
-    members = {"users": _users([0, 1, 2], 6), "nonces": delivery.nonces[: 3 * 16]}
-    without = {"users": _users([0, 2, 3, 4, 5], 6), "nonces": delivery.nonces[:16] + delivery.nonces[32:]}
-    return [
-        rounds.to_client(name, "SHARE_KEYS", 1, refused, "three of six in the directory", **few),
-        rounds.to_client(name, "UPLOAD", 1, refused, "three of six shared their keys", **members),
-        rounds.to_client(name, "UPLOAD", 1, refused, "this user is not among the members", **without),
-        rounds.to_client(name, "UNMASK", 1, refused, "three survivors of six", survivors=_users([0, 1, 2], 6)),
-        rounds.to_client(name, "UNMASK", 1, refused, "this user counts as dropped", survivors=_users([0, 2, 3, 4], 6)),
-        rounds.to_client(name, "UNMASK", 1, refused, "a block with one survivor", **thin),
-        rounds.to_client(
-            "round_committee_dropouts",
+        runs.to_server(absent, "UNMASK", user, error, "of one who sent no package", owners=stranger, **more),
+        runs.to_server(
+            sparse,
             "UNMASK",
             0,
-            refused,
-            "a survivor that never shared its keys",
-            survivors=_users([0, 2, 4, 5, 6, 7], 8),
+            error,
+            "of a member that is no neighbour",
+            owners=bytes([near.owners[0] | 1 << far]),
+            shares=near.shares + bytes(20),
         ),
+        runs.to_server(
+            "run_full",
+            "UNMASK",
+            0,
+            MALFORMED,
+            "of a user beyond the cohort",
+            owners=bytes([full.owners[0] | 1 << 5]),
+            shares=full.shares + bytes(20),
+        ),
+        runs.to_server("run_full", "UNMASK", 0, error, "an element of 2^31 − 1", shares=outside),
+        operation("combine_shares", error, "shares of two sharings", holders=[0, 1], shares=mixed),
     ]
 
 
-def _users(users: list[int], clients: int) -> bytes:
-    return encode_users(np.array(users), clients)
-
-
-def bad_confirmation(rounds: Rounds) -> list[Case]:
-    """Tags that are false, of the wrong users, or of the wrong number."""
-    name, user = "round_authenticated", 2
-    request = rounds.got(name, "UNMASK", user, UnmaskRequest)
-    tags = rounds.sent(name, "CONFIRM", user, Confirm).tags
-    confirmers = request.confirmers[0]
-    fewer = {"confirmers": bytes([confirmers & ~1]), "tags": request.tags[16:]}
-    oneself = {"confirmers": bytes([confirmers | 1 << user]), "tags": request.tags + bytes(16)}
-    dropped = {"confirmers": bytes([confirmers | 1 << 1]), "tags": request.tags + bytes(16)}
-    everybody = {"survivors": b"\x7f"}
-    refused = "PolicyViolation"
+def bad_seal() -> list[Case]:
+    """Ciphertexts opened by somebody else, elsewhere, or after a change."""
+    secret = RoundSecret(named_bytes("round secret", 32))
+    another = named_bytes("secret of another round", 32)
+    sealed = sealing.seal(secret, 0, 1, named_bytes("two shares", 40))
     return [
-        rounds.to_client(name, "UNMASK", user, refused, "a false tag, so too few agree", tags=flip(request.tags, 3)),
-        rounds.to_client(name, "UNMASK", user, refused, "a confirmation too few", **fewer),
-        rounds.to_client(name, "UNMASK", user, refused, "other survivors than were confirmed", **everybody),
-        rounds.to_client(name, "UNMASK", user, MALFORMED, "this user among the confirmers", **oneself),
-        rounds.to_client(name, "UNMASK", user, MALFORMED, "a confirmer that did not survive", **dropped),
-        rounds.to_client(name, "UNMASK", user, MALFORMED, "a tag cut short", tags=request.tags[:-1]),
-        rounds.to_server(name, "CONFIRM", user, MALFORMED, "a tag too many, to the server", tags=tags + bytes(16)),
+        operation("unseal", "InvalidShare", about, round_secret=key, sender=sender, receiver=receiver, sealed=data)
+        for about, key, sender, receiver, data in (
+            ("another round", another, 0, 1, sealed),
+            ("another sender", secret.reveal(), 2, 1, sealed),
+            ("sent back to its sender", secret.reveal(), 1, 0, sealed),
+            ("a bit flipped", secret.reveal(), 0, 1, flip(sealed, 5)),
+            ("a bit of the tag flipped", secret.reveal(), 0, 1, flip(sealed, 47)),
+            ("cut short", secret.reveal(), 0, 1, sealed[:-1]),
+        )
     ]
 
 
-def too_few(rounds: Rounds) -> list[Case]:
-    """The server ends a stage early."""
-    error = "ThresholdNotMet"
-    sparse = rounds.find("round_full_neighbours", "UNMASK", sender=0)
+def too_few(runs: Runs) -> list[Case]:
+    """The server ends a stage early, or with shares that restore nothing."""
+    name, error = "run_full", "ThresholdNotMet"
+    advertised, uploaded = runs.find(name, "ADVERTISE_KEYS", sender=2), runs.find(name, "UPLOAD", sender=2)
+    last = runs.find(name, "UNMASK", sender=3)
+    message = runs.sent(name, "UNMASK", 3, Unmask)
+    false = [
+        encode(msgspec.structs.replace(message, shares=flip(message.shares, offset))) for offset in (0, 4 * 20 + 5)
+    ]
+    opened = "TooLittleOpened"
     return [
-        rounds.closing("round_full", 2, error, "two of five at ADVERTISE_KEYS, three are needed"),
-        rounds.closing("round_full", rounds.find("round_full", "UPLOAD", sender=2), error, "two of five at UPLOAD"),
-        rounds.closing("round_full", rounds.find("round_full", "UNMASK", sender=3), error, "two of five at UNMASK"),
-        rounds.closing(
-            "round_full_neighbours", sparse + 3, error, "three at UNMASK, but not three neighbours of everybody"
-        ),
+        runs.closing(name, advertised, error, "two of five at ADVERTISE_KEYS, three are needed"),
+        runs.closing(name, uploaded, error, "two of five at UPLOAD"),
+        runs.closing(name, last, error, "two of five at UNMASK"),
+        runs.closing(name, last, opened, "a false share of a survivor's private seed and none to spare", [false[0]]),
+        runs.closing(name, last, opened, "a false share of a dropout's mask secret and none to spare", [false[1]]),
     ]

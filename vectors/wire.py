@@ -8,15 +8,16 @@ import msgspec
 import numpy as np
 
 from sparsesecagg.field import WORD_BITS, Word, pack
-from sparsesecagg.protocol import RoundParameters
+from sparsesecagg.protocol import Parameters
+from sparsesecagg.protocol.draw_messages import AnyDrawMessage, DrawProof, DrawRequest, DrawReveal, encode_draw
 from sparsesecagg.protocol.locations import encode_locations
 from sparsesecagg.protocol.messages import (
     AdvertiseKeys,
     Confirm,
     ConfirmRequest,
-    KeyDirectory,
+    EpochKeys,
     Message,
-    ShareDelivery,
+    Order,
     ShareKeys,
     Unmask,
     UnmaskRequest,
@@ -32,36 +33,40 @@ def parameters() -> Vector:
     """Parameters, their bytes, and what follows from them."""
     roster = named_bytes("roster digest", 32)
     chosen = [
-        RoundParameters.create(clients=5, dim=30),
-        RoundParameters.create(clients=100, dim=165_000, pattern="pairwise", alpha=0.1, dropout=0.3),
-        RoundParameters.create(clients=100, dim=165_000, pattern="full", neighbours=19, modulus_bits=24, clip=0.25),
-        RoundParameters.create(
-            clients=300,
+        Parameters.create(clients=5, dim=30),
+        Parameters.create(clients=100, dim=165_000, pattern="pairwise", alpha=0.1, dropout=0.3),
+        Parameters.create(clients=100, dim=165_000, pattern="full", neighbours=19, modulus_bits=24, clip=0.25),
+        Parameters.create(clients=100, dim=165_000, alpha=0.1, modulus_bits=8, dropout=0.3),
+        Parameters.create(
+            clients=1000,
             dim=1_000_000,
-            alpha=0.1,
-            modulus_bits=16,
+            alpha=0.037,
+            committee_size=36,
+            pod_size=72,
+            modulus_bits=12,
             max_weight=5000,
-            min_survivors=5,
-            round_number=2**63 - 1,
-            model_digest=named_bytes("model digest", 32),
-            session=named_bytes("session", 16),
+            dropout=0.05,
+            session=named_bytes("session", 32),
             roster_digest=roster,
         ),
-        RoundParameters.create(clients=8, dim=33, alpha=0.4, modulus_bits=8, stripes=2, threshold=8),
+        Parameters.create(clients=70_000, dim=1 << 40, committees=8, pods=2, served=1, modulus_bits=16, confirm=True),
+        Parameters.create(clients=8, dim=33, alpha=0.5, modulus_bits=4, threshold=8, min_survivors=1),
+        Parameters.create(clients=29, dim=50, committees=7, pods=3, served=3, modulus_bits=31, colluders=14),
     ]
     return {
-        "about": "Round parameters: fields, canonical bytes, digest, and what both sides compute from them.",
+        "about": "Parameters of a run: fields, canonical bytes, digest, and what both sides compute from them.",
         "cases": [
             {
                 "fields": fields_of(params),
                 "bytes": params.encode().hex(),
                 "digest": params.digest.hex(),
-                "view": params.view.hex(),
-                "authenticated": params.authenticated,
+                "run": params.run.hex(),
+                "sizes": params.sizes,
                 "holders": params.holders,
+                "thresholds": [params.threshold_of(sum(sizes)) for sizes in params.sizes],
+                "min_survivors": [[params.survivors_of(size) for size in sizes] for sizes in params.sizes],
                 "contributors": params.contributors,
-                "blocks": params.layout.blocks,
-                "length": params.layout.length,
+                "length": params.slices.length,
                 "width": params.width,
                 "limit": params.quantizer.limit,
                 "scale": params.quantizer.scale,
@@ -73,43 +78,52 @@ def parameters() -> Vector:
     }
 
 
-def fields_of(params: RoundParameters) -> dict[str, Any]:
-    """Return the fields by name; bytes in hexadecimal, the round number (up to 63 bits) in decimal."""
+def fields_of(params: Parameters) -> dict[str, Any]:
+    """Return the fields by name; bytes in hexadecimal."""
     fields = msgspec.structs.asdict(params)
-    fields["round_number"] = str(fields["round_number"])
     return {name: value.hex() if isinstance(value, bytes) else value for name, value in fields.items()}
 
 
 def messages() -> Vector:
     """One message of each kind."""
-    params = RoundParameters.create(clients=300, dim=30, round_number=70_000)
-    head = params.round_number, params.view
+    head = 70_000, named_bytes("view", 8)
     user = (*head, user_number(258))
-    some = encode_users(np.array([0, 1, 258, 299]), params.clients)
+    some, pair = encode_users(np.array([0, 1, 58, 69]), 70), encode_users(np.array([1, 69]), 70)
     upload = memoryview(named_bytes("words", 300))
-    chosen: list[Message] = [
-        AdvertiseKeys(*user, *(named_bytes(name, 32) for name in ("sealing key", "mask key", "commitment"))),
-        KeyDirectory(*head, some, named_bytes("entries", 4 * 96)),
-        ShareKeys(*user, named_bytes("seed commitment", 32), named_bytes("nonce", 16), named_bytes("shares", 2 * 88)),
-        ShareDelivery(*head, some, named_bytes("nonces", 4 * 16), named_bytes("delivered shares", 3 * 88)),
-        Upload(*user, b"", upload),
-        Upload(*user, encode_locations(np.array([1, 2, 29]), 30), upload[:12]),
+    chosen: list[Message | AnyDrawMessage] = [
+        AdvertiseKeys(*user, named_bytes("sealing key", 32), named_bytes("nonce", 16)),
+        EpochKeys(*head, 70_001, named_bytes("draw", 100), some, named_bytes("keys", 4 * 32)),
+        ShareKeys(*user, named_bytes("head", 64), named_bytes("shares", 3 * 48)),
+        Order(
+            *head,
+            some,
+            named_bytes("heads digests", 2 * 32),
+            named_bytes("heads", 2 * 64),
+            named_bytes("terms", 32),
+            (69_999).to_bytes(8, "little") + some,
+            named_bytes("delivered shares", 3 * 48),
+        ),
+        Upload(*user, b"", upload, named_bytes("tags", 3 * 8)),
+        Upload(*user, encode_locations(np.array([1, 2, 29]), 30), upload[:12], b""),
         ConfirmRequest(*head, some),
-        Confirm(*user, named_bytes("tags", 3 * 16)),
-        UnmaskRequest(*head, some),
-        UnmaskRequest(*head, some, encode_users(np.array([1, 299]), params.clients), named_bytes("tags", 2 * 16)),
-        Unmask(*user, some, named_bytes("released shares", 4 * 36)),
+        Confirm(*user, named_bytes("tags", 3 * 8)),
+        UnmaskRequest(*head, some, named_bytes("tags", 3 * 8)),
+        UnmaskRequest(*head, some, named_bytes("tags", 3 * 8), pair, named_bytes("confirm tags", 2 * 8)),
+        Unmask(*user, some, named_bytes("released shares", 4 * 20)),
+        DrawRequest(16, named_bytes("roster digest", 32), some, pair),
+        DrawReveal(1, user_number(258), named_bytes("reveal", 96)),
+        DrawProof(2, some, pair, named_bytes("reveals", 2 * 96)),
     ]
     return {
         "about": "One message of each kind, with the fields in their order on the wire.",
         "cases": [
             {
-                "tag": message.__struct_config__.tag,
+                "name": message.__struct_config__.tag,
                 "fields": {
                     name: value if isinstance(value, int) else bytes(value).hex()
                     for name, value in msgspec.structs.asdict(message).items()
                 },
-                "bytes": encode(message).hex(),
+                "bytes": (encode(message) if isinstance(message, Message) else encode_draw(message)).hex(),
             }
             for message in chosen
         ],
@@ -121,7 +135,7 @@ def packing() -> Vector:
     cases = []
     for bits in WORD_BITS:
         word = Word.of(bits)
-        for count in (1, 2, 7):
+        for count in (1, 9):
             draws = np.frombuffer(named_bytes(f"words of {bits} bits", 8 * count), "<u8") % np.uint64(word.modulus)
             draws[0] = word.modulus - 1
             words = draws.astype(word.dtype)

@@ -56,7 +56,7 @@ class Experiment:
 def load(name: str) -> Experiment:
     """Return the experiment called `name`."""
     if name not in NAMES:
-        raise InvalidInput("name", f"must be one of {', '.join(NAMES)}, all; got {name!r}")
+        raise InvalidInput("name", f"must be one of {', '.join(NAMES)}, all, got {name!r}")
     module = importlib.import_module(f"experiments.{name}")
     experiment: Experiment = module.EXPERIMENT
     return experiment

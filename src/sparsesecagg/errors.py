@@ -155,3 +155,22 @@ class DrawsExhausted(DrawError):
     def __init__(self, most: int) -> None:
         self.most = most
         super().__init__(f"all {most} draws of this run are used up: users must enrol for a new run")
+
+
+class WrongStep(ProtocolError):
+    """A step that does not fit the model it came to, or does not lead where it says; the model stays as it was.
+
+    The remedy is the whole model: ask again as a node that has none.
+    """
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"the step can't be applied: {reason}")
+
+
+class MissingStep(WrongStep):
+    """A step that starts from a later model than the one held: those in between are missing."""
+
+    def __init__(self, held: int, needed: int) -> None:
+        self.held, self.needed = held, needed
+        super().__init__(f"it starts from model {needed}, and this is model {held}")

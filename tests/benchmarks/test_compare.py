@@ -147,14 +147,14 @@ def test_the_memory_estimate_is_above_what_was_used(answer, system):
     ("arguments", "sentence"),
     [
         (["--clients", "2"], "--clients must be at least 3, not 2."),
-        (["--dropout", "0.7"], "--dropout must lie in [0, 0.5), not 0.7."),
+        (["--dropout", "0.7"], "--dropout must be in [0, 0.5), not 0.7."),
         (["--alpha", "0"], "--alpha must lie in (0, 1], not 0.0."),
         (["--systems", "flwr"], "--systems must be some of"),
         (["--repeats", "0"], "--repeats must be at least 1, not 0."),
         (["--modulus-bits", "9"], "--modulus-bits must be one of 8, 12, 16, 24, 32, not 9."),
         (["--clients", "20", "--alpha", "0.05"], "--alpha of 0.05 gives committees of 1"),
         (["--dim", "1000000000000"], "for flower_secagg_plus"),
-        (["--dimension", "5"], "No such option"),
+        (["--dimension", "5"], "--dimension is not an option"),
     ],
 )
 def test_bad_input_ends_with_code_2_and_one_sentence_before_anything_runs(arguments, sentence, capsys, monkeypatch):

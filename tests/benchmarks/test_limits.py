@@ -20,4 +20,4 @@ def test_no_turn_at_all_is_refused(capsys):
     with pytest.raises(SystemExit) as end:
         command.run(limits.main, ["--repeats", "0"])
     assert end.value.code == 2
-    assert capsys.readouterr().err == "--repeats must be at least 1, not 0.\n"
+    assert capsys.readouterr().err == "sparsesecagg: --repeats must be at least 1, not 0.\n"

@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from cli.commands import run, run_json
+from protocol.draws import hold_draw
 from protocol.rounds import LENIENT, small, updates
 from sparsesecagg.crypto.identity import Identity, Roster, RunKeys, RunSecret
 from sparsesecagg.protocol import run_round
 from sparsesecagg.protocol.draw import verify_draw
-from sparsesecagg.protocol.draw_server import DrawServer, hold_draw
+from sparsesecagg.protocol.draw_server import DrawServer
 from sparsesecagg.protocol.juror import JurorState, answer_draw
+from sparsesecagg.protocol.parameters import Parameters
 
 
 @pytest.fixture
@@ -112,12 +114,13 @@ def test_the_roster_that_was_built_can_draw(folder: Path, capsys: pytest.Capture
         Identity(number, RunSecret((folder / f"{user}.demo.run").read_bytes()), roster)
         for number, user in enumerate("abc")
     ]
+    params = Parameters.create(clients=3, dim=4, pattern="full", colluders=1, roster_digest=roster.digest)
     proof = hold_draw(
-        DrawServer(roster, 1),
+        DrawServer(roster, params),
         range(3),
-        lambda user, request: answer_draw(people[user], 1, JurorState(), request)[1],
+        lambda user, request: answer_draw(people[user], params, JurorState(), request)[1],
     )
-    assert verify_draw(roster, 1, proof).population.tolist() == [0, 1, 2]
+    assert verify_draw(roster, params, proof).population.tolist() == [0, 1, 2]
 
 
 def test_no_output_shows_a_private_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

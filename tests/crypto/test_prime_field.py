@@ -86,6 +86,21 @@ def test_a_matrix_product_is_that_of_plain_integers(rows: int, terms: int, colum
     assert result.tolist() == plain
 
 
+@pytest.mark.parametrize("alone", [1, 7, 60, 500, 10**9])
+@pytest.mark.parametrize("shape", [(1, 5, 40), (13, 4, 1), (13, 4, 33), (7, 3, 16)])
+def test_large_products_are_made_of_small_ones_without_a_seam(
+    alone: int, shape: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, terms, columns = shape
+    left, right = (
+        np.random.default_rng(rows).integers(0, PRIME, size).astype(np.uint64)
+        for size in ((rows, terms), (terms, columns))
+    )
+    expected = left.astype(object) @ right.astype(object) % PRIME
+    monkeypatch.setattr(prime_field, "_ALONE", alone)
+    assert multiply(left_factor(left), right).tolist() == expected.tolist()
+
+
 @pytest.mark.parametrize("terms", [681, 682, 683, 684, 2048, 3000])
 @pytest.mark.parametrize("left", [PRIME - 1, PRIME - 2, 2**30 + 1])
 def test_long_sums_of_the_largest_elements_are_exact(terms: int, left: int) -> None:

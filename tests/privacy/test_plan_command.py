@@ -150,7 +150,7 @@ def test_plot_without_matplotlib_says_what_to_install(run, tmp_path, monkeypatch
         ("--server", "evil", "must be one of lying, curious, got 'evil'"),
         ("--plot", "plan.txt", "must end in .png, .pdf, .svg, got 'plan.txt'"),
         ("--plot", "nowhere/to/be/found/plan.png", "existing directory"),
-        ("--clients", "many", "valid integer"),
+        ("--clients", "many", "must be a whole number"),
     ],
 )
 def test_bad_input_exits_with_2_and_one_sentence_that_names_option_and_range(run, option, value, problem):

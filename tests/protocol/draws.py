@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from functools import cache
 from itertools import pairwise
 
+import msgspec
 import numpy as np
 
-from sparsesecagg.crypto.identity import Identity
+from sparsesecagg.crypto.identity import Identity, Roster
+from sparsesecagg.engines.in_process.simulation import make_identities, seeded_entropy
+from sparsesecagg.errors import ProtocolError
 from sparsesecagg.protocol.draw import Statement, jury, named_needed, signed_reveal
 from sparsesecagg.protocol.draw_messages import DrawProof, DrawRequest, DrawReveal, decode_draw, encode_draw
+from sparsesecagg.protocol.draw_server import DrawServer
 from sparsesecagg.protocol.juror import JurorState, answer_draw
 from sparsesecagg.protocol.messages import encode_users, user_number
-from sparsesecagg.protocol.simulation import make_identities, seeded_entropy
+from sparsesecagg.protocol.parameters import Parameters
 
 CLIENTS = 60
 COLLUDERS = 5
@@ -23,10 +28,19 @@ EVERYBODY = range(CLIENTS)
 @cache
 def people(run: str = "draws") -> tuple[Identity, ...]:
     """The users of a roster; making one takes time, so all tests share it."""
-    return tuple(make_identities(CLIENTS, run, seeded_entropy(5)))
+    return tuple(make_identities(CLIENTS, run, seeded_entropy(6)))
 
 
 ROSTER = people()[0].roster
+
+
+def planned_for(colluders: int, roster: Roster = ROSTER) -> Parameters:
+    """Parameters of a run, as they are: a number of colluders that makes no sense is not checked."""
+    params = Parameters.create(clients=CLIENTS, dim=30, pattern="full", colluders=0, roster_digest=roster.digest)
+    return msgspec.structs.replace(params, colluders=colluders)
+
+
+PARAMS = planned_for(COLLUDERS)
 SIZE = len(jury(ROSTER.digest, 1, CLIENTS, COLLUDERS))
 NEEDED = named_needed(SIZE)
 
@@ -62,13 +76,13 @@ class Hall:
             return None
         if user in self.colluding:
             return sign_anything(user, request)
-        self.states[user], answer = answer_draw(people()[user], COLLUDERS, self.states[user], request)
+        self.states[user], answer = answer_draw(people()[user], PARAMS, self.states[user], request)
         return answer
 
 
 def sign_anything(user: int, request: DrawRequest) -> bytes:
     """What a colluder answers: no rule holds it back. Its nonces are committed to all the same."""
-    statement = Statement.of(request, ROSTER, COLLUDERS)
+    statement = Statement.of(request, ROSTER, PARAMS)
     nonce = people()[user].reveal(request.draw)
     reveal = people()[user].sign(signed_reveal(statement, nonce)) + nonce
     return encode_draw(DrawReveal(request.draw, user_number(user), reveal))
@@ -91,6 +105,22 @@ def honest_proof(draw: int = 1, population: Iterable[int] = EVERYBODY) -> DrawPr
     """A proof of a draw in which everybody keeps the rules."""
     request, hall = ask_for(draw, population=population), Hall()
     return prove(request, [reveal_of(hall.ask(user, request)) for user in sorted(jurors(draw)[:NEEDED])])
+
+
+def hold_draw(
+    server: DrawServer, present: Collection[int], ask: Callable[[int, DrawRequest], bytes | None]
+) -> DrawProof:
+    """Hold draws until one succeeds, asking each juror once."""
+    while True:
+        request = server.name(present)
+        for user in server.missing:
+            answer = ask(user, request)
+            with suppress(ProtocolError):  # As good as silence.
+                if answer is not None:
+                    server.receive(answer)
+        if not server.missing:
+            return server.proof()
+        server.give_up()
 
 
 def is_increasing(numbers: Iterable[int]) -> bool:

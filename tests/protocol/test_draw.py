@@ -15,13 +15,16 @@ from protocol.draws import (
     COLLUDERS,
     EVERYBODY,
     NEEDED,
+    PARAMS,
     ROSTER,
     SIZE,
     Hall,
     ask_for,
+    hold_draw,
     honest_proof,
     jurors,
     people,
+    planned_for,
     prove,
     reveal_of,
     sign_anything,
@@ -32,21 +35,23 @@ from sparsesecagg.crypto.identity import Identity, IdentityKey, Roster, RunSecre
 from sparsesecagg.errors import InvalidDraw, InvalidInput, InvalidKey, MalformedMessage, ProtocolError
 from sparsesecagg.protocol.draw import Statement, jury, named_needed, verify_draw
 from sparsesecagg.protocol.draw_messages import REVEAL_SIZE, DrawProof, decode_draw, encode_draw
-from sparsesecagg.protocol.draw_server import DrawServer, hold_draw
+from sparsesecagg.protocol.draw_server import DrawServer
+from sparsesecagg.protocol.draws import drawn_groups
 from sparsesecagg.protocol.juror import JurorState, answer_draw
 from sparsesecagg.protocol.messages import decode_users
+from sparsesecagg.protocol.parameters import Parameters
 
 
 def hashed(label: str, *parts: bytes) -> bytes:
     """The package's digest, written out."""
-    pieces = (b"sparsesecagg/v1/" + label.encode(), *parts)
+    pieces = (b"sparsesecagg/v2/" + label.encode(), *parts)
     return hashlib.sha256(b"".join(len(piece).to_bytes(8, "little") + piece for piece in pieces)).digest()
 
 
 def outcome(proof: DrawProof) -> bytes | None:
     """The seed that a client takes from a proof; None if it refuses."""
     try:
-        return verify_draw(ROSTER, COLLUDERS, proof).seed
+        return verify_draw(ROSTER, PARAMS, proof).seed
     except InvalidDraw:
         return None
 
@@ -73,10 +78,10 @@ def test_two_named_sets_share_more_jurors_than_collude() -> None:
 def test_the_seed_is_the_hash_of_the_statement_and_all_nonces_in_order() -> None:
     proof = honest_proof(4)
     statement = hashed(
-        "draw statement", ROSTER.digest, bytes([4, COLLUDERS, 0, 0, 0]), users(EVERYBODY), users(jurors(4)[:NEEDED])
+        "draw statement", ROSTER.digest, PARAMS.digest, bytes([4]), users(EVERYBODY), users(jurors(4)[:NEEDED])
     )
     nonces = [people()[user].reveal(4) for user in sorted(jurors(4)[:NEEDED])]
-    drawn = verify_draw(ROSTER, COLLUDERS, proof, last_draw=3)
+    drawn = verify_draw(ROSTER, PARAMS, proof, last_draw=3)
     assert drawn.seed == hashed("draw", statement, *nonces)
     assert (drawn.number, drawn.population.tolist()) == (4, list(EVERYBODY))
 
@@ -84,14 +89,14 @@ def test_the_seed_is_the_hash_of_the_statement_and_all_nonces_in_order() -> None
 def test_a_draw_with_more_than_the_needed_jurors_or_with_a_fifth_excluded_is_accepted() -> None:
     request, hall = ask_for(1, jurors(1), range(CLIENTS // 5, CLIENTS)), Hall()
     proof = prove(request, [reveal_of(hall.ask(user, request)) for user in sorted(jurors(1))])
-    assert verify_draw(ROSTER, COLLUDERS, proof).population.tolist() == list(range(CLIENTS // 5, CLIENTS))
+    assert verify_draw(ROSTER, PARAMS, proof).population.tolist() == list(range(CLIENTS // 5, CLIENTS))
 
 
 def test_seeds_differ_with_number_population_and_named_jurors() -> None:
     request, hall = ask_for(1, jurors(1)), Hall()
     everyone = prove(request, [reveal_of(hall.ask(user, request)) for user in sorted(jurors(1))])
     proofs = [honest_proof(1), honest_proof(2), honest_proof(1, range(1, CLIENTS)), everyone]
-    assert len({verify_draw(ROSTER, COLLUDERS, proof).seed for proof in proofs}) == 4
+    assert len({verify_draw(ROSTER, PARAMS, proof).seed for proof in proofs}) == 4
 
 
 # What is refused
@@ -105,7 +110,7 @@ def test_a_proof_changed_in_any_bit_is_refused(data: st.DataObject) -> None:
     bit = data.draw(st.integers(0, 8 * len(content) - 1))
     content[bit // 8] ^= 1 << bit % 8
     with pytest.raises(ProtocolError):
-        verify_draw(ROSTER, COLLUDERS, msgspec.structs.replace(proof, **{field: bytes(content)}))
+        verify_draw(ROSTER, PARAMS, msgspec.structs.replace(proof, **{field: bytes(content)}))
 
 
 @pytest.mark.parametrize("size", [0, REVEAL_SIZE - 1, (NEEDED - 1) * REVEAL_SIZE, NEEDED * REVEAL_SIZE + 1])
@@ -113,7 +118,7 @@ def test_a_proof_of_another_length_is_refused(size: int) -> None:
     proof = honest_proof()
     reveals = (proof.reveals + bytes(REVEAL_SIZE))[:size]
     with pytest.raises(InvalidDraw, match="reveals take"):
-        verify_draw(ROSTER, COLLUDERS, msgspec.structs.replace(proof, reveals=reveals))
+        verify_draw(ROSTER, PARAMS, msgspec.structs.replace(proof, reveals=reveals))
 
 
 def test_fewer_named_jurors_or_others_than_the_jury_are_refused_though_all_of_them_sign() -> None:
@@ -127,10 +132,10 @@ def test_fewer_named_jurors_or_others_than_the_jury_are_refused_though_all_of_th
         request = ask_for(1, named)
         proof = prove(request, [reveal_of(sign_anything(user, request)) for user in sorted(named)])
         if problem is None:
-            verify_draw(ROSTER, COLLUDERS, proof)
+            verify_draw(ROSTER, PARAMS, proof)
         else:
             with pytest.raises(InvalidDraw, match=problem):
-                verify_draw(ROSTER, COLLUDERS, proof)
+                verify_draw(ROSTER, PARAMS, proof)
 
 
 @pytest.mark.parametrize(("excluded", "accepted"), [(0, True), (12, True), (13, False), (59, False)])
@@ -145,7 +150,7 @@ def test_no_more_than_a_fifth_of_the_roster_may_be_left_out_though_all_sign(excl
 def test_there_is_no_draw_17(draw: int) -> None:
     proof = msgspec.structs.replace(honest_proof(16), draw=draw)
     with pytest.raises(InvalidDraw):
-        verify_draw(ROSTER, COLLUDERS, proof, last_draw=-2)
+        verify_draw(ROSTER, PARAMS, proof, last_draw=-2)
     assert outcome(honest_proof(16)) is not None
     if draw >= 0:
         with pytest.raises(MalformedMessage):
@@ -156,14 +161,31 @@ def test_the_number_of_colluders_is_the_clients_own() -> None:
     """A server that planned for other numbers has asked another jury, or has had another statement signed."""
     for colluders in (0, COLLUDERS - 1, COLLUDERS + 1):
         with pytest.raises(InvalidDraw):
-            verify_draw(ROSTER, colluders, honest_proof())
+            verify_draw(ROSTER, planned_for(colluders), honest_proof())
     with pytest.raises(InvalidInput, match="fewer than half"):
-        verify_draw(ROSTER, CLIENTS // 2, honest_proof())
+        verify_draw(ROSTER, planned_for(CLIENTS // 2), honest_proof())
+
+
+def test_parameters_can_not_be_chosen_after_the_draw() -> None:
+    """They say how the permutation is cut: a server that saw it could look for a cut that gathers its colluders."""
+    proof = honest_proof()
+    cuts = [msgspec.structs.replace(PARAMS, pattern="committee", committees=number) for number in range(2, 12)]
+    for params in cuts:
+        with pytest.raises(InvalidDraw, match="not signed"):
+            verify_draw(ROSTER, params, proof)
+    assert verify_draw(ROSTER, PARAMS, proof).number == 1  # Control
+
+
+def test_a_juror_signs_one_set_of_parameters_per_number() -> None:
+    request, juror = ask_for(1), people()[min(jurors(1)[:NEEDED])]
+    state, _ = answer_draw(juror, PARAMS, JurorState(), request)
+    with pytest.raises(InvalidDraw, match="signs each number once"):
+        answer_draw(juror, msgspec.structs.replace(PARAMS, dim=31), state, request)
 
 
 def test_a_proof_of_another_roster_is_refused() -> None:
     with pytest.raises(InvalidDraw):
-        verify_draw(people("another run")[0].roster, COLLUDERS, honest_proof())
+        verify_draw(people("another run")[0].roster, PARAMS, honest_proof())
 
 
 # Attacks, each with its control
@@ -256,27 +278,27 @@ def test_reveals_of_an_earlier_draw_and_of_another_juror_do_not_count() -> None:
 
 def test_an_old_proof_is_not_accepted_again() -> None:
     proof = honest_proof(2)
-    assert verify_draw(ROSTER, COLLUDERS, proof, last_draw=1).number == 2
+    assert verify_draw(ROSTER, PARAMS, proof, last_draw=1).number == 2
     for last_draw in (2, 3, 16):
         with pytest.raises(InvalidDraw, match="numbers only go up"):
-            verify_draw(ROSTER, COLLUDERS, proof, last_draw=last_draw)
+            verify_draw(ROSTER, PARAMS, proof, last_draw=last_draw)
 
 
 def test_a_colluder_that_withholds_its_reveal_burns_one_number_and_is_named_no_more() -> None:
     """All it can do: it knows the seed of a draw before it decides, so it has a choice, once."""
     colluder = jurors(1)[0]
-    server, hall = DrawServer(ROSTER, COLLUDERS), Hall(silent=[colluder])
+    server, hall = DrawServer(ROSTER, PARAMS), Hall(silent=[colluder])
     proof = hold_draw(server, EVERYBODY, hall.ask)
     assert proof.draw == 2
     assert outcome(proof) is not None
     assert [draw for draw, user in hall.asked if user == colluder] == [1]
-    assert hold_draw(DrawServer(ROSTER, COLLUDERS), EVERYBODY, Hall().ask).draw == 1  # Control
+    assert hold_draw(DrawServer(ROSTER, PARAMS), EVERYBODY, Hall().ask).draw == 1  # Control
 
 
 def test_a_colluder_cannot_search_for_a_seed_by_its_nonce() -> None:
     """Control: without the commitment it would find what it likes in a few tries."""
     named, request = sorted(jurors(1)[:NEEDED]), ask_for(1)
-    statement = Statement.of(request, ROSTER, COLLUDERS)
+    statement = Statement.of(request, ROSTER, PARAMS)
     nonces = {user: people()[user].reveal(1) for user in named}
     colluder = named[-1]
     tries = [number.to_bytes(32, "little") for number in range(500)]
@@ -287,7 +309,7 @@ def test_a_colluder_cannot_search_for_a_seed_by_its_nonce() -> None:
         signature = people()[colluder].sign(hashed("draw reveal", statement.digest, nonce))
         reveals = {user: reveal_of(sign_anything(user, request)) for user in named} | {colluder: signature + nonce}
         with pytest.raises(InvalidDraw, match=f"juror {colluder} is not the one it committed to"):
-            verify_draw(ROSTER, COLLUDERS, prove(request, reveals.values()))
+            verify_draw(ROSTER, PARAMS, prove(request, reveals.values()))
         with pytest.raises(InvalidKey):
             require_nonce(nonce, 1, ROSTER.run, ROSTER.entries[colluder].chain_tip)
 
@@ -321,7 +343,7 @@ def test_two_rosters_of_the_same_entries_do_not_get_a_nonce_out_twice() -> None:
 
     def answer(roster: Roster, state: JurorState) -> tuple[JurorState, bytes]:
         request = msgspec.structs.replace(ask_for(draw), roster_digest=roster.digest, population=all_of, named=b"\x01")
-        return answer_draw(Identity(0, secret, roster), 0, state, request)
+        return answer_draw(Identity(0, secret, roster), planned_for(0, roster), state, request)
 
     state, revealed = answer(first, JurorState())
     with pytest.raises(InvalidDraw, match="signs each number once"):
@@ -360,3 +382,19 @@ def test_a_message_changed_or_cut_on_the_way_is_refused(data: st.DataObject) -> 
 def test_a_proof_takes_96_bytes_per_named_juror_and_two_sets_of_users() -> None:
     overhead = len(encode_draw(honest_proof())) - NEEDED * REVEAL_SIZE - 2 * ((CLIENTS + 7) // 8)
     assert (REVEAL_SIZE, overhead <= 32) == (96, True)
+
+
+def test_a_draw_whose_committees_are_larger_than_words_hold_is_refused() -> None:
+    """One user excluded, and one pod with one committee takes the place of two: a sum of 59 could wrap around."""
+    settings = {"clients": CLIENTS, "dim": 30, "colluders": 0, "roster_digest": ROSTER.digest, "modulus_bits": 8}
+    params = Parameters.create(**settings, committees=2, pods=2, served=1)  # type: ignore[arg-type]
+    for population, accepted in ((range(CLIENTS), True), (range(1, CLIENTS), False)):
+        (juror,) = jury(ROSTER.digest, 1, CLIENTS, 0)
+        request = ask_for(1, [juror], population)
+        _, answer = answer_draw(people()[juror], params, JurorState(), request)
+        proof = encode_draw(prove(request, [reveal_of(answer)]))
+        if accepted:
+            assert [len(pod) for pod in drawn_groups(params, ROSTER, proof, 0).groups.pods] == [30, 30]
+        else:
+            with pytest.raises(InvalidDraw, match="committees of 59 are drawn, and words hold the sum of 30"):
+                drawn_groups(params, ROSTER, proof, 0)

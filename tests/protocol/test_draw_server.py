@@ -12,10 +12,12 @@ from protocol.draws import (
     COLLUDERS,
     EVERYBODY,
     NEEDED,
+    PARAMS,
     ROSTER,
     SIZE,
     Hall,
     ask_for,
+    hold_draw,
     jurors,
     sign_anything,
 )
@@ -30,13 +32,13 @@ from sparsesecagg.errors import (
 )
 from sparsesecagg.protocol.draw import verify_draw
 from sparsesecagg.protocol.draw_messages import encode_draw
-from sparsesecagg.protocol.draw_server import DrawServer, hold_draw
+from sparsesecagg.protocol.draw_server import DrawServer
 from sparsesecagg.protocol.messages import decode_users
 
 
 @pytest.fixture
 def server() -> DrawServer:
-    return DrawServer(ROSTER, COLLUDERS)
+    return DrawServer(ROSTER, PARAMS)
 
 
 def test_as_few_jurors_are_named_as_allowed_the_first_that_are_present(server: DrawServer) -> None:
@@ -56,7 +58,7 @@ def test_everybody_accepts_the_proof_of_a_draw_that_all_named_jurors_answered(se
         server.receive(answer)
         server.receive(answer)  # Again changes nothing.
     assert server.missing == []
-    assert verify_draw(ROSTER, COLLUDERS, server.proof()).number == 1
+    assert verify_draw(ROSTER, PARAMS, server.proof()).number == 1
 
 
 def test_with_too_few_jurors_present_nothing_happens_until_more_come_or_the_number_is_skipped(
@@ -67,7 +69,7 @@ def test_with_too_few_jurors_present_nothing_happens_until_more_come_or_the_numb
         server.name(here)
     assert (caught.value.draw, caught.value.present, caught.value.needed) == (1, NEEDED - 1, NEEDED)
     assert server.name(jurors(1)).draw == 1
-    other = DrawServer(ROSTER, COLLUDERS)
+    other = DrawServer(ROSTER, PARAMS)
     other.skip()
     assert other.name(EVERYBODY).draw == 2
 
@@ -78,7 +80,7 @@ def test_silent_jurors_are_named_no_more_also_after_a_restart(server: DrawServer
     for user in server.missing[2:]:
         server.receive(sign_anything(user, first))
     assert server.give_up() == silent
-    for other in (server, DrawServer(ROSTER, COLLUDERS, last_draw=server.last_draw, silent=server.silent)):
+    for other in (server, DrawServer(ROSTER, PARAMS, last_draw=server.last_draw, silent=server.silent)):
         while other.last_draw < 16:
             request = other.name(EVERYBODY)
             assert not set(silent).intersection(decode_users(request.named, CLIENTS).tolist())
@@ -91,25 +93,25 @@ def test_silent_jurors_are_named_no_more_also_after_a_restart(server: DrawServer
 
 def test_numbers_whose_jury_has_too_many_silent_users_are_passed_over() -> None:
     silent = jurors(1)[: SIZE - NEEDED + 1]
-    assert DrawServer(ROSTER, COLLUDERS, silent=silent).name(EVERYBODY).draw > 1
-    assert DrawServer(ROSTER, COLLUDERS, silent=silent[1:]).name(EVERYBODY).draw == 1
+    assert DrawServer(ROSTER, PARAMS, silent=silent).name(EVERYBODY).draw > 1
+    assert DrawServer(ROSTER, PARAMS, silent=silent[1:]).name(EVERYBODY).draw == 1
 
 
 def test_many_silent_users_use_up_all_draws() -> None:
     with pytest.raises(DrawsExhausted):
-        hold_draw(DrawServer(ROSTER, COLLUDERS), EVERYBODY, Hall(silent=range(0, CLIENTS, 2)).ask)
+        hold_draw(DrawServer(ROSTER, PARAMS), EVERYBODY, Hall(silent=range(0, CLIENTS, 2)).ask)
 
 
 @given(st.sets(st.sampled_from(EVERYBODY), max_size=2 * COLLUDERS))
 def test_a_draw_succeeds_without_the_silent_or_ends_with_a_reason(silent: set[int]) -> None:
     hall = Hall(silent=silent)
     try:
-        proof = hold_draw(DrawServer(ROSTER, COLLUDERS), EVERYBODY, hall.ask)
+        proof = hold_draw(DrawServer(ROSTER, PARAMS), EVERYBODY, hall.ask)
     except DrawsExhausted:
         assert len(silent) > COLLUDERS
         return
     assert not silent.intersection(decode_users(proof.named, CLIENTS).tolist())
-    assert verify_draw(ROSTER, COLLUDERS, proof).number == proof.draw
+    assert verify_draw(ROSTER, PARAMS, proof).number == proof.draw
     asked = [user for _, user in hall.asked if user in silent]
     assert len(asked) == len(set(asked))
 
@@ -136,7 +138,7 @@ def test_a_wrong_answer_is_as_good_as_silence() -> None:
     liar = jurors(1)[0]
     hall = Hall()
     proof = hold_draw(
-        DrawServer(ROSTER, COLLUDERS),
+        DrawServer(ROSTER, PARAMS),
         EVERYBODY,
         lambda user, request: b"rubbish" if user == liar else hall.ask(user, request),
     )
@@ -168,6 +170,6 @@ def test_a_late_answer_to_a_draw_that_was_given_up_does_not_count(server: DrawSe
 
 
 def test_a_population_below_four_fifths_of_the_roster_is_the_callers_mistake() -> None:
-    DrawServer(ROSTER, COLLUDERS, population=np.arange(48))
+    DrawServer(ROSTER, PARAMS, population=np.arange(48))
     with pytest.raises(InvalidInput, match="population must be at least 4/5 of the 60 users, got 47"):
-        DrawServer(ROSTER, COLLUDERS, population=np.arange(47))
+        DrawServer(ROSTER, PARAMS, population=np.arange(47))

@@ -12,12 +12,14 @@ from protocol.draws import (
     COLLUDERS,
     EVERYBODY,
     NEEDED,
+    PARAMS,
     ROSTER,
     Hall,
     ask_for,
     is_increasing,
     jurors,
     people,
+    planned_for,
     reveal_of,
     users,
 )
@@ -32,22 +34,22 @@ ME = people()[JUROR]
 
 def test_a_juror_signs_the_statement_and_reveals_its_nonce() -> None:
     request = ask_for(3)
-    state, answer = answer_draw(ME, COLLUDERS, JurorState(), request)
-    statement = Statement.of(request, ROSTER, COLLUDERS)
+    state, answer = answer_draw(ME, PARAMS, JurorState(), request)
+    statement = Statement.of(request, ROSTER, PARAMS)
     assert require_reveal(ROSTER, statement, JUROR, reveal_of(answer)) == ME.reveal(3)
     assert state == JurorState(3, statement.digest, answer)
 
 
 def test_the_same_request_gets_the_same_bytes_again() -> None:
     """A server that lost the answer, or restarted, may ask again."""
-    state, answer = answer_draw(ME, COLLUDERS, JurorState(), ask_for(3))
-    assert answer_draw(ME, COLLUDERS, state, ask_for(3)) == (state, answer)
+    state, answer = answer_draw(ME, PARAMS, JurorState(), ask_for(3))
+    assert answer_draw(ME, PARAMS, state, ask_for(3)) == (state, answer)
 
 
 def test_its_memory_survives_being_stored() -> None:
-    state, answer = answer_draw(ME, COLLUDERS, JurorState(), ask_for(3))
+    state, answer = answer_draw(ME, PARAMS, JurorState(), ask_for(3))
     restored = msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=JurorState)
-    assert answer_draw(ME, COLLUDERS, restored, ask_for(3)) == (state, answer)
+    assert answer_draw(ME, PARAMS, restored, ask_for(3)) == (state, answer)
 
 
 @pytest.mark.parametrize(
@@ -57,10 +59,10 @@ def test_its_memory_survives_being_stored() -> None:
 )
 def test_a_second_statement_for_the_same_number_is_refused(second: DrawRequest) -> None:
     """Control: it is fine as the first one."""
-    state, _ = answer_draw(ME, COLLUDERS, JurorState(), ask_for(3))
+    state, _ = answer_draw(ME, PARAMS, JurorState(), ask_for(3))
     with pytest.raises(InvalidDraw, match="has answered draw 3, and signs each number once"):
-        answer_draw(ME, COLLUDERS, state, second)
-    answer_draw(ME, COLLUDERS, JurorState(), second)
+        answer_draw(ME, PARAMS, state, second)
+    answer_draw(ME, PARAMS, JurorState(), second)
 
 
 @given(st.lists(st.integers(1, 16), max_size=12))
@@ -100,22 +102,22 @@ STRANGER = next(user for user in EVERYBODY if user not in jurors(3))
 def test_what_breaks_the_rules_is_refused_and_nothing_is_signed(request_: DrawRequest, problem: str) -> None:
     """Control: `ask_for(3)`, from which each differs in one point, is answered above."""
     with pytest.raises(InvalidDraw, match=problem):
-        answer_draw(ME, COLLUDERS, JurorState(), request_)
+        answer_draw(ME, PARAMS, JurorState(), request_)
 
 
 @pytest.mark.parametrize("field", ["population", "named"])
 @pytest.mark.parametrize("content", [b"", b"\xff" * 7, users(EVERYBODY) + b"\0", b"\xff" * 8])
 def test_sets_of_another_size_are_refused(field: str, content: bytes) -> None:
     with pytest.raises(MalformedMessage):
-        answer_draw(ME, COLLUDERS, JurorState(), msgspec.structs.replace(ask_for(3), **{field: content}))
+        answer_draw(ME, PARAMS, JurorState(), msgspec.structs.replace(ask_for(3), **{field: content}))
 
 
 def test_the_number_of_colluders_is_the_jurors_own() -> None:
     """With fewer colluders the jury would be smaller; a server can't make it so."""
     with pytest.raises(InvalidDraw):
-        answer_draw(ME, COLLUDERS + 1, JurorState(), ask_for(3))
+        answer_draw(ME, planned_for(COLLUDERS + 1), JurorState(), ask_for(3))
     with pytest.raises(InvalidInput):
-        answer_draw(ME, CLIENTS, JurorState(), ask_for(3))
+        answer_draw(ME, planned_for(CLIENTS), JurorState(), ask_for(3))
 
 
 def test_a_later_answer_is_the_only_one_remembered_and_earlier_numbers_stay_refused() -> None:

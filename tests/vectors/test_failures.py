@@ -1,4 +1,4 @@
-"""What the vectors say must be refused is refused, with the error they name, and costs the round nothing."""
+"""What the vectors say must be refused is refused, with the error they name, and costs the run nothing more."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from vector_replay import ReplayedRound, load, names, read_roster
+from vector_replay import ReplayedRun, identities_of, load, names, read_roster
 
 from sparsesecagg import errors
 from sparsesecagg.crypto import sealing, shamir
 from sparsesecagg.crypto.keys import KeyAgreement
-from sparsesecagg.crypto.secrets import PrivateKey, SealingKey
+from sparsesecagg.crypto.secrets import PrivateKey, RoundSecret
 from sparsesecagg.field import Word, unpack
-from sparsesecagg.protocol import RoundParameters
+from sparsesecagg.protocol import Parameters
+from sparsesecagg.protocol.draw import verify_draw
+from sparsesecagg.protocol.draw_messages import DrawProof, DrawRequest, decode_draw
+from sparsesecagg.protocol.juror import JurorState, answer_draw
 from sparsesecagg.protocol.locations import decode_locations
-from sparsesecagg.protocol.messages import decode_users
+from sparsesecagg.protocol.messages import UnmaskRequest, decode_server_message, decode_users
 
 Case = dict[str, Any]
 CASES = [
@@ -33,20 +36,25 @@ def attempt(case: Case) -> None:
         case "unpack_words":
             unpack(raw(case["bytes"]), case["count"], Word.of(case["bits"]))
         case "decode_users":
-            decode_users(raw(case["bytes"]), case["clients"])
+            decode_users(raw(case["bytes"]), case["count"])
         case "decode_locations":
             decode_locations(raw(case["bytes"]), case["dim"])
         case "decode_parameters":
-            RoundParameters.decode(raw(case["bytes"]))
+            Parameters.decode(raw(case["bytes"]))
         case "x25519":
             KeyAgreement(PrivateKey(raw(case["private"]))).with_peer(raw(case["peer_public"]))
         case "unseal":
-            head = int(case["round_number"]), case["sender"], case["receiver"]
-            sealing.unseal(SealingKey(raw(case["sealing_key"])), raw(case["sealed"]), *head)
+            secret = RoundSecret(raw(case["round_secret"]))
+            if sealing.unseal(secret, case["sender"], case["receiver"], raw(case["sealed"])) is None:
+                raise errors.InvalidShare("does not open")  # A client leaves it out.
         case "combine_shares":
             _combine(case)
         case "check_roster":
             read_roster(case["run"], case["users"])
+        case "answer_draw":
+            _answer_draw(case)
+        case "verify_draw":
+            _verify_draw(case)
         case "server_receives":
             _server_receives(case)
         case "server_closes":
@@ -64,19 +72,37 @@ def _combine(case: Case) -> None:
         raise errors.InvalidShare("the shares do not fit together")
 
 
+def _answer_draw(case: Case) -> None:
+    params, juror = Parameters.decode(raw(case["parameters"])), identities_of(load("roster"))[case["user"]]
+    state = JurorState()
+    for data in case["answered"]:
+        before = decode_draw(raw(data))
+        assert isinstance(before, DrawRequest)
+        state, _ = answer_draw(juror, params, state, before)
+    request = decode_draw(raw(case["request"]))
+    assert isinstance(request, DrawRequest)
+    answer_draw(juror, params, state, request)
+
+
+def _verify_draw(case: Case) -> None:
+    roster = identities_of(load("roster"))[0].roster
+    proof = decode_draw(raw(case["proof"]))
+    assert isinstance(proof, DrawProof)
+    verify_draw(roster, Parameters.decode(raw(case["parameters"])), proof, case["last_draw"])
+
+
 def _server_receives(case: Case) -> None:
-    """A refused message leaves the server as it was: the round then goes on to its recorded end."""
-    replayed = ReplayedRound(case["round"])
+    """A refused message leaves the server as it was: the run then goes on to its recorded end."""
+    replayed = ReplayedRun(case["run"])
     replayed.play(0, case["after"])
     try:
         replayed.server.receive(raw(case["bytes"]), case.get("transport_sender"))
     finally:
         replayed.play(case["after"])
-        assert replayed.finish().total.tolist() == replayed.vector["aggregate"]["total"]
 
 
 def _server_closes(case: Case) -> None:
-    replayed = ReplayedRound(case["round"])
+    replayed = ReplayedRun(case["run"])
     replayed.play(0, case["after"])
     for data in case["messages"]:
         replayed.server.receive(raw(data))
@@ -87,15 +113,26 @@ def _server_closes(case: Case) -> None:
 
 
 def _client_receives(case: Case) -> None:
-    """A refused message leaves the client at its stage."""
-    replayed = ReplayedRound(case["round"])
+    """A refused message leaves the client as it was, unless it was to unmask, or stops for good."""
+    replayed, user = ReplayedRun(case["run"]), case["user"]
     replayed.play(0, case["after"])
-    client = replayed.clients[case["user"]]
-    stage = client.stage
+    before = replayed.clients[user].save()
     try:
-        replayed.answer(case["user"], raw(case["bytes"]))
+        replayed.receive(user, raw(case["bytes"]))
     finally:
-        assert client.stage is stage
+        if case["error"] == "WronglyExcluded":
+            with pytest.raises(errors.WronglyExcluded):  # Ever after.
+                replayed.receive(user, raw(case["bytes"]))
+        elif _is_refused_unmask(case):
+            with pytest.raises(errors.AlreadyAnswered):
+                replayed.play(case["after"])
+        else:
+            assert replayed.clients[user].save() == before
+            replayed.play(case["after"])
+
+
+def _is_refused_unmask(case: Case) -> bool:
+    return case["error"] == "PolicyViolation" and isinstance(decode_server_message(raw(case["bytes"])), UnmaskRequest)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -107,10 +144,10 @@ def test_it_is_refused_with_the_error_that_the_vector_names(case: Case) -> None:
         assert getattr(caught.value, "option", None) == case["option"]
 
 
-def test_every_protocol_error_of_a_round_has_a_vector() -> None:
-    """RoundRefused sums up clients' refusals in one process, no answer to a message; draws belong to no round."""
+def test_every_protocol_error_has_a_vector() -> None:
+    """RoundRefused sums up clients' refusals in one process; what a server lacks for a draw is no answer to anybody."""
     named = {case.values[0]["error"] for case in CASES}
     # Engines and benchmarks have errors of their own, which may be loaded in this process too.
     kinds = [kind for kind in errors.ProtocolError.__subclasses__() if kind.__module__ == errors.__name__]
     typed = {kind.__name__ for kind in kinds}
-    assert named == (typed | {"InvalidInput"}) - {"RoundRefused", "DrawError"}
+    assert named == (typed | {"InvalidInput", "InvalidDraw"}) - {"RoundRefused", "DrawError"}

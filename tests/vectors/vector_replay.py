@@ -1,19 +1,24 @@
-"""Replaying recorded rounds with the library: from the vector's file alone, not from what made it."""
+"""Replaying recorded runs with the library: from the vector's file alone, not from what made it."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from sparsesecagg import errors
 from sparsesecagg.crypto.identity import Identity, Roster, RosterEntry, RunSecret
-from sparsesecagg.protocol import Client, Result, RoundParameters, Server, Stage
+from sparsesecagg.protocol import Client, Parameters, Result, Server, Stage
+from sparsesecagg.protocol.draw_messages import decode_draw
+from sparsesecagg.protocol.messages import ConfirmRequest, EpochKeys, Order, UnmaskRequest, decode_server_message
 
 ROOT = Path(__file__).parents[2]
-FOLDER = ROOT / "vectors" / "v1"
+FOLDER = ROOT / "vectors" / "v2"
 Vector = dict[str, Any]
+raw = bytes.fromhex
 
 
 def load(name: str) -> Vector:
@@ -30,90 +35,149 @@ def names() -> list[str]:
 def read_roster(run: str, users: list[Vector]) -> Roster:
     """Return a checked roster."""
     fields = ("identity", "run_key", "draw_key", "chain_tip", "signature")
-    return Roster(run, tuple(RosterEntry(*(bytes.fromhex(user[field]) for field in fields)) for user in users))
+    return Roster(run, tuple(RosterEntry(*(raw(user[field]) for field in fields)) for user in users))
 
 
-class ReplayedRound:
-    """A recorded round, brought to life up to any of its messages."""
+def identities_of(content: Vector) -> list[Identity]:
+    """Return the users of a roster that is written down with its secrets."""
+    roster = read_roster(content["run"], content["users"])
+    return [Identity(user, RunSecret(raw(each["run_secret"])), roster) for user, each in enumerate(content["users"])]
+
+
+class ReplayedRun:
+    """A recorded run, brought to life up to any of its steps."""
 
     def __init__(self, name: str) -> None:
         self.vector = load(name)
-        self.params = RoundParameters.decode(bytes.fromhex(self.vector["parameters"]["bytes"]))
-        self.server = Server(self.params)
-        identities = self._identities()
+        self.params = Parameters.decode(raw(self.vector["parameters"]["bytes"]))
+        identities = identities_of(self.vector["roster"]) if "roster" in self.vector else []
+        seed = bytes(32) if identities else raw(self.vector["server_seed"])
+        self.server = Server(self.params, seed, identities[0].roster if identities else None)
+        self.draws = [[raw(draw) for draw in user["randomness"]] for user in self.vector["users"]]
         self.clients = [
             Client(user, self.params, entropy=self._entropy(user), identity=identities[user] if identities else None)
             for user in range(self.params.clients)
         ]
+        self.terms = bytes(32)
         self.inbox: dict[int, bytes] = {}
-        self.masked: dict[int, dict[int, int]] = {}
+        self.packages: dict[int, list[bytes]] = {}
+        self.results: list[Result] = []
 
-    def _identities(self) -> list[Identity]:
-        if "roster" not in self.vector:
-            return []
-        users = self.vector["roster"]["users"]
-        roster = read_roster(self.vector["roster"]["run"], users)
-        secrets = [RunSecret(bytes.fromhex(user["run_secret"])) for user in users]
-        return [Identity(user, secret, roster) for user, secret in enumerate(secrets)]
-
-    def _entropy(self, user: int) -> Any:
-        draws = (bytes.fromhex(draw) for draw in self.vector["users"][user]["randomness"].values())
-
+    def _entropy(self, user: int) -> Callable[[int], bytes]:
         def read(size: int) -> bytes:
-            drawn = next(draws)
+            drawn = self.draws[user].pop(0)
             assert len(drawn) == size
             return drawn
 
         return read
 
+    @property
+    def steps(self) -> list[Vector]:
+        """All steps of the run."""
+        steps: list[Vector] = self.vector["steps"]
+        return steps
+
     def play(self, start: int = 0, stop: int | None = None) -> None:
-        """Go through the messages from `start` to `stop`; each must come out as it was recorded."""
-        for note in self.vector["messages"][start:stop]:
-            data = bytes.fromhex(note["bytes"])
-            if "to" in note:
-                if self.server.stage is not Stage[note["stage"]]:
-                    self.inbox = self.server.close_stage()
-                assert all(self.inbox[user] == data for user in note["to"])
+        """Go through the steps from `start` to `stop`; each message must come out as it was recorded."""
+        for step in self.steps[start:stop]:
+            if "begin" in step:
+                self.terms = raw(step["terms"])
+                self.inbox = self.server.begin_round(terms=self.terms)
+                assert self.server.round_number == step["begin"]
+            elif "close" in step:
+                self._close(step)
+            elif "result" in step:
+                self._compare(step["result"])
+            elif "to" in step:
+                self._deliver(step)
             else:
-                user = note["from"]
-                assert self.answer(user, self.inbox.get(user, b"")) == data
-                self.server.receive(data, sender=user)
+                self._send(step)
 
-    def finish(self) -> Result:
-        """End the last stage and return the result."""
-        self.server.close_stage()
-        assert self.server.result is not None
-        return self.server.result
+    def _close(self, step: Vector) -> None:
+        assert self.server.stage is Stage[step["close"]]
+        try:
+            self.inbox = self.server.close_stage()
+            assert "error" not in step
+        except errors.SparseSecAggError as error:
+            assert type(error).__name__ == step["error"]
 
-    def answer(self, user: int, request: bytes) -> bytes:
-        """Let a client answer a request at the stage it is in."""
-        client, facts = self.clients[user], self.vector["users"][user]
-        match client.stage:
+    def _deliver(self, step: Vector) -> None:
+        assert all(self.inbox[user] == raw(step["bytes"]) for user in step["to"])
+        if step["stage"] == "ADVERTISE_KEYS":
+            for user in step["to"]:
+                self.clients[user].join(raw(step["bytes"]))
+
+    def _send(self, step: Vector) -> None:
+        user, data = step["from"], raw(step["bytes"])
+        answer = self._answer(user, step)
+        assert (answer == data) != step.get("forged", False)
+        if "lost" not in step:
+            self.server.receive(data, sender=user)
+
+    def _answer(self, user: int, step: Vector) -> bytes:
+        client = self.clients[user]
+        match Stage[step["stage"]]:
             case Stage.ADVERTISE_KEYS:
                 return client.advertise_keys()
             case Stage.SHARE_KEYS:
-                return client.share_keys(request)
+                if not self.packages.get(user):
+                    self.packages[user] = client.share_keys(self.server.round_number)
+                return self.packages[user].pop(0)
             case Stage.UPLOAD:
-                return client.upload(request, np.array(facts["update"]), facts["weight"], self._trace(user))
+                return self._upload(user, step)
+            case Stage.DRAW:
+                return client.reveal(self.inbox[user])
             case Stage.CONFIRM:
-                return client.confirm(request)
+                return client.confirm(self.inbox[user])
             case _:
-                return client.unmask(request)
+                return client.unmask(self.inbox[user])
 
-    def _trace(self, user: int) -> Any:
-        noted = self.masked.setdefault(user, {})
+    def _upload(self, user: int, step: Vector) -> bytes:
+        noted: list[tuple[list[int], list[int]]] = []
 
         def note(where: Any, values: Any) -> None:
             places = range(where.start, where.stop) if isinstance(where, slice) else where.tolist()
-            noted.update(zip(places, values.tolist(), strict=True))
+            noted.append((list(places), values.tolist()))
 
-        return note
+        client, update = self.clients[user], np.array(step["update"])
+        answer = client.upload(self.inbox[user], update, step["weight"], terms=self.terms, trace=note)
+        recorded = [
+            (each["coordinates"] if "coordinates" in each else list(range(*self.params.slices.bounds(each["slice"]))))
+            for each in step["masked"]
+        ]
+        assert noted == [(places, each["integers"]) for places, each in zip(recorded, step["masked"], strict=True)]
+        return answer
 
-    def recorded(self, user: int) -> dict[int, int]:
-        """Return what the vector says that a user masks: by place in the flat array of blocks."""
-        width, places = self.params.width, {}
-        for note in self.vector["users"][user]["masked"]:
-            blocks = note["blocks"] if "blocks" in note else [note["block"]]
-            flat = [block * width + offset for block in blocks for offset in range(width)]
-            places.update(zip(flat, note["integers"], strict=True))
-        return places
+    def _compare(self, expected: Vector) -> None:
+        result = self.server.result
+        assert result is not None
+        self.results.append(result)
+        assert list(result.survivors) == expected["survivors"]
+        assert result.total.tolist() == expected["total"]
+        assert result.contributors_per_slice.tolist() == expected["contributors_per_slice"]
+        weights = result.weight_per_slice
+        assert (None if weights is None else weights.tolist()) == expected["weight_per_slice"]
+        assert result.clipped == expected["clipped"]
+        assert sorted(result.lost) == expected["lost"]
+        assert [[holder, list(owners)] for holder, owners in sorted(result.false_shares.items())] == expected[
+            "false_shares"
+        ]
+
+    def receive(self, user: int, data: bytes) -> None:
+        """Give a client a message that is not in the record; it is asked by the message's name."""
+        client = self.clients[user]
+        try:
+            message = decode_server_message(data)
+        except errors.MalformedMessage:
+            decode_draw(data)
+            client.reveal(data)
+            return
+        match message:
+            case EpochKeys():
+                client.join(data)
+            case Order():
+                client.upload(data, np.zeros(self.params.dim), terms=self.terms)
+            case ConfirmRequest():
+                client.confirm(data)
+            case UnmaskRequest():
+                client.unmask(data)

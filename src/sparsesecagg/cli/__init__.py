@@ -6,62 +6,51 @@ described in docs/command-line.md.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
+from typing import Annotated, NoReturn
 
-import click
 import typer
 
-from sparsesecagg.errors import InvalidInput, MissingExtra, ProtocolError
-
-EXIT_FAILED_ROUND = 1
-EXIT_BAD_INPUT = 2
+from sparsesecagg import __version__
+from sparsesecagg.cli.errors import run
+from sparsesecagg.cli.shared import help_if_alone
 
 
 def _app() -> typer.Typer:
-    from sparsesecagg.cli import audit, plan, reproduce, simulate, train
+    from sparsesecagg.cli import attack, audit, plan, reproduce, simulate, train
     from sparsesecagg.cli.roster import roster_app
 
     app = typer.Typer(
         name="sparsesecagg",
         help="Sparse secure aggregation for federated learning.",
-        no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode="rich",
     )
-    for command in (simulate.simulate, audit.audit, plan.plan, train.train, reproduce.reproduce):
+    for command in (simulate.simulate, audit.audit, attack.attack, plan.plan, train.train, reproduce.reproduce):
         app.command()(command)
     app.add_typer(roster_app, name="roster")
 
-    @app.callback()
-    def root() -> None:
+    @app.callback(invoke_without_command=True)
+    def root(
+        context: typer.Context,
+        _version: Annotated[
+            bool,
+            typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
+        ] = False,
+    ) -> None:
         """Sparse secure aggregation for federated learning."""
+        help_if_alone(context)
 
     return app
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the program and exit: 0 on success, 2 on bad input, 1 on a failed round."""
-    try:
-        code = _app()(args=arguments, standalone_mode=False)
-    except click.exceptions.NoArgsIsHelpError as problem:
-        sys.stdout.write(problem.format_message() + "\n")
-        code = EXIT_BAD_INPUT
-    except click.ClickException as problem:
-        code = _complain(" ".join(problem.format_message().split()), EXIT_BAD_INPUT)
-    except InvalidInput as problem:
-        code = _complain(f"--{problem.option.replace('_', '-')} {problem.problem}", EXIT_BAD_INPUT)
-    except MissingExtra as problem:
-        code = _complain(str(problem), EXIT_BAD_INPUT)
-    except ProtocolError as problem:
-        code = _complain(f"the round failed: {problem}", EXIT_FAILED_ROUND)
-    except (click.Abort, KeyboardInterrupt):
-        code = _complain("interrupted", 130)
-    sys.exit(code or 0)
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"sparsesecagg {__version__}")
+        raise typer.Exit
 
 
-def _complain(sentence: str, code: int) -> int:
-    end = "" if sentence.endswith((".", "?")) else "."
-    sys.stderr.write(f"sparsesecagg: {sentence}{end}\n")
-    return code
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the program and exit: 0 on success, 2 on bad input, 1 on a failed round, 130 after Ctrl-C."""
+    run(_app(), arguments)

@@ -10,8 +10,18 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from sparsesecagg.cli.audit_picture import check_picture, draw
-from sparsesecagg.cli.shared import JsonOption, SeedOption, err, out, print_json, progress
+from sparsesecagg.cli.audit_picture import draw
+from sparsesecagg.cli.shared import (
+    JsonOption,
+    SeedOption,
+    at_least,
+    check_memory,
+    check_picture,
+    err,
+    out,
+    print_json,
+    progress,
+)
 from sparsesecagg.privacy.advice import advice
 from sparsesecagg.privacy.audit import AuditReport, AuditSettings, run_audit
 from sparsesecagg.privacy.truth import Score
@@ -37,7 +47,7 @@ def audit(
     max_weight: Annotated[int, typer.Option(help="Give users private weights up to this; 0 for none.")] = 0,
     compare: Annotated[bool, typer.Option("--compare", help="Audit every pattern at these settings.")] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw the component sizes into this .png, .pdf or .svg.")] = None,
-    workers: Annotated[int, typer.Option(min=0, help="Processes to use; 0 for one per processor.")] = 0,
+    workers: Annotated[int, typer.Option(callback=at_least(0), help="Processes to use; 0 for one per processor.")] = 0,
     json: JsonOption = False,
     seed: SeedOption = 0,
 ) -> None:
@@ -64,6 +74,7 @@ def audit(
 
     chosen = settings_of(pattern)
     audited = [chosen if name == pattern else settings_of(name) for name in (_COMPARED if compare else (pattern,))]
+    check_memory(dim)
     if plot is not None:
         check_picture(plot)
     for sentence in advice(chosen.params):

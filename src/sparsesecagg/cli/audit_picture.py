@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from sparsesecagg.errors import InvalidInput, MissingExtra
+from sparsesecagg.errors import MissingExtra
 from sparsesecagg.privacy.audit import AuditReport
 
-_PICTURES: Final = (".png", ".pdf", ".svg")
 _BARE, _MASKED, _PROMISE = "#c0392b", "#1f6fb2", "0.25"
-
-
-def check_picture(path: Path) -> None:
-    """Raise unless a picture can be written there."""
-    if path.suffix.lower() not in _PICTURES:
-        raise InvalidInput("plot", f"must end in {', '.join(_PICTURES)}, not {path.name!r}: use {path.stem}.png")
-    if not path.parent.is_dir():
-        raise InvalidInput("plot", f"must be in an existing directory, and {str(path.parent)!r} is none: create it")
 
 
 def draw(reports: Sequence[AuditReport], path: Path) -> None:

@@ -10,13 +10,12 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from sparsesecagg.cli.shared import JsonOption, SeedOption, out, print_json
-from sparsesecagg.errors import InvalidInput, MissingExtra
+from sparsesecagg.cli.shared import JsonOption, SeedOption, check_picture, out, print_json
+from sparsesecagg.errors import MissingExtra
 from sparsesecagg.patterns.anonymity import ROUNDS, Server
 from sparsesecagg.privacy.plan import DEFAULT_FAILURE_LOG2, Goal, Plan
 from sparsesecagg.privacy.planner import plan_each, plan_round, secagg_upload
 
-_PICTURES: Final = (".png", ".pdf", ".svg")
 _BLUE: Final = "#1f6fb2"
 _RED: Final = "#c0392b"
 
@@ -83,7 +82,7 @@ def plan(
         confirm=confirm,
     )
     if plot is not None:
-        _check_picture(plot)
+        check_picture(plot)
     answer = plan_round(goal)
     if plot is not None:
         draw(answer, plot)
@@ -170,13 +169,6 @@ def _nearest_table(answer: Plan) -> Table:
 
 def _or_none(value: float | None) -> str:
     return "no value would do" if value is None else f"{value:g}"
-
-
-def _check_picture(path: Path) -> None:
-    if path.suffix.lower() not in _PICTURES:
-        raise InvalidInput("plot", f"must end in {', '.join(_PICTURES)}, got {path.name!r}")
-    if not path.parent.is_dir():
-        raise InvalidInput("plot", f"must be in an existing directory, got {str(path.parent)!r}")
 
 
 def draw(answer: Plan, path: Path) -> None:

@@ -14,10 +14,12 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from sparsesecagg.cli.shared import JsonOption, SeedOption, err, out, print_json, progress
+from sparsesecagg.cli.errors import Interrupted, NeedsSourceTree
+from sparsesecagg.cli.shared import JsonOption, SeedOption, at_least, err, out, print_json, progress
 from sparsesecagg.errors import InvalidInput
 
 CHECKOUT = Path(__file__).parents[3]
+SOURCE_TREE = "https://github.com/sparsesecagg/sparsesecagg"
 ALL = "all"
 
 
@@ -32,7 +34,8 @@ def reproduce(
         Path | None, typer.Option("--out", help="Folder for result files and plots.", show_default="results")
     ] = None,
     minutes: Annotated[
-        float | None, typer.Option(min=0, help="Stop after about this long; the same command goes on later.")
+        float | None,
+        typer.Option(callback=at_least(0), help="Stop after about this long; the same command goes on later."),
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Throw away what an interrupted run left behind.")] = False,
     as_json: JsonOption = False,
@@ -55,12 +58,23 @@ def reproduce(
     deadline = None if minutes is None else time.monotonic() + 60 * minutes
     done = []
     for one in names:
-        with _reporting(one) as report:
-            done.append(
-                common.reproduce(
-                    one, scale, seed, folder, work_dir, data_dir=data_dir, deadline=deadline, fresh=fresh, report=report
+        try:
+            with _reporting(one) as report:
+                done.append(
+                    common.reproduce(
+                        one,
+                        scale,
+                        seed,
+                        folder,
+                        work_dir,
+                        data_dir=data_dir,
+                        deadline=deadline,
+                        fresh=fresh,
+                        report=report,
+                    )
                 )
-            )
+        except KeyboardInterrupt:
+            raise Interrupted(f"the same command resumes {one}") from None
         if not as_json:
             _show(done[-1], common.load(one).title)
     if as_json:
@@ -79,8 +93,9 @@ def reproduce(
 def _experiments() -> ModuleType:
     """Return the experiments' common module. They write into a checkout, so they are not part of the package."""
     if not (CHECKOUT / "experiments" / "common").is_dir():
-        raise InvalidInput(
-            "reproduce", "needs a checkout of the project: clone it and run make setup, then .venv/bin/sparsesecagg"
+        raise NeedsSourceTree(
+            "reproduce needs the source tree, which an installed package does not carry: "
+            f"git clone {SOURCE_TREE}, then run make setup and .venv/bin/sparsesecagg reproduce in it"
         )
     if str(CHECKOUT) not in sys.path:
         sys.path.insert(0, str(CHECKOUT))

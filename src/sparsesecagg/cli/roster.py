@@ -13,16 +13,24 @@ from typing import Annotated
 
 import typer
 
-from sparsesecagg.cli.shared import JsonOption, out, print_json
+from sparsesecagg.cli.errors import Failed
+from sparsesecagg.cli.shared import JsonOption, help_if_alone, out, print_json
 from sparsesecagg.crypto.identity import IdentityKey, Roster, RosterEntry, RunSecret, enrol, identity_of
 from sparsesecagg.crypto.secrets import SECRET_SIZE, Secret
-from sparsesecagg.errors import InvalidInput
+from sparsesecagg.errors import InvalidInput, InvalidKey
 
 roster_app = typer.Typer(
     help="Make identities, run keys and rosters for authenticated rounds.",
-    no_args_is_help=True,
     rich_markup_mode="rich",
 )
+
+_SMALLEST_ROUND = 3
+
+
+@roster_app.callback(invoke_without_command=True)
+def roster_help(context: typer.Context) -> None:
+    """Make identities, run keys and rosters for authenticated rounds."""
+    help_if_alone(context)
 
 
 @roster_app.command()
@@ -44,10 +52,16 @@ def enrol_user(
     json: JsonOption = False,
 ) -> None:
     """Make the keys of one training run and sign them. Hand the entry to whoever builds the roster."""
+    if not run:
+        raise InvalidInput("run", "must not be empty")
     identity_key, secret = IdentityKey(_read_private(key)), RunSecret(os.urandom(SECRET_SIZE))
     made = enrol(identity_key, run, secret)
     _write_private(run_key, secret, "run_key")
-    entry.write_text(json_format.dumps(made.as_json()) + "\n", encoding="utf-8")
+    try:
+        entry.write_text(json_format.dumps(made.as_json()) + "\n", encoding="utf-8")
+    except OSError as problem:
+        run_key.unlink()  # Nobody will know its public half, and the next try needs the name.
+        raise InvalidInput("entry", f"must name a file that can be written: {problem.strerror}") from None
     _tell(json, {"run": run, "identity": made.identity.hex(), "entry": str(entry), "run_key": str(run_key)})
 
 
@@ -59,7 +73,12 @@ def build(
     json: JsonOption = False,
 ) -> None:
     """Put the users' entries together, checking every signature."""
-    made = Roster(run, tuple(_read_entry(path) for path in entries))
+    if len(entries) < _SMALLEST_ROUND:
+        raise InvalidInput("entries", f"must be those of at least {_SMALLEST_ROUND} users, got {len(entries)}")
+    try:
+        made = Roster(run, tuple(_read_entry(path) for path in entries))
+    except InvalidKey as problem:
+        raise Failed(f"no roster was built: {problem}") from None
     made.save(roster)
     _describe(made, json)
 
@@ -73,9 +92,12 @@ def check(
     json: JsonOption = False,
 ) -> None:
     """Check every signature of a roster and, with --trusted, that it names exactly the identities you know."""
-    found = Roster.load(roster)
-    if trusted is not None:
-        found.require_identities(_read_trusted(trusted))
+    try:
+        found = Roster.load(roster)
+        if trusted is not None:
+            found.require_identities(_read_trusted(trusted))
+    except InvalidKey as problem:
+        raise Failed(f"{roster} is not to be trusted: {problem}") from None
     _describe(found, json)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from sparsesecagg.cli.shared import JsonOption, SeedOption, err, out, print_json, progress
+from sparsesecagg.cli.shared import JsonOption, SeedOption, check_memory, err, out, print_json, progress
 from sparsesecagg.engines.in_process import InProcessRun, Observer, Outcome, peak_memory
 from sparsesecagg.engines.in_process.simulation import (
     RandomUpdate,
@@ -20,11 +20,14 @@ from sparsesecagg.engines.in_process.simulation import (
     seeded_entropy,
 )
 from sparsesecagg.errors import InvalidInput
+from sparsesecagg.patterns import PATTERNS
 from sparsesecagg.privacy.advice import advice
 from sparsesecagg.protocol import STAGES, Parameters, Policy, Stage
+from sparsesecagg.protocol.parameters import MAX_CLIENTS
 from sparsesecagg.protocol.stages import round_stages
 
 _ANY = "ANY"
+MOST_ROUNDS = 100_000
 _MEETINGS = 3
 """Messages of a user per round, for the progress bar: package, upload, shares."""
 
@@ -66,11 +69,13 @@ def simulate(
     Every key, mask and message is real; the users, their random updates and their dropouts are simulated. Bytes and
     seconds are those of a round in steady state, the keys of a later round included; the set-up is reported apart.
     """
-    if rounds < 1:
-        raise InvalidInput("rounds", f"must be at least 1, got {rounds}")
+    if not 1 <= rounds <= MOST_ROUNDS:
+        raise InvalidInput("rounds", f"must be from 1 to {MOST_ROUNDS}, got {rounds}")
     stages = _drop_stages(drop_at)
     identities = (
-        make_identities(clients, "simulation", seeded_entropy(seed)) if authenticated and clients >= 3 else None
+        make_identities(clients, "simulation", seeded_entropy(seed))
+        if authenticated and 3 <= clients <= MAX_CLIENTS
+        else None
     )
     params = Parameters.create(
         clients=clients,
@@ -89,6 +94,7 @@ def simulate(
         max_weight=1000 if weighted else 0,
         roster_digest=identities[0].roster.digest if identities else b"",
     )
+    check_memory(dim)
     for sentence in advice(params):
         err.print(f"[yellow]note:[/yellow] {sentence}.", highlight=False, soft_wrap=True)
 
@@ -99,7 +105,7 @@ def simulate(
         task = bar.add_task("simulating", total=clients * (3 + _MEETINGS * rounds))
         run = InProcessRun(
             params,
-            policy=Policy(min_survivors=1),
+            policy=Policy(min_anonymity=1, min_survivors=1, patterns=frozenset(PATTERNS)),
             entropy_of=entropy_of_run(seed),
             identities=identities,
             absent={user for user, stage in schedule[0].items() if stage is Stage.ADVERTISE_KEYS},

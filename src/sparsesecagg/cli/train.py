@@ -8,10 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
+from sparsesecagg.cli.errors import Failed, Interrupted
 from sparsesecagg.cli.shared import JsonOption, err, out, print_json
 from sparsesecagg.cli.train_display import download_display, round_display
 from sparsesecagg.errors import InvalidInput, MissingExtra
-from sparsesecagg.learning.aggregators import AGGREGATORS, failing_rounds, make_aggregator
+from sparsesecagg.learning.aggregators import AGGREGATORS, failing_pods, make_aggregator, thin_committees
 from sparsesecagg.learning.api import new_run_folder
 from sparsesecagg.learning.comparison import create_comparison, is_comparison, resume_comparison
 from sparsesecagg.learning.config import WEIGHTINGS, TrainingConfig
@@ -23,6 +24,7 @@ from sparsesecagg.learning.side_by_side import SideBySide
 from sparsesecagg.learning.tensorboard import write_events
 from sparsesecagg.learning.workers import WorkerError, check_workers
 from sparsesecagg.privacy.advice import advice
+from sparsesecagg.protocol import Parameters
 from sparsesecagg.report import summary_table, write_report
 
 
@@ -45,6 +47,8 @@ _files = _panel("Files and processes")
 _DIGITS = TrainingConfig.create("digits")
 _MANY = 0.05
 """Failing rounds beyond this fraction are worth a note."""
+_MANY_THIN = 0.2
+"""And so are thin committees beyond this one."""
 
 
 def train(
@@ -63,7 +67,7 @@ def train(
         float | None, _aggregation("Fraction of the model that each user sends (α), in (0, 1].", _DIGITS.alpha)
     ] = None,
     dropout: Annotated[
-        float | None, _simulated("Chance that a user falls silent in a round (θ); simulated.", _DIGITS.dropout)
+        float | None, _simulated("Chance that a user drops out of a round (θ); simulated.", _DIGITS.dropout)
     ] = None,
     drop_at: Annotated[
         str | None,
@@ -74,20 +78,32 @@ def train(
     ] = None,
     target_accuracy: Annotated[float | None, _task("Stop when the test accuracy reaches this, such as 0.95.")] = None,
     modulus_bits: Annotated[
-        int | None, _aggregation("Bits of a word: 8, 12, 16, 24 or 32.", "16 for committee, else 32")
+        int | None, _aggregation("Bits of a word, 4 to 32.", "16 for committee, else 32")
+    ] = None,
+    committee_size: Annotated[
+        int | None, _aggregation("Users per committee, who mask together.", "N divided by 1/α")
+    ] = None,
+    pod_size: Annotated[
+        int | None, _aggregation("Users per pod, who hold each other's shares.", "all, up to about 128")
     ] = None,
     neighbours: Annotated[
-        int | None, _aggregation("Degree of mask and share graph.", "complete; secagg-plus: by θ")
+        int | None,
+        _aggregation("Degree of mask and share graph; not with committee.", "complete; secagg-plus: by θ"),
     ] = None,
     threshold: Annotated[int | None, _aggregation("Shares that restore a secret.", "a majority")] = None,
     min_survivors: Annotated[
-        int | None, _aggregation("Clients refuse to open a block with fewer survivors.", _DIGITS.min_survivors)
+        int | None, _aggregation("Survivors without which a committee's sum stays closed.", "half of a committee")
     ] = None,
     normalisation: Annotated[
         str | None, _aggregation("Divide by observed contributors or by the expected number.", _DIGITS.normalisation)
     ] = None,
     weighting: Annotated[
-        str | None, _aggregation(f"How users count in the mean: {', '.join(WEIGHTINGS)} (private).", _DIGITS.weighting)
+        str | None,
+        _aggregation(
+            f"How users count in the mean: {', '.join(WEIGHTINGS)}. Weights are masked, but over many rounds with "
+            "dropouts the server can solve for them.",
+            _DIGITS.weighting,
+        ),
     ] = None,
     first_clip: Annotated[
         float | None, _aggregation("Clip of the first round; later ones follow the aggregate.", "as the first weights")
@@ -112,6 +128,12 @@ def train(
         float | None, _simulated("Each user's line in Mbit/s; simulated.", _DIGITS.bandwidth_mbit)
     ] = None,
     latency_ms: Annotated[float | None, _simulated("Latency of that line; simulated.", _DIGITS.latency_ms)] = None,
+    downlink: Annotated[
+        str | None, _simulated("How the model goes down to users: steps or model (whole).", _DIGITS.downlink)
+    ] = None,
+    downlink_bits: Annotated[
+        int | None, _simulated("Bits per coordinate of a step: 2, 4 or 8.", _DIGITS.downlink_bits)
+    ] = None,
     data_dir: Annotated[
         Path | None, _files("Folder of the data files.", "$SPARSESECAGG_DATA, else they are downloaded")
     ] = None,
@@ -124,7 +146,7 @@ def train(
     ] = False,
     json: JsonOption = False,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Seed of everything random in the simulation.", show_default="0")
+        int | None, typer.Option(help="Seed of everything random in the simulation.", show_default="0")
     ] = None,
 ) -> None:
     """Train a model across simulated users, aggregating with the real protocol, and report bytes, time and accuracy.
@@ -145,6 +167,8 @@ def train(
             "colluding": colluding,
             "target_accuracy": target_accuracy,
             "modulus_bits": modulus_bits,
+            "committee_size": committee_size,
+            "pod_size": pod_size,
             "neighbours": neighbours,
             "threshold": threshold,
             "min_survivors": min_survivors,
@@ -164,6 +188,8 @@ def train(
             "classes_per_client": classes_per_client,
             "bandwidth_mbit": bandwidth_mbit,
             "latency_ms": latency_ms,
+            "downlink": downlink,
+            "downlink_bits": downlink_bits,
             "seed": seed,
         }.items()
         if value is not None
@@ -175,14 +201,15 @@ def train(
         raise InvalidInput("out", "and --resume exclude each other: a run goes on in its own folder")
     check_workers(workers)
     runs, run_dir = _resume(resume, given, entries, data_dir) if resume else _begin(out_dir, given, entries, data_dir)
-    _advise(runs)
     try:
+        _advise(runs)
         with SideBySide(runs, workers) as work, round_display(runs) as show:
             for number, metrics in work.rounds():
                 show.round_done(number, metrics)
     except WorkerError as problem:
-        err.print(f"sparsesecagg: {problem}; --resume {run_dir} goes on.", highlight=False, soft_wrap=True)
-        raise typer.Exit(1) from problem
+        raise Failed(f"{problem}; --resume {run_dir} resumes the run") from problem
+    except KeyboardInterrupt:
+        raise Interrupted(f"sparsesecagg train --resume {run_dir} resumes the run") from None
     if tensorboard:
         for run in work.runs:
             write_events(run.folder.path / "tensorboard", run.folder.metrics())
@@ -218,14 +245,26 @@ def _advise(runs: Sequence[FederatedRun]) -> None:
         aggregator = make_aggregator(run.config, run.task.model, run.task.initial)
         if isinstance(aggregator, SecureAggregator):
             params = aggregator.parameters
-            sentences, failing = advice(params), failing_rounds(params)
-            if failing > _MANY:
-                sentences.append(
-                    f"about {100 * failing:.0f} % of rounds will fail, with fewer than {params.threshold} users left: "
-                    "lower --dropout"
-                )
+            sentences = [*advice(params), *_losses(params)]
             for sentence in sentences:
                 err.print(f"[yellow]note:[/yellow] {sentence}.", highlight=False, soft_wrap=True)
+
+
+def _losses(params: Parameters) -> list[str]:
+    """Say what dropouts will cost, where it is much."""
+    sentences = []
+    failing, thin = failing_pods(params), thin_committees(params)
+    if failing > _MANY:
+        what = "rounds will fail" if params.pods == 1 else "pods will lose their slices in a round"
+        sentences.append(
+            f"about {100 * failing:.0f} % of {what}, with fewer than {params.threshold} users left: lower --dropout"
+        )
+    elif params.committees > 1 and thin > _MANY_THIN:
+        sentences.append(
+            f"about {100 * thin:.0f} % of committees will lose their slices in a round, with fewer than "
+            f"{params.min_survivors} survivors: raise --committee-size, or lower --min-survivors or --dropout"
+        )
+    return sentences
 
 
 def _finish(runs: Sequence[FederatedRun], run_dir: Path, json: bool) -> None:

@@ -7,6 +7,7 @@ the floating-point unit, which is exact on integers below 2^53 and much faster t
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import product as combinations_of
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,9 @@ _PIECES = ((0, 11), (11, 10), (21, 10))
 
 _EXACT_TERMS = 1 << 11
 """Terms that are added up in floating point: each is below 2^31 · 2^11, so the sum stays below 2^53."""
+
+_ALONE = 1 << 18
+"""Products per call: so few that OpenBLAS wakes no other threads, which it would have to wait for on a busy machine."""
 
 
 def reduce(values: Elements) -> Elements:
@@ -103,10 +107,19 @@ def multiply(left: Factor, right: Elements) -> Elements:
     for place, (shift, bits) in enumerate(_PIECES):
         reals[place * terms : (place + 1) * terms] = (short >> np.uint32(shift)) & np.uint32((1 << bits) - 1)
     sums = np.zeros((len(left), columns), np.uint64)
-    for start in range(0, len(reals), _EXACT_TERMS):
-        part = left[:, start : start + _EXACT_TERMS] @ reals[start : start + _EXACT_TERMS]
-        sums += part.astype(np.uint64)  # 2^11 parts below 2^53 fit uint64.
-    return canonical(sums)
+    share = _ALONE // max(1, min(len(reals), _EXACT_TERMS))
+    down = max(1, min(len(left), share // min(16, max(1, columns))))
+    across = max(1, share // down)
+    for row, column, term in combinations_of(
+        range(0, len(left), down), range(0, columns, across), range(0, len(reals), _EXACT_TERMS)
+    ):
+        rows, some, terms_here = (
+            slice(row, row + down),
+            slice(column, column + across),
+            slice(term, term + _EXACT_TERMS),
+        )
+        sums[rows, some] += (left[rows, terms_here] @ reals[terms_here, some]).astype(np.uint64)
+    return canonical(sums)  # 2^11 sums below 2^53 fit uint64.
 
 
 @lru_cache(maxsize=4)

@@ -6,6 +6,7 @@ workers         local training on all cores, the same result on any number of th
 aggregation     what every aggregator is            aggregators   their names
 plain, secure   averaging in the clear, and through the real protocol
 scaling         the clip that follows public information
+way_down        the model on its way to the users, whole or in steps
 faults          simulated dropouts and network
 config          every option of a run
 federated       a run, round by round                comparison   several runs with the same seeds

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from sparsesecagg.learning.models.base import Vector
 from sparsesecagg.protocol import STAGES, Stage
-from sparsesecagg.protocol.stages import STAGES_WITH_ROSTER
 
 ByStage = dict[str, float]
 
@@ -58,6 +57,14 @@ class Aggregation:
     server_seconds: ByStage
     contributors: Contributors | None
     clipped: int
+    exchanges: int = 1
+    """How often a user and the server talk: the stages of the round, and in the first round the set-up."""
+    coordinates_updated: float = 1.0
+    """The fraction of the coordinates that somebody's value is in."""
+    committees_opened: int | None = None
+    """How many committees' sums were opened; None where there are none."""
+    lost: dict[str, int] = field(default_factory=dict)
+    """By reason: how many committees' sums were not opened."""
     exact: bool | None = None
     """The sum in the field was that of the survivors' own quantised values; None where there is no field."""
 
@@ -71,7 +78,7 @@ class Aggregator(ABC):
 
     name: str
     exchanges: int
-    """How often a user and the server talk in a round."""
+    """How often a user and the server talk in a round, the set-up not counted."""
 
     @abstractmethod
     def aggregate(
@@ -84,29 +91,33 @@ class Aggregator(ABC):
     ) -> Aggregation:
         """Return the mean of the survivors' updates, or why there is none.
 
-        `updates` holds an update for every user whose UPLOAD message arrives. `drops` says who falls silent, and at
-        which stage. `weights` are whole numbers, one per user, or None for equal ones.
+        `updates` holds an update for every user that is `taking_part`. `drops` says who drops out, and
+        at which stage. `weights` are whole numbers, one per user, or None for equal ones. Rounds are numbered from 1.
         """
+
+    def taking_part(self, clients: int, drops: Mapping[int, Stage]) -> list[int]:
+        """Return the users that will be asked for an update in the next round, and are there to send it."""
+        return uploaders(clients, drops)
 
     def describe(self) -> dict[str, Any]:
         """Return what the options came to, for the record."""
         return {}
 
-    def state(self) -> dict[str, NDArray[np.float64]]:
+    def state(self) -> dict[str, NDArray[Any]]:
         """Return what the next round depends on."""
         return {}
 
-    def restore(self, state: Mapping[str, NDArray[np.float64]]) -> None:  # noqa: B027 (most have no state)
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:  # noqa: B027 (most have no state)
         """Go back to a state that `state` gave."""
 
 
 def uploaders(clients: int, drops: Mapping[int, Stage]) -> list[int]:
-    """Return the users whose UPLOAD message arrives: all but those silent by then."""
-    arrived = set(STAGES_WITH_ROSTER[STAGES_WITH_ROSTER.index(Stage.UPLOAD) + 1 :])
+    """Return the users that are there at UPLOAD: all but those that dropped out by then."""
+    arrived = set(STAGES[STAGES.index(Stage.UPLOAD) + 1 :])
     return [user for user in range(clients) if user not in drops or drops[user] in arrived]
 
 
-def count_dropped(drops: Mapping[int, Stage], stages: Sequence[Stage] = STAGES) -> dict[str, int]:
-    """Return how many users fell silent at each stage."""
+def count_dropped(drops: Mapping[int, Stage]) -> dict[str, int]:
+    """Return how many users dropped out at each stage."""
     counted = Counter(drops.values())
-    return {stage.name: counted[stage] for stage in stages}
+    return {stage.name: counted[stage] for stage in STAGES if counted[stage] or stage is not Stage.CONFIRM}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from statistics import fmean
 
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.learning.aggregation import Aggregator
@@ -12,11 +13,11 @@ from sparsesecagg.learning.models import Model
 from sparsesecagg.learning.models.base import Vector
 from sparsesecagg.learning.plain import PlainAggregator, RandomK, TopK
 from sparsesecagg.learning.secure import SecureAggregator, SecureSettings
-from sparsesecagg.patterns import served_fraction
+from sparsesecagg.patterns.anonymity import availability
 from sparsesecagg.patterns.tails import log_binomial_below
 from sparsesecagg.privacy.graph_tails import log_holders_missing
 from sparsesecagg.privacy.theory import committee_singled_out_fraction, pairwise_revealed_fraction
-from sparsesecagg.protocol import RoundParameters
+from sparsesecagg.protocol import Parameters
 
 AGGREGATORS = {
     "plain": "no protection: all values as 32-bit floats",
@@ -25,7 +26,7 @@ AGGREGATORS = {
     "secagg": "SecAgg (Bonawitz et al. 2017): everybody sends everything, masked",
     "secagg-plus": "SecAgg+ (Bell et al. 2020): the same with a sparse graph of masks and shares",
     "pairwise": "SparseSecAgg as published: for reproduction; it reveals values when users drop out",
-    "committee": "ours: public random committees send a fraction α, masked inside the committee",
+    "committee": "ours: random committees that stay send a fraction α, masked inside the committee",
 }
 
 # 32 bits are what the published protocols use; committees are small enough for less.
@@ -40,7 +41,7 @@ _WITHOUT_IDENTITIES = {
     "plain": _IN_THE_CLEAR,
     "plain-randk": _IN_THE_CLEAR,
     "plain-topk": _IN_THE_CLEAR,
-    "secagg-plus": "whose users share secrets with few others, and opening a share is the proof of who sent it",
+    "secagg-plus": "whose users share secrets with few others, and tags for all are the proof of one view",
 }
 
 
@@ -48,7 +49,7 @@ def make_aggregator(config: TrainingConfig, model: Model, initial: Vector) -> Ag
     """Return the aggregator that `config` names for updates of `model`, which begins with the parameters `initial`."""
     name, clients = config.aggregator, config.clients
     if name not in AGGREGATORS:
-        raise InvalidInput("aggregator", f"must be one of {', '.join(AGGREGATORS)}; got {name!r}")
+        raise InvalidInput("aggregator", f"must be one of {', '.join(AGGREGATORS)}, got {name!r}")
     if config.authenticated:
         _require_identities_possible(name)
     if name == "plain":
@@ -68,6 +69,8 @@ def make_aggregator(config: TrainingConfig, model: Model, initial: Vector) -> Ag
         alpha=config.alpha if sparse else 1.0,
         modulus_bits=config.modulus_bits or DEFAULT_MODULUS_BITS.get(name, PUBLISHED_MODULUS_BITS),
         dropout=config.dropout,
+        committee_size=config.committee_size,
+        pod_size=config.pod_size,
         neighbours=neighbours,
         threshold=config.threshold,
         min_survivors=config.min_survivors,
@@ -88,9 +91,20 @@ def _require_identities_possible(name: str) -> None:
         )
 
 
-def failing_rounds(params: RoundParameters) -> float:
-    """Return the fraction of rounds that will have fewer users left than the threshold, at the expected dropout."""
-    return math.exp(log_binomial_below(params.clients, 1 - params.dropout, params.threshold))
+def failing_pods(params: Parameters) -> float:
+    """Return the fraction of pods that will have fewer users left than their threshold, at the expected dropout."""
+    there = availability(params.dropout)
+    if params.neighbours:
+        return math.exp(log_binomial_below(params.clients, there, params.threshold))
+    return fmean(math.exp(log_binomial_below(sum(pod), there, params.threshold_of(sum(pod)))) for pod in params.sizes)
+
+
+def thin_committees(params: Parameters) -> float:
+    """Return the fraction of committees that will have too few survivors, at the expected dropout."""
+    there = availability(params.dropout)
+    return fmean(
+        math.exp(log_binomial_below(size, there, params.survivors_of(size))) for pod in params.sizes for size in pod
+    )
 
 
 def expected_exposure(config: TrainingConfig, aggregator: Aggregator) -> float | None:
@@ -103,8 +117,8 @@ def expected_exposure(config: TrainingConfig, aggregator: Aggregator) -> float |
     params = aggregator.parameters
     if params.pattern == "pairwise":
         return pairwise_revealed_fraction(config.alpha, config.clients, config.dropout, config.colluding)
-    share = served_fraction(params.pattern_settings) if params.pattern == "committee" else Fraction(1)
-    return committee_singled_out_fraction(config.clients, share, config.dropout, config.colluding)
+    missing = 1 - availability(config.dropout)
+    return committee_singled_out_fraction(config.clients, Fraction(1, params.committees), missing, config.colluding)
 
 
 def default_neighbours(clients: int, dropout: float) -> int | None:

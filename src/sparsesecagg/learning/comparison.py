@@ -24,7 +24,7 @@ def create_comparison(config: TrainingConfig, entries: Sequence[str], task: Task
     """Check all runs, then make the folder `out` with one run folder per entry."""
     configs = {folder_name(entry): _entry_config(config, entry) for entry in entries}
     if len(configs) != len(entries) or not entries:
-        raise InvalidInput("compare", f"must name each aggregator once; got {','.join(entries)!r}")
+        raise InvalidInput("compare", f"must name each aggregator once, got {','.join(entries)!r}")
     for one in configs.values():
         make_aggregator(one, task.model, task.initial)
     check_free(out)
@@ -60,6 +60,12 @@ def _entry_config(config: TrainingConfig, entry: str) -> TrainingConfig:
     name, colon, bits = entry.partition(":")
     if name not in AGGREGATORS or (colon and not bits.isdecimal()):
         raise InvalidInput(
-            "compare", f"must name some of {', '.join(AGGREGATORS)}, with bits if need be (committee:8); got {entry!r}"
+            "compare", f"must name some of {', '.join(AGGREGATORS)}, with bits if need be (committee:8), got {entry!r}"
         )
-    return config.replace(aggregator=name, modulus_bits=int(bits) if colon else config.modulus_bits)
+    # What belongs to other entries of the comparison only is left out.
+    apart = ("neighbours",) if name == "committee" else ("committee_size", "pod_size")
+    return config.replace(
+        aggregator=name,
+        modulus_bits=int(bits) if colon else config.modulus_bits,
+        **dict.fromkeys(apart),
+    )

@@ -11,15 +11,17 @@ import math
 from dataclasses import dataclass, fields
 from typing import Any
 
+from sparsesecagg.downlink import STEP_BITS
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.learning.data.partition import DEFAULT_CLASSES_PER_CLIENT, DEFAULT_CONCENTRATION, DEFAULT_SHARDS
 from sparsesecagg.learning.models.base import LocalTraining
 from sparsesecagg.learning.models.catalogue import DEFAULT_HIDDEN, OWN_DATA, PRESETS
+from sparsesecagg.learning.way_down import DOWNLINKS
 from sparsesecagg.protocol import STAGES, Stage
-from sparsesecagg.protocol.stages import STAGES_WITH_ROSTER
 
 WEIGHTINGS = ("uniform", "samples")
 NORMALISATIONS = ("observed", "expected")
+LARGEST_HIDDEN = 10**6
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,9 @@ class TrainingConfig:
     modulus_bits: int | None = None
     neighbours: int | None = None
     threshold: int | None = None
-    min_survivors: int = 2
+    min_survivors: int | None = None
+    committee_size: int | None = None
+    pod_size: int | None = None
     normalisation: str = "observed"
     weighting: str = "uniform"
     first_clip: float | None = None
@@ -57,6 +61,8 @@ class TrainingConfig:
     colluding: float = 0.0
     bandwidth_mbit: float = 100.0
     latency_ms: float = 20.0
+    downlink: str = "steps"
+    downlink_bits: int = 4
 
     @classmethod
     def create(cls, dataset: str = "digits", **options: Any) -> TrainingConfig:
@@ -76,12 +82,17 @@ class TrainingConfig:
         _ = self.how
         _at_least("clients", self.clients, 3)
         _at_least("rounds", self.rounds, 1)
-        _at_least("hidden", self.hidden, 1)
+        if not 1 <= self.hidden <= LARGEST_HIDDEN:
+            raise InvalidInput("hidden", f"must be from 1 to {LARGEST_HIDDEN}, got {self.hidden}")
         _at_least("seed", self.seed, 0)
         _one_of("weighting", self.weighting, WEIGHTINGS)
+        _one_of("downlink", self.downlink, DOWNLINKS)
+        if self.downlink_bits not in STEP_BITS:
+            allowed = ", ".join(map(str, sorted(STEP_BITS)))
+            raise InvalidInput("downlink_bits", f"must be one of {allowed}; got {self.downlink_bits}")
         _one_of("normalisation", self.normalisation, NORMALISATIONS)
         if not isinstance(self.authenticated, bool):
-            raise InvalidInput("authenticated", f"must be true or false; got {self.authenticated!r}")
+            raise InvalidInput("authenticated", f"must be true or false, got {self.authenticated!r}")
         for stage in self.drop_stages:
             if stage == Stage.CONFIRM.name and not self.authenticated:
                 raise InvalidInput(
@@ -89,18 +100,18 @@ class TrainingConfig:
                 )
             _one_of("drop_at", stage, (*(known.name for known in self.stages), "ANY"))
         if self.target_accuracy is not None and not 0 < self.target_accuracy <= 1:
-            raise InvalidInput("target_accuracy", f"must lie in (0, 1], such as 0.95; got {self.target_accuracy}")
+            raise InvalidInput("target_accuracy", f"must be in (0, 1], such as 0.95, got {self.target_accuracy}")
         if not 0 < self.alpha <= 1:
-            raise InvalidInput("alpha", f"must lie in (0, 1]; got {self.alpha}")
+            raise InvalidInput("alpha", f"must be in (0, 1], got {self.alpha}")
         for option, share in (("dropout", self.dropout), ("colluding", self.colluding)):
             if not 0 <= share < 1:
-                raise InvalidInput(option, f"must lie in [0, 1); got {share}")
+                raise InvalidInput(option, f"must be in [0, 1), got {share}")
         if not (math.isfinite(self.bandwidth_mbit) and self.bandwidth_mbit > 0):
-            raise InvalidInput("bandwidth_mbit", f"must be above 0; got {self.bandwidth_mbit}")
+            raise InvalidInput("bandwidth_mbit", f"must be above 0, got {self.bandwidth_mbit}")
         if not (math.isfinite(self.latency_ms) and self.latency_ms >= 0):
-            raise InvalidInput("latency_ms", f"must be 0 or more; got {self.latency_ms}")
+            raise InvalidInput("latency_ms", f"must be 0 or more, got {self.latency_ms}")
         if self.first_clip is not None and not (math.isfinite(self.first_clip) and self.first_clip > 0):
-            raise InvalidInput("first_clip", f"must be above 0; got {self.first_clip}")
+            raise InvalidInput("first_clip", f"must be above 0, got {self.first_clip}")
 
     @property
     def how(self) -> LocalTraining:
@@ -109,12 +120,12 @@ class TrainingConfig:
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """The stages of a round: four, and CONFIRM in authenticated ones."""
-        return STAGES_WITH_ROSTER if self.authenticated else STAGES
+        """Where users may drop out: CONFIRM only in authenticated runs, ADVERTISE_KEYS only before the first round."""
+        return tuple(stage for stage in STAGES if self.authenticated or stage is not Stage.CONFIRM)
 
     @property
     def drop_stages(self) -> tuple[str, ...]:
-        """The stages at which users fall silent: names separated by commas, or ANY for all of them."""
+        """The stages at which users drop out: names separated by commas, or ANY for all of them."""
         names = tuple(part.strip().upper().replace("-", "_") for part in self.drop_at.split(","))
         return tuple(stage.name for stage in self.stages) if names == ("ANY",) else names
 
@@ -137,9 +148,9 @@ class TrainingConfig:
 
 def _at_least(option: str, value: int, least: int) -> None:
     if value < least:
-        raise InvalidInput(option, f"must be at least {least}; got {value}")
+        raise InvalidInput(option, f"must be at least {least}, got {value}")
 
 
 def _one_of(option: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
-        raise InvalidInput(option, f"must be one of {', '.join(known)}; got {value!r}")
+        raise InvalidInput(option, f"must be one of {', '.join(known)}, got {value!r}")

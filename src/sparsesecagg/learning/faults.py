@@ -17,11 +17,16 @@ BITS_PER_MEGABIT = 1e6
 def draw_dropouts(
     clients: int, dropout: float, stages: Sequence[Stage], seed: int, round_number: int
 ) -> dict[int, Stage]:
-    """Return who falls silent in a round, and at which stage: it does not send that stage's message.
+    """Return who drops out of a round, and at which stage: it sends neither that stage's message nor later ones.
 
     Each user drops out independently with probability `dropout` (θ in the paper), at one of `stages`. So the number
-    of dropouts varies, and a round now and then loses too many.
+    of dropouts varies, and a round now and then loses too many. ADVERTISE_KEYS happens once, before the first round:
+    who drops out there takes no part in the whole run, and in later rounds nobody drops out there.
     """
+    if round_number > 1:
+        stages = [stage for stage in stages if stage is not Stage.ADVERTISE_KEYS]
+        if not stages:
+            return {}
     random = generator(seed, Purpose.DROPOUT, round_number)
     gone, at = random.random(clients) < dropout, random.integers(len(stages), size=clients)
     return {user: stages[int(at[user])] for user in range(clients) if gone[user]}

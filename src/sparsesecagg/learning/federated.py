@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from sparsesecagg.errors import InvalidInput, ProtocolError
-from sparsesecagg.learning.aggregation import Aggregation, Aggregator, uploaders
+from sparsesecagg.learning.aggregation import Aggregation, Aggregator
 from sparsesecagg.learning.aggregators import expected_exposure, make_aggregator
 from sparsesecagg.learning.config import TrainingConfig
 from sparsesecagg.learning.data import Dataset, Partition, load_dataset, make_partition
@@ -28,6 +28,7 @@ from sparsesecagg.learning.models import Model, make_model
 from sparsesecagg.learning.models.base import Vector
 from sparsesecagg.learning.run_folder import Checkpoint, RunFolder, check_free
 from sparsesecagg.learning.seeds import Purpose, integer_seed
+from sparsesecagg.learning.way_down import make_way_down
 from sparsesecagg.learning.workers import Job, TrainingPool
 from sparsesecagg.protocol import Stage
 
@@ -115,7 +116,10 @@ class FederatedRun:
         self.config, self.task, self.folder = config, task, folder
         self._aggregator = aggregator
         self._aggregator.restore(checkpoint.aggregator)
-        self._parameters, self._round = checkpoint.parameters, checkpoint.round_number
+        self._way_down = make_way_down(config.downlink, config.downlink_bits, checkpoint.parameters, config.clients)
+        if checkpoint.way_down:
+            self._way_down.restore(checkpoint.way_down)
+        self._round = checkpoint.round_number
         self._history = folder.cut_metrics(self._round)
         self._totals = Totals.after(self._history)
         self._network = Network(config.bandwidth_mbit, config.latency_ms)
@@ -178,6 +182,11 @@ class FederatedRun:
         return self._round
 
     @property
+    def _parameters(self) -> Vector:
+        """The model: where it goes down in steps, the one that these lead to."""
+        return self._way_down.model
+
+    @property
     def finished(self) -> bool:
         """Whether all rounds are done or the target is reached."""
         return self._round >= self.config.rounds or self.reached_target_at is not None
@@ -197,7 +206,9 @@ class FederatedRun:
             self._history.append(metrics.to_json())
             self.folder.append_metrics(self._history[-1])
             self._round += 1
-            self.folder.save_checkpoint(Checkpoint(self._round, self._parameters, self._aggregator.state()))
+            self.folder.save_checkpoint(
+                Checkpoint(self._round, self._parameters, self._aggregator.state(), self._way_down.state())
+            )
             yield metrics
         self.folder.save_model(self._parameters, self.task.model.layers)
         self.folder.write_csv()
@@ -226,13 +237,14 @@ class FederatedRun:
         config = self.config
         stages = [Stage[name] for name in config.drop_stages]
         drops = draw_dropouts(config.clients, config.dropout, stages, config.seed, number)
-        # Users: train. The updates of those who fall silent before or at UPLOAD reach nobody, so they are not made.
-        trained = list(pool.train(self._parameters, uploaders(config.clients, drops), number))
+        # Server: bring the model to those who take part. Users: train. The updates of those who drop out before or at
+        # UPLOAD reach nobody, so they are not made.
+        users = self._aggregator.taking_part(config.clients, drops)
+        downlink_bytes = self._way_down.deliver(users)
+        trained = list(pool.train(self._parameters, users, number))
         for one in trained:
             if not np.isfinite(one.update).all():
-                raise InvalidInput(
-                    "lr", f"of {config.lr:g} makes local training diverge in round {number}: use a smaller one"
-                )
+                raise self._diverged(number)
         # Users and server: aggregate.
         weights = self.task.partition.sizes.tolist() if config.weighting == "samples" else None
         digest = hashlib.sha256(self._parameters.tobytes()).digest()
@@ -240,7 +252,10 @@ class FederatedRun:
         aggregation = self._aggregator.aggregate(updates, weights, drops, number, digest)
         # Server: move the model, unless the round failed, and look how good it is.
         if aggregation.mean is not None:
-            self._parameters = self._parameters + aggregation.mean
+            try:
+                self._way_down.advance(self._parameters + aggregation.mean)
+            except InvalidInput as problem:
+                raise self._diverged(number) from problem
         evaluation = pool.evaluate(self._parameters)
         seconds = sum(one.seconds for one in trained) / max(1, len(trained))
         loss = evaluation.loss / evaluation.samples
@@ -249,17 +264,22 @@ class FederatedRun:
             accuracy=evaluation.correct / evaluation.samples,
             loss=loss if math.isfinite(loss) else None,
             aggregation=aggregation,
+            downlink_bytes=downlink_bytes,
             training_seconds=seconds,
-            transfer_seconds=self._transfer_seconds(aggregation),
+            transfer_seconds=self._transfer_seconds(aggregation, downlink_bytes),
             totals=self._totals,
         )
         self._totals = metrics.totals_after
         return metrics
 
-    def _transfer_seconds(self, aggregation: Aggregation) -> float:
-        model_bytes = self._parameters.nbytes
-        received = aggregation.received_bytes["total"] + model_bytes
-        return self._network.transfer_seconds(aggregation.sent_bytes["total"], received, self._aggregator.exchanges)
+    def _diverged(self, number: int) -> InvalidInput:
+        return InvalidInput(
+            "lr", f"of {self.config.lr:g} makes local training diverge in round {number}: use a smaller one"
+        )
+
+    def _transfer_seconds(self, aggregation: Aggregation, downlink_bytes: float) -> float:
+        received = aggregation.received_bytes["total"] + downlink_bytes
+        return self._network.transfer_seconds(aggregation.sent_bytes["total"], received, aggregation.exchanges)
 
 
 def resumed_config(folder: RunFolder, options: Mapping[str, Any]) -> TrainingConfig:
@@ -281,5 +301,5 @@ def resumed_config(folder: RunFolder, options: Mapping[str, Any]) -> TrainingCon
             )
     rounds = options.get("rounds", config.rounds)
     if rounds < done:
-        raise InvalidInput("rounds", f"must be at least {done}, the rounds that {run_dir} has done; got {rounds}")
+        raise InvalidInput("rounds", f"must be at least {done}, the rounds that {run_dir} has done, got {rounds}")
     return config.replace(rounds=rounds)

@@ -14,6 +14,7 @@ class Totals:
     """Sums over the rounds so far, for one user."""
 
     upload_bytes: float = 0.0
+    downlink_bytes: float = 0.0
     computing_seconds: float = 0.0
     transfer_seconds: float = 0.0
 
@@ -23,7 +24,12 @@ class Totals:
         if not lines:
             return cls()
         seconds = lines[-1]["cumulative_seconds"]
-        return cls(lines[-1]["cumulative_upload_bytes"], seconds["computing"], seconds["transfer"])
+        return cls(
+            lines[-1]["cumulative_upload_bytes"],
+            lines[-1]["cumulative_downlink_bytes"],
+            seconds["computing"],
+            seconds["transfer"],
+        )
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,8 @@ class RoundMetrics:
     loss: float | None
     """None if it is too large for a number."""
     aggregation: Aggregation
+    downlink_bytes: float
+    """The model on its way down: mean per user that took part, in steps or whole."""
     training_seconds: float
     """Mean local training per user."""
     transfer_seconds: float
@@ -48,6 +56,7 @@ class RoundMetrics:
         computing = self.training_seconds + done.client_seconds["total"] + done.server_seconds["total"]
         return Totals(
             self.totals.upload_bytes + done.upload_bytes,
+            self.totals.downlink_bytes + self.downlink_bytes,
             self.totals.computing_seconds + computing,
             self.totals.transfer_seconds + self.transfer_seconds,
         )
@@ -68,6 +77,11 @@ class RoundMetrics:
             "upload_bytes": done.upload_bytes,
             "sent_bytes": done.sent_bytes,
             "received_bytes": done.received_bytes,
+            "downlink_bytes": self.downlink_bytes,
+            "exchanges": done.exchanges,
+            "coordinates_updated": done.coordinates_updated,
+            "committees_opened": done.committees_opened,
+            "lost": done.lost,
             "client_seconds": done.client_seconds,
             "server_seconds": done.server_seconds,
             "training_seconds": self.training_seconds,
@@ -80,5 +94,6 @@ class RoundMetrics:
             "clipped": done.clipped,
             "exact": done.exact,
             "cumulative_upload_bytes": totals.upload_bytes,
+            "cumulative_downlink_bytes": totals.downlink_bytes,
             "cumulative_seconds": {"computing": totals.computing_seconds, "transfer": totals.transfer_seconds},
         }

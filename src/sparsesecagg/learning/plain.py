@@ -74,6 +74,7 @@ class PlainAggregator(Aggregator):
             server_seconds=_upload_only(server_seconds),
             contributors=Contributors.count(contributors) if users else None,
             clipped=0,
+            coordinates_updated=float(np.count_nonzero(contributors)) / self.dim,
         )
 
     def _select(self, update: Vector, user: int, round_number: int) -> NDArray[np.int64] | slice:  # noqa: ARG002

@@ -17,7 +17,7 @@ import io
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from sparsesecagg.errors import InvalidInput
 from sparsesecagg.learning.data import Partition
 from sparsesecagg.learning.models.base import Layer, Vector
 
-_AGGREGATOR = "aggregator."
+_AGGREGATOR, _WAY_DOWN = "aggregator.", "way_down."
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,8 @@ class Checkpoint:
 
     round_number: int
     parameters: Vector
-    aggregator: dict[str, NDArray[np.float64]]
+    aggregator: dict[str, NDArray[Any]]
+    way_down: dict[str, NDArray[Any]] = field(default_factory=dict)
 
 
 class RunFolder:
@@ -101,6 +102,7 @@ class RunFolder:
         """Put the state of a finished round in place of the last one's, in one step."""
         arrays: dict[str, Any] = {"round": checkpoint.round_number, "parameters": checkpoint.parameters}
         arrays |= {_AGGREGATOR + name: value for name, value in checkpoint.aggregator.items()}
+        arrays |= {_WAY_DOWN + name: value for name, value in checkpoint.way_down.items()}
         content = io.BytesIO()
         np.savez(content, **arrays)
         write_atomically(self.path / "checkpoint.npz", content.getvalue())
@@ -108,10 +110,11 @@ class RunFolder:
     def checkpoint(self) -> Checkpoint:
         """Return the state after the last finished round."""
         with np.load(self.path / "checkpoint.npz") as stored:
-            state = {
-                name.removeprefix(_AGGREGATOR): stored[name] for name in stored.files if name.startswith(_AGGREGATOR)
-            }
-            return Checkpoint(int(stored["round"]), stored["parameters"], state)
+            states = [
+                {name.removeprefix(part): stored[name] for name in stored.files if name.startswith(part)}
+                for part in (_AGGREGATOR, _WAY_DOWN)
+            ]
+            return Checkpoint(int(stored["round"]), stored["parameters"], *states)
 
     def save_model(self, parameters: Vector, layers: tuple[Layer, ...]) -> None:
         """Write the final model: the flat vector, and where each layer lies in it."""

@@ -53,9 +53,15 @@ class AdaptiveClip:
         """Return the clip of each coordinate: what updates are divided by, and means multiplied by."""
         return np.repeat(self.clips, [layer.stop - layer.start for layer in self._layers]).astype(np.float32)
 
-    def follow(self, mean: Vector) -> None:
-        """Set the clips for the next round from the public mean of this one."""
+    def follow(self, mean: Vector, updated: NDArray[np.bool_] | None = None) -> None:
+        """Set the clips for the next round from the public mean of this one.
+
+        `updated` says where there is a mean: a layer of which nothing was opened keeps its clip.
+        """
         wanted = np.clip(self.headroom * self._largest(mean), self.clips / FASTEST, self.clips * FASTEST)
+        if updated is not None:
+            known = [updated[layer.start : layer.stop].any() for layer in self._layers]
+            wanted = np.where(known, wanted, self.clips)
         self.clips = np.maximum(wanted, SMALLEST)
 
     def _largest(self, vector: Vector) -> NDArray[np.float64]:

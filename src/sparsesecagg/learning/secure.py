@@ -1,34 +1,43 @@
-"""Averaging through the real protocol: real keys, shares and masks for every user, in every round.
+"""Averaging through the real protocol: real keys, shares and masks for every user, in one run over all rounds.
 
-The one thing that differs from a deployment: keys are drawn from the run's seed, so that a run can be repeated bit for
-bit. The messages, their sizes and the computing are those of a deployment. In an authenticated run that goes for the
-identities as well: they are enrolled once, when the run begins, and a resumed run enrols the same ones.
+The set-up happens before the first round; groups are kept, and packages of keys travel two rounds ahead. So a user that
+misses one round takes part in the next, and one that misses two in a row has no package for the third and misses that
+too. Committees with too few survivors lose their slices for the round, and training goes on without them.
+
+The one thing that differs from a deployment: all randomness is drawn from the run's seed, by round and user, so that a
+run can be repeated bit for bit. What users and server remember between rounds is part of the checkpoint, so a resumed
+run has the same keys, the same groups and the same packages as one that was never stopped. The messages, their sizes
+and the computing are those of a deployment.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsesecagg.errors import InvalidInput, ProtocolError, RoundRefused, ThresholdNotMet
-from sparsesecagg.learning.aggregation import Aggregation, Aggregator, ByStage, Contributors, count_dropped, uploaders
+from sparsesecagg.crypto.kdf import digest
+from sparsesecagg.engines.in_process import InProcessRun, Observer, Outcome
+from sparsesecagg.engines.in_process.simulation import EntropyByRound, make_identities, seeded_entropy
+from sparsesecagg.errors import InvalidInput, ProtocolError, RoundRefused, ThresholdNotMet, TooLittleOpened, WrongRound
+from sparsesecagg.learning.aggregation import Aggregation, Aggregator, ByStage, Contributors
 from sparsesecagg.learning.models.base import Layer, Vector
 from sparsesecagg.learning.plain import kept_values
 from sparsesecagg.learning.scaling import AdaptiveClip
-from sparsesecagg.protocol import STAGES, Policy, RoundParameters, Stage, Transcript, run_round
-from sparsesecagg.protocol.result import Normalisation
-from sparsesecagg.protocol.simulation import entropy_of_round, make_identities, seeded_entropy
-from sparsesecagg.protocol.stages import STAGES_WITH_ROSTER
+from sparsesecagg.patterns.anonymity import availability
+from sparsesecagg.protocol import Parameters, Policy, Result, Stage
+from sparsesecagg.protocol.stages import round_stages
 
 # Weights travel as whole numbers up to this. A user of weight w uses w/max of its word, so that a larger scale costs
 # the light users nothing in range, and a smaller one rounds their weights more coarsely.
 WEIGHT_SCALE = 255
 _ROUNDING = 1e-9
+_SETUP = (Stage.ADVERTISE_KEYS, Stage.DRAW)
+"""What happens once, before the first round; the first two packages are dealt then, too."""
 
 
 class InexactSum(ProtocolError):
@@ -47,9 +56,11 @@ class SecureSettings:
     alpha: float
     modulus_bits: int
     dropout: float
+    committee_size: int | None = None
+    pod_size: int | None = None
     neighbours: int | None = None
     threshold: int | None = None
-    min_survivors: int = 2
+    min_survivors: int | None = None
     normalisation: str = "observed"
     weighted: bool = False
     authenticated: bool = False
@@ -58,13 +69,11 @@ class SecureSettings:
 
 
 class SecureAggregator(Aggregator):
-    """Runs `run_round` on updates that were divided by public, adaptive clips."""
+    """Runs the protocol on updates that were divided by public, adaptive clips."""
 
     def __init__(self, name: str, clients: int, layers: Sequence[Layer], settings: SecureSettings, seed: int) -> None:
         self.name = name
-        self._settings, self._seed = settings, seed
-        self._stages = STAGES_WITH_ROSTER if settings.authenticated else STAGES
-        self.exchanges = len(self._stages)
+        self._settings = settings
         dim = layers[-1].stop
         kept_values(settings.alpha, dim)
         if settings.weighted and settings.normalisation == "expected":
@@ -74,11 +83,13 @@ class SecureAggregator(Aggregator):
         self._identities = (
             make_identities(clients, "training", seeded_entropy(seed)) if settings.authenticated else None
         )
-        self.parameters = RoundParameters.create(
+        self.parameters = Parameters.create(
             clients=clients,
             dim=dim,
             pattern=settings.pattern,
             alpha=settings.alpha,
+            committee_size=settings.committee_size,
+            pod_size=settings.pod_size,
             dropout=settings.dropout,
             modulus_bits=settings.modulus_bits,
             neighbours=settings.neighbours,
@@ -90,7 +101,11 @@ class SecureAggregator(Aggregator):
         )
         if settings.authenticated:
             _require_enough_survivors(self.parameters, settings)
+        self._stages = (Stage.SHARE_KEYS, *round_stages(self.parameters.confirm))
+        self.exchanges = len(round_stages(self.parameters.confirm))
         self._clip = AdaptiveClip(layers, settings.first_clip, self.parameters.quantizer.limit)
+        self._entropy, self._sizes = EntropyByRound(seed), _Sizes()
+        self._run: InProcessRun | None = None
 
     def aggregate(
         self,
@@ -101,79 +116,144 @@ class SecureAggregator(Aggregator):
         model_digest: bytes,
     ) -> Aggregation:
         """Run one round. Too many dropouts are a result, not an error: the reason and the bytes spent are returned."""
+        self._sizes.forget()
+        begins = self._run is None
+        run = self._run = self._run or self._set_up(drops)
+        if round_number != run.server.round_number + 1:
+            raise WrongRound(round_number, run.server.round_number + 1)
+        self._entropy.begin(round_number)
         clip = self._clip.per_coordinate()
-        params = self.parameters.replace(round_number=round_number, model_digest=model_digest)
-        sizes = _Sizes(self._stages)
+        outcome: Outcome | None = None
+        reason = None
         try:
-            outcome = run_round(
-                params,
-                lambda user: updates[user] / clip,
+            outcome = run.round(
+                lambda user: _Divided(updates[user], clip),
                 weights=None if weights is None else scaled_weights(weights),
                 drops=drops,
-                policy=Policy(min_survivors=self._settings.min_survivors, authenticated=self._settings.authenticated),
-                entropy_of=entropy_of_round(self._seed, round_number),
-                identities=self._identities,
-                transcript=Transcript(to_server=sizes.sent, to_clients=sizes.received),
+                terms=digest("training terms", model_digest, self._clip.clips.tobytes()),
             )
-        except (ThresholdNotMet, RoundRefused) as problem:
-            return self._failed(str(problem), drops, sizes)
-        if not outcome.exact:
-            raise InexactSum(round_number)
-        result = outcome.result
-        mean = result.mean(cast(Normalisation, self._settings.normalisation)) * clip
-        self._clip.follow(mean)
-        return Aggregation(
-            mean=mean,
-            reason=None,
-            survivors=len(result.survivors),
-            dropped=dict(result.dropped),
-            upload_bytes=sizes.sent.means()[Stage.UPLOAD.name],
-            uploads=sizes.sent.messages[Stage.UPLOAD.name],
-            sent_bytes=sizes.sent.means(),
-            received_bytes=sizes.received.means(),
-            client_seconds=dict(outcome.client_seconds),
-            server_seconds=dict(outcome.server_seconds),
-            contributors=Contributors.count(result.contributors),
-            clipped=outcome.clipped,
-            exact=True,
+        except (ThresholdNotMet, TooLittleOpened, RoundRefused) as problem:
+            reason = str(problem)
+        mean = None
+        if outcome is not None:
+            if not outcome.exact:
+                raise InexactSum(round_number)
+            mean = self._mean(outcome.result) * clip
+            self._clip.follow(mean, outcome.result.updated)
+        return self._aggregation(run, outcome, mean, reason, begins)
+
+    def taking_part(self, clients: int, drops: Mapping[int, Stage]) -> list[int]:
+        """Return those who are there and whose package for the next round has arrived."""
+        there = super().taking_part(clients, drops)
+        if self._run is None:
+            return there
+        dealt = self._run.server.dealt(self._run.server.round_number + 1)
+        return [user for user in there if user in dealt]
+
+    def _set_up(self, drops: Mapping[int, Stage]) -> InProcessRun:
+        self._entropy.begin(0)
+        return InProcessRun(
+            self.parameters,
+            **self._given(),
+            absent={user for user, stage in drops.items() if stage is Stage.ADVERTISE_KEYS},
+            late={user for user, stage in drops.items() if stage is Stage.SHARE_KEYS},
         )
 
-    def describe(self) -> dict[str, Any]:
-        """Return the round parameters that follow from the options."""
+    def _given(self) -> dict[str, Any]:
+        policy = Policy(
+            min_survivors=self.parameters.min_survivors,
+            authenticated=self._settings.authenticated,
+        )
         return {
-            "pattern": self.parameters.pattern,
-            "alpha": self.parameters.selection_probability,
-            "contributors": self.parameters.contributors,
-            "modulus_bits": self.parameters.modulus_bits,
-            "neighbours": self.parameters.neighbours or None,
-            "threshold": self.parameters.threshold,
-            "authenticated": self.parameters.authenticated,
-            "steps_per_user": self.parameters.quantizer.limit,
+            "policy": policy,
+            "entropy_of": self._entropy.of,
+            "identities": self._identities,
+            "observer": self._sizes,
         }
 
-    def state(self) -> dict[str, NDArray[np.float64]]:
-        """Return the clips of the next round."""
-        return {"clips": self._clip.clips}
+    def _mean(self, result: Result) -> Vector:
+        if self._settings.normalisation == "observed":
+            return result.mean()
+        # The paper divides by p(1−θ)N. Of N users only those with a package can take part in a round.
+        members = len(result.survivors) + result.dropped[Stage.UPLOAD.name]
+        expected = result.params.selection_probability * (1 - result.params.dropout) * members
+        return (result.sum() / expected).astype(np.float32)
 
-    def restore(self, state: Mapping[str, NDArray[np.float64]]) -> None:
-        """Go back to earlier clips."""
-        self._clip.clips = np.array(state["clips"], np.float64)
-
-    def _failed(self, reason: str, drops: Mapping[int, Stage], sizes: _Sizes) -> Aggregation:
-        return Aggregation(
-            mean=None,
-            reason=reason,
-            survivors=len(uploaders(self.parameters.clients, drops)),
-            dropped=count_dropped(drops, self._stages),
-            upload_bytes=sizes.sent.means()[Stage.UPLOAD.name],
-            uploads=sizes.sent.messages[Stage.UPLOAD.name],
-            sent_bytes=sizes.sent.means(),
-            received_bytes=sizes.received.means(),
-            client_seconds=dict.fromkeys((*(stage.name for stage in self._stages), "total"), 0.0),
-            server_seconds=dict.fromkeys((*(stage.name for stage in self._stages), "total"), 0.0),
-            contributors=None,
-            clipped=0,
+    def _aggregation(
+        self, run: InProcessRun, outcome: Outcome | None, mean: Vector | None, reason: str | None, begins: bool
+    ) -> Aggregation:
+        """Put together what came out and what it cost; the set-up counts in the round that it was made for."""
+        names = [stage.name for stage in self._stages]
+        client, server = (
+            (outcome.client_seconds, outcome.server_seconds) if outcome else (dict.fromkeys(names, 0.0),) * 2
         )
+        if begins:
+            setup = (*_SETUP[: 2 if self.parameters.authenticated else 1], Stage.SHARE_KEYS)
+            client = _added(run.setup_clock.client_means(setup), client)
+            server = _added(run.setup_clock.server_totals(setup), server)
+        result = outcome.result if outcome else None
+        sent = self._sizes.sent[Stage.UPLOAD.name]
+        dropped = result.dropped if result else run.server.dropped
+        return Aggregation(
+            mean=mean,
+            reason=reason,
+            survivors=len(sent),
+            dropped={Stage.ADVERTISE_KEYS.name: run.params.clients - len(run.members)} | dict(dropped),
+            upload_bytes=float(np.mean(list(sent.values()) or [0.0])),
+            uploads=len(sent),
+            sent_bytes=self._sizes.means(self._sizes.sent, names),
+            received_bytes=self._sizes.means(self._sizes.received, names),
+            client_seconds=_with_total(client),
+            server_seconds=_with_total(server),
+            contributors=Contributors.count(result.contributors) if result else None,
+            clipped=outcome.clipped if outcome else 0,
+            exact=True if outcome else None,
+            exchanges=self.exchanges + (self.setup_exchanges if begins else 0),
+            coordinates_updated=result.coordinates_updated if result else 0.0,
+            committees_opened=result.committees_opened if result else 0,
+            lost=dict(Counter(result.lost.values())) if result else {},
+        )
+
+    @property
+    def setup_exchanges(self) -> int:
+        """Exchanges before the first round: keys, the jury's draw if there is a roster, and the first packages."""
+        return 3 if self.parameters.authenticated else 2
+
+    def describe(self) -> dict[str, Any]:
+        """Return the parameters that follow from the options."""
+        params = self.parameters
+        sizes = [size for pod in params.sizes for size in pod]
+        return {
+            "pattern": params.pattern,
+            "alpha": params.selection_probability,
+            "alpha_asked": params.alpha,
+            "contributors": params.contributors,
+            "modulus_bits": params.modulus_bits,
+            "committees": params.committees,
+            "committee_size": {"min": min(sizes), "max": max(sizes)},
+            "slices_per_committee": params.served,
+            "pods": params.pods,
+            "neighbours": params.neighbours or None,
+            "threshold": params.threshold,
+            "min_survivors": params.min_survivors,
+            "authenticated": params.authenticated,
+            "confirm": params.confirm,
+            "exchanges": self.exchanges,
+            "setup_exchanges": self.setup_exchanges,
+            "steps_per_user": params.quantizer.limit,
+        }
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return the clips of the next round, and all that users and server remember."""
+        state: dict[str, NDArray[Any]] = {"clips": self._clip.clips}
+        if self._run is not None:
+            state["run"] = np.frombuffer(self._run.save(), np.uint8)
+        return state
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Go back to what `state` gave."""
+        self._clip.clips = np.array(state["clips"], np.float64)
+        self._run = InProcessRun.restore(state["run"].tobytes(), **self._given()) if "run" in state else None
 
 
 def scaled_weights(weights: Sequence[int]) -> list[int]:
@@ -182,17 +262,19 @@ def scaled_weights(weights: Sequence[int]) -> list[int]:
     return [max(1, round(WEIGHT_SCALE * weight / heaviest)) for weight in weights]
 
 
-def _require_enough_survivors(params: RoundParameters, settings: SecureSettings) -> None:
-    """Raise if more users drop out, on average, than the threshold of an authenticated round can spare."""
-    left = (1 - settings.dropout) * params.clients
-    if left >= params.threshold - _ROUNDING:
+def _require_enough_survivors(params: Parameters, settings: SecureSettings) -> None:
+    """Raise if more users drop out, on average, than the threshold of an authenticated run can spare."""
+    share = params.threshold / params.holders
+    if availability(settings.dropout) >= share - _ROUNDING:
         return
-    users = f"{left:.3g} of {params.clients} users on average, and these authenticated rounds need {params.threshold}"
-    if settings.threshold is not None and params.threshold > 2 * params.clients // 3 + 1:
+    left = availability(settings.dropout) * params.clients
+    needed = -(-params.threshold * params.clients // params.holders)
+    users = f"{left:.3g} of {params.clients} users on average, and these authenticated rounds need {needed}"
+    if settings.threshold is not None and params.threshold > 2 * params.holders // 3 + 1:
         raise InvalidInput(
             "threshold", f"of {params.threshold} is out of reach: a dropout of {settings.dropout:g} leaves {users}"
         )
-    most = 1000 * (params.clients - params.threshold) // params.clients / 1000
+    most = max((rate / 1000 for rate in range(500) if availability(rate / 1000) >= share), default=0.0)
     raise InvalidInput(
         "dropout",
         f"of {settings.dropout:g} leaves {users}, more than two thirds: use {most:g} or less, or rounds that are not "
@@ -200,26 +282,53 @@ def _require_enough_survivors(params: RoundParameters, settings: SecureSettings)
     )
 
 
-class _Messages(list[tuple[Stage, int, bytes]]):
-    """Stands in for a transcript and keeps the sizes only: a round's messages can fill the memory."""
+def _added(one: Mapping[str, float], other: Mapping[str, float]) -> ByStage:
+    return {name: one.get(name, 0.0) + other.get(name, 0.0) for name in dict.fromkeys((*one, *other))}
 
-    def __init__(self, stages: Sequence[Stage]) -> None:
-        super().__init__()
-        self.stages = stages
-        self.bytes: Counter[str] = Counter()
-        self.messages: Counter[str] = Counter()
 
-    def append(self, message: tuple[Stage, int, bytes]) -> None:
-        stage, _, content = message
-        self.bytes[stage.name] += len(content)
-        self.messages[stage.name] += 1
+def _with_total(by_stage: Mapping[str, float]) -> ByStage:
+    stages = {name: seconds for name, seconds in by_stage.items() if name != "total"}
+    return {**stages, "total": sum(stages.values())}
 
-    def means(self) -> ByStage:
-        """Return the mean message of each stage over those who sent (or got) one, and the total."""
-        means = {stage.name: self.bytes[stage.name] / max(1, self.messages[stage.name]) for stage in self.stages}
+
+class _Divided:
+    """A user's update divided by the clips, computed where it is read."""
+
+    def __init__(self, update: Vector, clip: Vector) -> None:
+        self.dim = len(update)
+        self._update, self._clip = update, clip
+
+    def read(self, start: int, stop: int) -> Vector:
+        """Return a stretch."""
+        return self._update[start:stop] / self._clip[start:stop]
+
+    def take(self, coordinates: NDArray[np.int64]) -> Vector:
+        """Return some coordinates."""
+        return self._update.take(coordinates) / self._clip.take(coordinates)
+
+
+class _Sizes(Observer):
+    """Counts the bytes of each user's messages in a round, set-up included in the first."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin with the next round."""
+        self.sent: dict[str, Counter[int]] = defaultdict(Counter)
+        self.received: dict[str, Counter[int]] = defaultdict(Counter)
+
+    def to_client(self, stage: Stage, user: int, data: bytes) -> None:
+        """Count what a user receives."""
+        self.received[stage.name][user] += len(data)
+
+    def to_server(self, stage: Stage, user: int, data: bytes) -> None:
+        """Count what a user sends."""
+        self.sent[stage.name][user] += len(data)
+
+    @staticmethod
+    def means(sizes: Mapping[str, Counter[int]], stages: Sequence[str]) -> ByStage:
+        """Return the mean of each stage over those who sent (or got) something, and the total."""
+        names = dict.fromkeys((*(name for name in sizes if name not in stages), *stages))
+        means = {name: float(np.mean(list(sizes.get(name, {}).values()) or [0.0])) for name in names}
         return {**means, "total": sum(means.values())}
-
-
-class _Sizes:
-    def __init__(self, stages: Sequence[Stage]) -> None:
-        self.sent, self.received = _Messages(stages), _Messages(stages)

@@ -10,7 +10,6 @@ import multiprocessing
 import os
 import queue
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from types import TracebackType
@@ -19,7 +18,7 @@ from typing import Any
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.learning.federated import FederatedRun
 from sparsesecagg.learning.metrics import RoundMetrics
-from sparsesecagg.learning.workers import WorkerError, available_cores, check_workers, end_with
+from sparsesecagg.learning.workers import WorkerError, available_cores, check_workers, follow
 
 _WAIT_SECONDS = 0.2
 
@@ -119,7 +118,7 @@ class _Problem:
 
 
 def _work(run: FederatedRun, number: int, workers: int, slot: Any, messages: Any, parent: int) -> None:
-    threading.Thread(target=end_with, args=(parent,), daemon=True).start()
+    follow(parent)
     with slot:
         try:
             with run.task.pool(run.config, workers) as pool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import signal
 import sys
 import threading
 import time
@@ -117,7 +118,7 @@ class TrainingPool:
 def check_workers(workers: int | None) -> None:
     """Raise `InvalidInput` unless there is at least one; None stands for all cores."""
     if workers is not None and workers < 1:
-        raise InvalidInput("workers", f"must be at least 1; got {workers}")
+        raise InvalidInput("workers", f"must be at least 1, got {workers}")
 
 
 def available_cores() -> int:
@@ -131,11 +132,11 @@ _job: Job | None = None
 
 
 def _start(job: Job, parent: int) -> None:
-    """Set a worker up: its job, one thread, and an end when the parent ends."""
+    """Set a worker up: its job, one thread, and its parent to follow."""
     global _job  # noqa: PLW0603 (a worker process has one job for life)
     _job = job
     _use_one_thread()
-    threading.Thread(target=end_with, args=(parent,), daemon=True).start()
+    follow(parent)
 
 
 def _own_job() -> Job:
@@ -153,7 +154,13 @@ def _use_one_thread() -> None:
         sys.modules["torch"].set_num_threads(1)
 
 
-def end_with(parent: int) -> None:
+def follow(parent: int) -> None:
+    """End when the parent ends, and leave Ctrl-C to it: all processes get the signal, and one answer will do."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
     # A killed parent can't tell its workers to stop; without this they would wait for work forever.
     while os.getppid() == parent:
         time.sleep(_PARENT_CHECK_SECONDS)

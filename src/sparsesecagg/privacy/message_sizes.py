@@ -9,21 +9,18 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
+from sparsesecagg.crypto.kdf import DIGEST_SIZE
+from sparsesecagg.crypto.sealing import TAG_SIZE
+from sparsesecagg.crypto.shamir import SHARE_SIZE
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.field import packed_size
+from sparsesecagg.protocol.messages import HEAD_SIZE, SEALED_SIZE
 
 SHORTEST_WORD, LONGEST_WORD = 4, 32
-FRAMING: Final = 40
-"""Round, sender, stage and lengths of one message."""
-HEAD: Final = 64
-"""Of a package: a mask key and the commitment to a private seed."""
-SEALED_PAIR: Final = 56
-"""Shares of two secrets, sealed for one holder."""
-OPENED_SHARE: Final = 20
-TAG: Final = 8
-COMMITTEE_HASH: Final = 32
-ORDER_REST: Final = 150
-"""What else an order has: round, model digest, clip, the chain of declared survivors."""
+FRAMING: Final = 50
+"""Round, sender, stage, lengths and checksum of one message, at most."""
+ORDER_REST: Final = 110
+"""What else an order has: round, terms, the chain of declared survivors."""
 
 
 @dataclass(frozen=True)
@@ -95,21 +92,27 @@ def message_bytes(
     pod_size: int,
     pod_committees: int,
     confirm: bool,
+    dropout: float = 0.0,
 ) -> MessageBytes:
-    """Return the bytes of one user and round; sizes are those of its own committee and pod."""
+    """Return the bytes of one user and round; sizes are those of its own committee and pod.
+
+    A user that missed a round sends two packages in the next one: 1 + θ of them in each round that it is there.
+    """
     others, bitmap = pod_size - 1, -(-pod_size // 8)
     words = served * slice_words(dim, committees, committee_size, modulus_bits)
+    package = HEAD_SIZE + SEALED_SIZE * others + FRAMING
+    heads = DIGEST_SIZE * pod_committees + HEAD_SIZE * committee_size
     sent = {
-        "SHARE_KEYS": HEAD + SEALED_PAIR * others + FRAMING,
-        "UPLOAD": packed_size(words, modulus_bits) + TAG * others + FRAMING,
-        "UNMASK": OPENED_SHARE * pod_size + bitmap + FRAMING,
+        "SHARE_KEYS": math.ceil((1 + dropout) * package),
+        "UPLOAD": packed_size(words, modulus_bits) + TAG_SIZE * others + FRAMING,
+        "UNMASK": SHARE_SIZE * pod_size + bitmap + FRAMING,
     }
     received = {
-        "UPLOAD": COMMITTEE_HASH * pod_committees + HEAD * committee_size + SEALED_PAIR * others + bitmap + ORDER_REST,
-        "UNMASK": TAG * pod_size + bitmap + FRAMING,
+        "UPLOAD": heads + SEALED_SIZE * others + bitmap + ORDER_REST,
+        "UNMASK": TAG_SIZE * pod_size + bitmap + FRAMING,
     }
     if confirm:
-        sent["CONFIRM"] = TAG * others + FRAMING
+        sent["CONFIRM"] = TAG_SIZE * others + FRAMING
         received["CONFIRM"] = bitmap + FRAMING
-        received["UNMASK"] += TAG * pod_size
+        received["UNMASK"] += TAG_SIZE * pod_size + bitmap
     return MessageBytes(sent, received)

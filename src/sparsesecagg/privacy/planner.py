@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
-from sparsesecagg.patterns.anonymity import DRAWS, Groups
+from sparsesecagg.patterns.anonymity import DRAWS, Structure
 from sparsesecagg.privacy.candidates import (
     Line,
     Shape,
@@ -145,6 +145,7 @@ def _cost(goal: Goal, groups: Structure, confirm: bool) -> _Choice:
         pod_size=groups.largest_pod,
         pod_committees=max(map(len, groups.sizes)),
         confirm=confirm,
+        dropout=goal.dropout,
     )
     return _Choice(groups, confirm, bits, sizes)
 

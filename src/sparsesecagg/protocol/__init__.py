@@ -19,6 +19,7 @@ client_state    what it remembers
 pod_round       the server's side of one pod in one round
 opening         restoring secrets from shares
 server          the server's side of a run
+server_state    what it remembers
 result          what a round leaves behind
 """
 

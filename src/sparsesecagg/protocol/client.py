@@ -168,7 +168,7 @@ class Client:
             raise WrongStage(type(request).__name__, Stage.ADVERTISE_KEYS.name)
         self._require_going()
         before = self._ledger.juror()
-        juror, answer = answer_draw(self._identity, self.params.colluders, before, request)
+        juror, answer = answer_draw(self._identity, self.params, before, request)
         if juror is not before:
             self._ledger.record_juror(before, juror)
         return answer
@@ -192,6 +192,7 @@ class Client:
         pod = draw.groups.pod_of(self.user)
         if pod is None:
             raise PolicyViolation("this user is excluded from the groups")
+        self.policy.check_structure(self.params, draw.structure)
         epoch = Epoch(self.params, message, draw.seed, pod)
         place = pod.place[self.user]
         if place not in epoch or epoch.sealing_key(place) != public_key(state.sealing_private):

@@ -1,16 +1,17 @@
 """Who draws the groups: a jury whose nonces were committed to before the run began. Pure functions of public data.
 
 A draw has a number, from 1 to 16. The jury of a number is a public sample of the roster, so large that colluders are a
-minority in it. The server names three quarters of the jury or more, and the *statement* says which: roster, number,
-colluders planned for, population (the users that will be put into groups) and named jurors. Every named juror signs
-the statement and reveals its nonce for that number (`juror`); the seed of the groups is a hash of the statement and
-all nonces. Everybody checks everything (`verify_draw`).
+minority in it. The server names three quarters of the jury or more, and the *statement* says which: roster, parameters
+of the run, number, population (the users that will be put into groups) and named jurors. Every named juror signs the
+statement and reveals its nonce for that number (`juror`); the seed of the groups is a hash of the statement and all
+nonces. Everybody checks everything (`verify_draw`).
 
 What it gives, as long as colluders are fewer than half of the jury:
 
 - nobody knows the seed before the statement is settled, since an honest named juror reveals its nonce only then;
-- a number has one outcome. Two sets of three quarters share half of the jury, so an honest juror, who signs once. That
-  needs one jury per number: it is sampled from the roster, not from the population, which the server chooses.
+- a number has one outcome, the cut into groups included, since the parameters are in the statement. Two sets of three
+  quarters share half of the jury, so an honest juror, who signs once. That needs one jury per number: it is sampled
+  from the roster, not from the population, which the server chooses.
 
 What it does not prevent: a named colluder that stays silent ends the attempt, after it has seen the seed. So a server
 with colluders chooses among up to 16 outcomes, which a plan charges as four bits.
@@ -33,6 +34,7 @@ from sparsesecagg.patterns.graphs import Users
 from sparsesecagg.patterns.jury import jury_size
 from sparsesecagg.protocol.draw_messages import REVEAL_SIZE, DrawProof, DrawRequest
 from sparsesecagg.protocol.messages import decode_users
+from sparsesecagg.protocol.parameters import Parameters
 
 
 @dataclass(frozen=True)
@@ -40,8 +42,11 @@ class Statement:
     """What the named jurors sign: one per draw number."""
 
     roster_digest: bytes
+    parameters: bytes
+    """The digest of the run's parameters. They say how the groups are cut: if they could be chosen after the draw, so
+    could the groups."""
     colluders: int
-    """How many colluding users the run is planned for; it decides the size of the jury."""
+    """How many colluding users the parameters plan for; it decides the size of the jury."""
     draw: int
     population: bytes
     """The users that will be put into groups, as a set of users."""
@@ -49,15 +54,17 @@ class Statement:
     """The jurors that will reveal, as a set of users."""
 
     @staticmethod
-    def of(message: DrawRequest | DrawProof, roster: Roster, colluders: int) -> Statement:
-        """Return the statement that a message is about, for someone with this roster and number of colluders."""
-        return Statement(roster.digest, colluders, message.draw, message.population, message.named)
+    def of(message: DrawRequest | DrawProof, roster: Roster, params: Parameters) -> Statement:
+        """Return the statement that a message is about, for someone with this roster and these parameters."""
+        return Statement(
+            roster.digest, params.digest, params.colluders, message.draw, message.population, message.named
+        )
 
     @cached_property
     def digest(self) -> bytes:
         """What signatures and seed are bound to."""
-        numbers = self.draw.to_bytes(1, "little") + self.colluders.to_bytes(4, "little")
-        return digest("draw statement", self.roster_digest, numbers, self.population, self.named)
+        number = self.draw.to_bytes(1, "little")
+        return digest("draw statement", self.roster_digest, self.parameters, number, self.population, self.named)
 
 
 @dataclass(frozen=True)
@@ -125,15 +132,15 @@ def require_reveal(roster: Roster, statement: Statement, user: int, reveal: byte
     return nonce
 
 
-def verify_draw(roster: Roster, colluders: int, proof: DrawProof, last_draw: int = 0) -> Draw:
+def verify_draw(roster: Roster, params: Parameters, proof: DrawProof, last_draw: int = 0) -> Draw:
     """Return the outcome of a draw; raise `InvalidDraw` unless every named juror has signed it and revealed.
 
-    `colluders` is the run's own number, never one that comes with the proof. `last_draw` is the number of the last draw
+    `params` are the client's own, never something that comes with the proof. `last_draw` is the number of the last draw
     that this client has accepted: numbers only go up.
     """
     if proof.draw <= last_draw:
         raise InvalidDraw(proof.draw, f"draw {last_draw} has already been accepted, and numbers only go up")
-    statement = Statement.of(proof, roster, colluders)
+    statement = Statement.of(proof, roster, params)
     named, population = require_fair(statement, len(roster.entries))
     if len(proof.reveals) != REVEAL_SIZE * len(named):
         raise InvalidDraw(proof.draw, f"{len(named)} reveals take {REVEAL_SIZE * len(named)} bytes")

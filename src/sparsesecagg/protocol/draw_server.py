@@ -16,6 +16,7 @@ from sparsesecagg.patterns.graphs import Users
 from sparsesecagg.protocol.draw import Statement, is_large_enough, jury, named_needed, require_reveal
 from sparsesecagg.protocol.draw_messages import DrawProof, DrawRequest, DrawReveal, decode_draw
 from sparsesecagg.protocol.messages import decode_users, encode_users
+from sparsesecagg.protocol.parameters import Parameters
 
 
 class DrawServer:
@@ -28,14 +29,14 @@ class DrawServer:
     def __init__(
         self,
         roster: Roster,
-        colluders: int,
+        params: Parameters,
         *,
         population: Users | None = None,
         last_draw: int = 0,
         silent: Collection[int] = (),
     ) -> None:
         self.roster = roster
-        self.colluders = colluders
+        self.params = params
         self.last_draw = last_draw
         self.silent = set(silent)
         self._clients = len(roster.entries)
@@ -58,7 +59,7 @@ class DrawServer:
             draw = self.last_draw + 1
             if draw > MAX_DRAWS:
                 raise DrawsExhausted(MAX_DRAWS)
-            jurors = jury(self.roster.digest, draw, self._clients, self.colluders)
+            jurors = jury(self.roster.digest, draw, self._clients, self.params.colluders)
             needed = named_needed(len(jurors))
             willing = [user for user in jurors if user not in self.silent]
             if len(willing) >= needed:
@@ -90,7 +91,7 @@ class DrawServer:
             raise WrongStage(f"a message of draw {message.draw}", f"the reveals of draw {request.draw}")
         if message.sender not in self._named or sender not in (None, message.sender):
             raise UnknownSender(message.sender)
-        statement = Statement.of(request, self.roster, self.colluders)
+        statement = Statement.of(request, self.roster, self.params)
         require_reveal(self.roster, statement, message.sender, message.reveal)
         self._reveals[message.sender] = message.reveal
         return message.sender

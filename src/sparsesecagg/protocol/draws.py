@@ -15,8 +15,9 @@ import numpy as np
 
 from sparsesecagg.crypto.identity import Identity, Roster
 from sparsesecagg.crypto.kdf import DIGEST_SIZE, digest
-from sparsesecagg.errors import InvalidKey, MalformedMessage
+from sparsesecagg.errors import InvalidDraw, InvalidKey, MalformedMessage
 from sparsesecagg.patterns import Groups
+from sparsesecagg.patterns.anonymity import Structure
 from sparsesecagg.protocol.draw import verify_draw
 from sparsesecagg.protocol.draw_messages import DrawProof, decode_draw
 from sparsesecagg.protocol.messages import NONCE_SIZE, decode_users, encode_users, pieces
@@ -29,6 +30,8 @@ class GroupDraw(NamedTuple):
     number: int
     seed: bytes
     groups: Groups
+    structure: Structure
+    """The sizes of the groups, smaller in number than planned if users are excluded."""
 
 
 def session_of(seed: bytes) -> bytes:
@@ -54,9 +57,16 @@ def drawn_groups(params: Parameters, roster: Roster, draw: bytes, last_draw: int
     proof = decode_draw(draw)
     if not isinstance(proof, DrawProof):
         raise MalformedMessage("the draw is not a jury's")
-    drawn = verify_draw(roster, params.colluders, proof, last_draw)
+    drawn = verify_draw(roster, params, proof, last_draw)
     excluded = frozenset(range(params.clients)).difference(drawn.population.tolist())
-    return GroupDraw(drawn.number, drawn.seed, params.groups(drawn.seed, excluded))
+    structure = params.structure.among(params.clients - len(excluded)) if excluded else params.structure
+    # Without the excluded there may be fewer and larger committees, whose sums the words need not hold.
+    largest = max(map(max, structure.sizes))
+    if largest > params.contributors:
+        raise InvalidDraw(
+            drawn.number, f"committees of {largest} are drawn, and words hold the sum of {params.contributors}"
+        )
+    return GroupDraw(drawn.number, drawn.seed, params.groups(drawn.seed, structure, excluded), structure)
 
 
 def plain_draw(params: Parameters, seed: bytes, nonces: Mapping[int, bytes]) -> tuple[bytes, GroupDraw]:
@@ -79,4 +89,4 @@ def _plain_groups(params: Parameters, draw: bytes, user: int, nonce: bytes | Non
     if nonce is not None and nonces.get(user) != nonce:
         raise InvalidKey("the draw has another nonce for this user than it sent, or none")
     drawn = digest("plain draw", params.digest, draw)
-    return GroupDraw(last_draw + 1, drawn, params.groups(drawn))
+    return GroupDraw(last_draw + 1, drawn, params.groups(drawn, params.structure), params.structure)

@@ -15,6 +15,7 @@ from sparsesecagg.errors import InvalidDraw
 from sparsesecagg.protocol.draw import Statement, require_fair, signed_reveal
 from sparsesecagg.protocol.draw_messages import DrawRequest, DrawReveal, encode_draw
 from sparsesecagg.protocol.messages import user_number
+from sparsesecagg.protocol.parameters import Parameters
 
 
 class JurorState(msgspec.Struct, frozen=True):
@@ -29,16 +30,16 @@ class JurorState(msgspec.Struct, frozen=True):
 
 
 def answer_draw(
-    identity: Identity, colluders: int, state: JurorState, request: DrawRequest
+    identity: Identity, params: Parameters, state: JurorState, request: DrawRequest
 ) -> tuple[JurorState, bytes]:
     """Return the new state and the bytes of the answer; raise `InvalidDraw` to refuse, with the state unchanged.
 
-    `colluders` is the run's own number, never one that the server sends.
+    `params` are the juror's own: what it signs is for this run as it knows it.
     """
     roster, draw = identity.roster, request.draw
     if request.roster_digest != roster.digest:
         raise InvalidDraw(draw, "the server works with another roster")
-    statement = Statement.of(request, roster, colluders)
+    statement = Statement.of(request, roster, params)
     named, _ = require_fair(statement, len(roster.entries))
     if identity.user not in named:
         raise InvalidDraw(draw, f"user {identity.user} is asked and not named")

@@ -51,8 +51,9 @@ class Ledger(Protocol):
 class MemoryLedger:
     """A ledger for simulations and tests: nothing outlives the process."""
 
-    def __init__(self, keep_answers: bool = True) -> None:
-        self._last = Entry()
+    def __init__(self, keep_answers: bool = True, last: Entry | None = None) -> None:
+        """`last` is the entry of a client that is restored from its saved state."""
+        self._last = last or Entry()
         self._juror = JurorState()
         self._keep_answers = keep_answers
 

@@ -94,3 +94,26 @@ class OrderView:
         others = self.partners(place)
         peers: list[int] = others[pod.committee_of[others] == pod.committee_of[place]].tolist()
         return peers
+
+    def joined(self, places: set[int]) -> list[set[int]]:
+        """Return the parts of a set of members that masks join; the server learns the sum of each part, no less.
+
+        In a complete graph that is one part per committee.
+        """
+        if not self.epoch.params.neighbours:
+            committee_of = self.epoch.pod.committee_of
+            parts: dict[int, set[int]] = {}
+            for place in places:
+                parts.setdefault(int(committee_of[place]), set()).add(place)
+            return list(parts.values())
+        left, found = set(places), []
+        while left:
+            part, reached = set(), {left.pop()}
+            while reached:
+                place = reached.pop()
+                part.add(place)
+                near = left.intersection(self.mask_peers(place))
+                left -= near
+                reached |= near
+            found.append(part)
+        return found

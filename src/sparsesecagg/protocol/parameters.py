@@ -237,9 +237,8 @@ class Parameters(msgspec.Struct, frozen=True, array_like=True, dict=True, forbid
         """Return the survivors that a committee of this size needs."""
         return scaled(self.min_survivors, committee, self.smallest_committee)
 
-    def groups(self, seed: bytes, excluded: frozenset[int] = frozenset()) -> Groups:
-        """Return pods and committees as a public seed draws them."""
-        structure = self.structure.among(self.clients - len(excluded)) if excluded else self.structure
+    def groups(self, seed: bytes, structure: Structure, excluded: frozenset[int] = frozenset()) -> Groups:
+        """Return pods and committees of these sizes as a public seed draws them."""
         return draw_groups(seed, self.clients, excluded, structure.sizes, self.neighbours or None)
 
     @property

@@ -202,7 +202,10 @@ class PodRound:
             work = self._works[number]
             private = {self._user(place): restored.secrets[place] for place in members if place in self._survived}
             work.open(private, orphaned_pairs(order, number, self._survived, restored.secrets, self.packages))
-            work.add_to(total)
+            if problem := work.problem():
+                self._lose(number, problem)
+            else:
+                work.add_to(total)
 
     def _lose(self, number: int, reason: str) -> None:
         self.lost.setdefault(self.epoch.pod.first + number, reason)

@@ -1,55 +1,88 @@
 """The client's own policy: what it demands of a run, whatever the server says.
 
-A server chooses the parameters, so a client that believed them would protect nobody. Every client checks them against
-its own policy before it sends anything, and the survivors before it helps to open a sum.
+A server chooses the parameters, so a client that believed them would protect nobody. A policy is stated as what it
+means: among how many honest users every opened sum must hide this one, if that part of the users helps the server, and
+with which chance of failure per run. The client computes from the parameters whether they keep it, before it sends
+anything.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import inf
 
 from sparsesecagg.errors import PolicyViolation
 from sparsesecagg.field import WORD_BITS
-from sparsesecagg.patterns import PATTERNS
+from sparsesecagg.patterns.anonymity import Server, Structure, colluder_count, failure_log2, kept_anonymity
 from sparsesecagg.protocol.parameters import Parameters
+
+PROTECTING = frozenset({"committee", "full"})
+"""`pairwise`, as published, gives single values away: only who asks for it by name takes part in it."""
 
 
 @dataclass(frozen=True)
 class Policy:
-    """What a client demands."""
+    """What a client demands. The default refuses any run in which the server could open the sum of a single user."""
 
-    min_clients: int = 3
-    """The smallest cohort."""
-    min_threshold: float = 0.5
-    """A secret may be restored only by more than this fraction of its holders."""
-    min_survivors: int = 2
-    """The smallest number of users whose sum may be opened, in any committee."""
-    max_exposure: float = inf
-    """The most that α times this client's weight may be: how much of its influence one round may carry."""
+    min_anonymity: int = 2
+    """Honest users that every opened sum must have."""
+    colluding: float = 0.0
+    """The part of all users that may help the server."""
+    failure_log2: float = -40.0
+    """The chance per run that this may fail, as a power of two."""
+    server: Server = "curious"
+    """Follows the protocol and keeps everything it sees, or lies about anything; the latter takes a roster."""
     authenticated: bool = False
     """Take part only in runs that are bound to a roster of identities."""
-    patterns: frozenset[str] = frozenset(PATTERNS)
+    min_clients: int = 3
+    """The smallest cohort."""
+    min_survivors: int = 2
+    """The smallest number of users, honest or not, whose sum may be opened."""
+    max_exposure: float = inf
+    """The most that α times this client's weight may be: how much of its influence one round may carry."""
+    max_dim: int = 1 << 30
+    max_clients: int = 1 << 17
+    patterns: frozenset[str] = PROTECTING
     modulus_bits: frozenset[int] = frozenset(WORD_BITS)
 
     def check_parameters(self, params: Parameters) -> None:
-        """Raise `PolicyViolation` if the run's parameters ask for less than this policy demands."""
+        """Raise `PolicyViolation`, with both figures, if the run's parameters keep less than this policy demands."""
         _demand(
-            params.clients >= self.min_clients,
-            f"the cohort has {params.clients} users, the policy demands {self.min_clients}",
+            self.min_clients <= params.clients <= self.max_clients,
+            f"the cohort has {params.clients} users, the policy allows {self.min_clients} to {self.max_clients}",
         )
+        _demand(params.dim <= self.max_dim, f"the model has {params.dim} coordinates, the policy allows {self.max_dim}")
         _demand(
-            params.threshold > self.min_threshold * params.holders,
-            f"the threshold {params.threshold} is not above {self.min_threshold:g} of the {params.holders} holders",
-        )
-        _demand(
-            params.authenticated or not self.authenticated,
+            params.authenticated or not (self.authenticated or self.server == "lying"),
             "the run is not authenticated, the policy demands a roster",
         )
         _demand(params.pattern in self.patterns, f"the pattern {params.pattern!r} is not allowed by the policy")
         _demand(
             params.modulus_bits in self.modulus_bits,
             f"words of {params.modulus_bits} bits are not allowed by the policy",
+        )
+        self.check_structure(params, params.structure)
+
+    def check_structure(self, params: Parameters, structure: Structure) -> None:
+        """Raise if groups of these sizes keep less anonymity than is demanded."""
+        if params.pattern == "pairwise":
+            return  # Whoever allows it knows that it keeps none.
+        colluders = colluder_count(params.clients, self.colluding)
+        found = _failure(structure, self.min_anonymity, colluders, self.server, params.confirm, params.dropout)
+        if found <= self.failure_log2:
+            return
+        kept = kept_anonymity(
+            structure,
+            allowed_log2=self.failure_log2,
+            colluders=min(colluders, structure.clients),
+            server=self.server,
+            confirm=params.confirm,
+            dropout=params.dropout,
+        )
+        raise PolicyViolation(
+            f"the run keeps an anonymity of {kept} at 2^{self.failure_log2:g} against a {self.server} server with "
+            f"{self.colluding:g} colluding, the policy demands {self.min_anonymity}"
         )
 
     def check_weight(self, params: Parameters, weight: int) -> None:
@@ -60,6 +93,20 @@ class Policy:
             # The weight is private, and this text may reach the server: no number.
             "α times this client's weight is more than its policy allows",
         )
+
+
+@lru_cache(maxsize=64)  # All simulated users of a process ask the same.
+def _failure(
+    structure: Structure, anonymity: int, colluders: int, server: Server, confirm: bool, dropout: float
+) -> float:
+    return failure_log2(
+        structure,
+        anonymity=anonymity,
+        colluders=min(colluders, structure.clients),
+        server=server,
+        confirm=confirm,
+        dropout=dropout,
+    )
 
 
 def _demand(holds: bool, problem: str) -> None:

@@ -1,8 +1,8 @@
 """The rule of release: which shares a client gives away, per committee, all or nothing.
 
 Shares of a committee leave only if every declared survivor of it has shown, by a tag, that it worked under the
-holder's own order, if all of them are members of that order, and if they are enough; otherwise neither private seeds
-nor mask secrets of that committee do.
+holder's own order, if all of them are members of that order, and if they are enough, in every part that masks still
+join where the mask graph is sparse; otherwise neither private seeds nor mask secrets of that committee do.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ def released_shares(
     for number, least in enumerate(order.epoch.min_survivors):
         members = order.committee(number).tolist()
         left = survivors.intersection(members)
-        if len(left) < max(least, min_survivors) or not left <= shown:
+        needed = max(least, min_survivors)
+        if len(left) < needed or not left <= shown or any(len(part) < needed for part in order.joined(left)):
             continue
         for owner in members:
             if owner in held:

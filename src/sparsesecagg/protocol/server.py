@@ -10,14 +10,17 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TypeVar
 
+import msgspec
 import numpy as np
 
 from sparsesecagg.crypto.identity import Roster
+from sparsesecagg.crypto.kdf import DIGEST_SIZE
 from sparsesecagg.crypto.keys import require_usable
 from sparsesecagg.errors import (
     DuplicateMessage,
     InvalidInput,
     InvalidKey,
+    MalformedMessage,
     ThresholdNotMet,
     TooLittleOpened,
     UnknownSender,
@@ -26,10 +29,11 @@ from sparsesecagg.errors import (
     WrongView,
 )
 from sparsesecagg.patterns import Groups
+from sparsesecagg.patterns import Pod as Group
 from sparsesecagg.protocol.client import AHEAD
 from sparsesecagg.protocol.draw_messages import encode_draw
 from sparsesecagg.protocol.draw_server import DrawServer
-from sparsesecagg.protocol.draws import GroupDraw, drawn_groups, plain_draw, session_of
+from sparsesecagg.protocol.draws import GroupDraw, checked_groups, drawn_groups, plain_draw, session_of
 from sparsesecagg.protocol.epoch import Epoch
 from sparsesecagg.protocol.messages import (
     SEALED_SIZE,
@@ -42,6 +46,7 @@ from sparsesecagg.protocol.messages import (
     Unmask,
     Upload,
     decode_client_message,
+    decode_server_message,
     encode,
     encode_users,
     pieces,
@@ -50,6 +55,7 @@ from sparsesecagg.protocol.order import NO_TERMS, extend_chain, mask_key_of
 from sparsesecagg.protocol.parameters import Parameters
 from sparsesecagg.protocol.pod_round import PodRound
 from sparsesecagg.protocol.result import Result
+from sparsesecagg.protocol.server_state import PodState, ServerState, restore_server_state
 from sparsesecagg.protocol.stages import Stage, next_stage, round_stages
 from sparsesecagg.protocol.work import Total
 
@@ -66,8 +72,10 @@ Kept = TypeVar("Kept")
 class Pod:
     """What the server keeps of a pod between rounds."""
 
-    def __init__(self, epoch: Epoch) -> None:
+    def __init__(self, epoch: Epoch, keys: bytes) -> None:
         self.epoch = epoch
+        self.keys = keys
+        """The message that the members got."""
         self.packages: dict[int, dict[int, ShareKeys]] = defaultdict(dict)
         """By round and place."""
         self.history: list[tuple[int, bytes]] = []
@@ -86,6 +94,28 @@ class Pod:
         self.chain = extend_chain(self.chain, round_number, survivors)
         self.history.append((round_number, survivors))
 
+    def save(self) -> PodState:
+        """Return what is kept."""
+        packages = [encode(message) for each in self.packages.values() for message in each.values()]
+        return PodState(self.keys, packages, self.history, self.last_upload)
+
+    @staticmethod
+    def restore(saved: PodState, params: Parameters, seed: bytes, group: Group) -> Pod:
+        """Return the pod that `save` wrote down."""
+        message = decode_server_message(saved.keys)
+        if not isinstance(message, EpochKeys):
+            raise MalformedMessage("the saved keys are not those of an epoch")
+        pod = Pod(Epoch(params, message, seed, group), saved.keys)
+        for data in saved.packages:
+            package = decode_client_message(data)
+            if not isinstance(package, ShareKeys):
+                raise MalformedMessage("a saved package is not one")
+            pod.packages[package.round_number][group.place[package.sender]] = package
+        for round_number, survivors in saved.history:
+            pod.declare(round_number, survivors)
+        pod.last_upload = dict(saved.last_upload)
+        return pod
+
 
 class Server:
     """A run. Feed it with `receive`, end each stage with `close_stage`, start rounds with `begin_round`, read `result`.
@@ -101,7 +131,7 @@ class Server:
         if params.authenticated and (roster is None or roster.digest != params.roster_digest):
             raise InvalidInput("roster", "must be given in an authenticated run, the one that the parameters name")
         self.roster = roster
-        self._draw = DrawServer(roster, params.colluders) if roster is not None else None
+        self._draw = DrawServer(roster, params) if roster is not None else None
         self.stage = Stage.ADVERTISE_KEYS
         self.epoch_number = 1
         self.round_number = 0
@@ -114,6 +144,8 @@ class Server:
         """Who has sent in this stage."""
         self._adverts: dict[int, AdvertiseKeys] = {}
         self._keys: set[bytes] = set()
+        self._proof = b""
+        """What shows users how the groups were drawn."""
         self.groups = Groups((), np.empty(0, np.int64))
         self._pods: list[Pod | None] = []
         """None for a pod too few of whose members advertised keys."""
@@ -160,6 +192,46 @@ class Server:
         """The users that may still send in this stage."""
         return self._present - self._heard
 
+    def save(self) -> bytes:
+        """Return the run as bytes, between two rounds, for a server that is to be started again."""
+        if self.stage is not Stage.DONE or not self._pods:
+            raise WrongStage("save", self.stage.name)
+        state = ServerState(
+            params=self.params.encode(),
+            seed=self._seed,
+            epoch_number=self.epoch_number,
+            round_number=self.round_number,
+            pods=[PodState(b"") if pod is None else pod.save() for pod in self._pods],
+            draw=self._proof,
+            last_draw=self._draw.last_draw if self._draw else 0,
+            silent=sorted(self._draw.silent) if self._draw else [],
+        )
+        return msgspec.msgpack.encode(state)
+
+    @staticmethod
+    def restore(data: bytes, roster: Roster | None = None) -> Server:
+        """Return the server that `save` wrote down; the roster of an authenticated run is given again."""
+        state = restore_server_state(data)
+        server = Server(Parameters.decode(state.params), state.seed, roster)
+        draw = (
+            checked_groups(server.params, state.draw, 0, None, None, 0)
+            if roster is None
+            else drawn_groups(server.params, roster, state.draw, 0)
+        )
+        if len(state.pods) != len(draw.groups.pods):
+            raise MalformedMessage("the saved pods are not those of the draw")
+        server._proof, server.groups = state.draw, draw.groups
+        server._pods = [
+            Pod.restore(saved, server.params, draw.seed, pod) if saved.keys else None
+            for saved, pod in zip(state.pods, draw.groups.pods, strict=True)
+        ]
+        if roster is not None:
+            server._draw = DrawServer(roster, server.params, last_draw=state.last_draw, silent=state.silent)
+        server.epoch_number, server.round_number = state.epoch_number, state.round_number
+        server.stage = Stage.DONE
+        server._forget_sizes()
+        return server
+
     # The epoch
 
     def begin_epoch(self, epoch_number: int | None = None) -> None:
@@ -174,7 +246,7 @@ class Server:
         if number < self.epoch_number or (number == self.epoch_number and self._pods):
             raise WrongRound(number, self.epoch_number + 1)
         last = self._draw
-        self._draw = DrawServer(last.roster, last.colluders, last_draw=last.last_draw, silent=last.silent)
+        self._draw = DrawServer(last.roster, self.params, last_draw=last.last_draw, silent=last.silent)
         self.stage, self.epoch_number = Stage.ADVERTISE_KEYS, number
         self._present, self._heard = set(range(self.params.clients)), set()
         self._adverts, self._keys = {}, set()
@@ -225,7 +297,7 @@ class Server:
         """Draw the groups, and give everybody the sealing keys of its pod."""
         nonces = self._adverts
         proof, draw = self._drawn()
-        self.groups, self._pods = draw.groups, []
+        self.groups, self._pods, self._proof = draw.groups, [], proof
         outbound: dict[int, bytes] = {}
         for pod in draw.groups.pods:
             present = np.array([place for place, user in enumerate(pod.users.tolist()) if user in nonces], np.int64)
@@ -240,9 +312,10 @@ class Server:
             )
             epoch = Epoch(self.params, message, draw.seed, pod)
             viable = len(present) >= epoch.threshold
-            self._pods.append(Pod(epoch) if viable else None)
+            encoded = encode(message) if viable else b""
+            self._pods.append(Pod(epoch, encoded) if viable else None)
             if viable:
-                outbound |= dict.fromkeys(pod.users[present].tolist(), encode(message))
+                outbound |= dict.fromkeys(pod.users[present].tolist(), encoded)
         if not outbound:
             raise ThresholdNotMet(Stage.ADVERTISE_KEYS.name, len(nonces), self.params.threshold)
         return outbound
@@ -291,6 +364,15 @@ class Server:
             raise UnknownSender(user)
         return pod, group.place[user]
 
+    def dealt(self, round_number: int) -> set[int]:
+        """Return the users whose package for a round has arrived: only they can take part in it."""
+        return {
+            int(pod.epoch.pod.users[place])
+            for pod in self._pods
+            if pod is not None
+            for place in pod.packages.get(round_number, {})
+        }
+
     # A round
 
     def begin_round(
@@ -301,8 +383,12 @@ class Server:
         `terms` is a digest of everything else that decides what users contribute, the model for one. `min_updated` is
         the fraction of the coordinates that must be opened for the round to count.
         """
-        if self.stage is not Stage.DONE or not self._pods:
+        if self.stage is not Stage.DONE or not any(self._pods):
             raise WrongStage("begin_round", self.stage.name)
+        if len(terms) != DIGEST_SIZE:
+            raise InvalidInput("terms", f"must have {DIGEST_SIZE} bytes, got {len(terms)}")
+        if not 0 <= min_updated <= 1:
+            raise InvalidInput("min_updated", f"must be in [0, 1], got {min_updated}")
         number = self.round_number + 1 if round_number is None else round_number
         if number <= self.round_number:
             raise WrongRound(number, self.round_number + 1)

@@ -28,6 +28,7 @@ class Sliced(Work):
         super().__init__(params, committee, round_number, context)
         self.numbers = params.slices.of(committee, round_number)
         self._sums: NDArray[Any] | None = None
+        self._lifted: NDArray[np.int64] | None = None
         self._count = 0
 
     @property
@@ -100,21 +101,39 @@ class Sliced(Work):
         for start in range(0, len(self._sums), step):
             left.add(self._sums[start : start + step])
 
+    def problem(self) -> str:
+        """Compare sums with what honest users can reach: weights within the limit, means within the clip."""
+        params = self.params
+        for values, (weight, clipped) in zip(*self._opened(), strict=True):
+            if weight > self._count * max(1, params.max_weight) or clipped > self._count * params.slices.length:
+                return "its users sent weights or counts that none may have"
+            share = weight / params.max_weight if params.max_weight else self._count
+            # Each contribution is rounded by less than one.
+            if int(np.abs(values).max(initial=0)) > params.quantizer.limit * share + self._count:
+                return "its users sent values beyond the clip"
+        return ""
+
     def add_to(self, total: Total) -> None:
         """Add the values of each slice, and its private integers, to the total."""
+        for number, values, (weight, clipped) in zip(self.numbers, *self._opened(), strict=True):
+            start, stop = self.params.slices.bounds(number)
+            total.values[start:stop] += values[: stop - start]
+            total.contributors[number] += self._count
+            total.clipped += clipped
+            if self.params.max_weight:
+                total.weights[number] += weight
+        self._sums = self._lifted = None
+
+    def _opened(self) -> tuple[NDArray[np.int64], list[list[int]]]:
+        """Return the signed values of each slice, and its private integers: weight and clipped values."""
         assert self._sums is not None  # noqa: S101
         params, word = self.params, self.params.word
         rows = self._sums.reshape(len(self.numbers), params.width)
+        if self._lifted is None:
+            self._lifted = np.stack([word.lift(row[: params.slices.length]) for row in rows])
         digits = word.reduce(rows[:, params.slices.length :]).astype(np.int64)  # Not negative: no lifting.
-        integers = params.digits.read(digits)
-        for row, number, (weight, clipped) in zip(rows, self.numbers, integers.tolist(), strict=True):
-            start, stop = params.slices.bounds(number)
-            total.values[start:stop] += word.lift(row[: stop - start])
-            total.contributors[number] += self._count
-            total.clipped += clipped
-            if params.max_weight:
-                total.weights[number] += weight
-        self._sums = None
+        integers: list[list[int]] = params.digits.read(digits).tolist()
+        return self._lifted, integers
 
     def _mask_of(self, pair: Pair, positive: bool) -> Mask:
         return Mask(MaskStream(self.seeds(pair)[0], self.params.word), positive)

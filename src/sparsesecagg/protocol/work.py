@@ -123,6 +123,10 @@ class Work(ABC):
         dropped out (`peer`).
         """
 
+    def problem(self) -> str:
+        """Return what shows that some user did not send what users may send; empty if nothing does."""
+        return ""
+
     @abstractmethod
     def add_to(self, total: Total) -> None:
         """Add the opened sum to the total."""

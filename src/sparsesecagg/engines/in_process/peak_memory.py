@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +18,7 @@ def forget_peak() -> None:
 
 
 def peak() -> int:
-    """Return the peak resident memory in bytes.
+    """Return the peak resident memory in bytes; 0 on Windows, which does not tell.
 
     Linux counts what the parent held at the fork into `ru_maxrss`, so there the memory map's own mark is read.
     """
@@ -27,5 +26,9 @@ def peak() -> int:
         for line in _STATUS.read_text().splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
+    try:
+        import resource
+    except ImportError:
+        return 0
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return used if sys.platform == "darwin" else used * 1024

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,6 +22,7 @@ from sparsesecagg.engines.in_process.allocation import keep_freed_memory
 from sparsesecagg.engines.in_process.clock import Clock
 from sparsesecagg.engines.in_process.observer import Observer
 from sparsesecagg.errors import (
+    MalformedMessage,
     PolicyViolation,
     ProtocolError,
     RoundRefused,
@@ -29,8 +31,9 @@ from sparsesecagg.errors import (
     WronglyExcluded,
 )
 from sparsesecagg.protocol.client import Client
+from sparsesecagg.protocol.client_state import restore_state
 from sparsesecagg.protocol.draws import session_of
-from sparsesecagg.protocol.ledger import MemoryLedger
+from sparsesecagg.protocol.ledger import Entry, MemoryLedger
 from sparsesecagg.protocol.order import NO_TERMS
 from sparsesecagg.protocol.parameters import Parameters
 from sparsesecagg.protocol.policy import Policy
@@ -95,6 +98,45 @@ class InProcessRun:
         }
         self.setup_clock = Clock(self.observer)
         self._set_up(absent, late)
+
+    def save(self) -> bytes:
+        """Return the run as bytes, between two rounds. They hold every user's secrets, as only a simulation can."""
+        clients = {user: client.save() for user, client in self.clients.items()}
+        return msgspec.msgpack.encode(_Saved(self.server.save(), clients, sorted(self.members)))
+
+    @staticmethod
+    def restore(
+        data: bytes,
+        *,
+        policy: Policy | None = None,
+        entropy_of: EntropyOf | None = None,
+        identities: Sequence[Identity] | None = None,
+        observer: Observer | None = None,
+    ) -> InProcessRun:
+        """Return the run that `save` wrote down: its next round is the one that would have come."""
+        keep_freed_memory()
+        try:
+            saved = msgspec.msgpack.decode(data, type=_Saved)
+        except msgspec.MsgspecError:
+            raise MalformedMessage("the bytes are not a saved run") from None
+        run = InProcessRun.__new__(InProcessRun)
+        run.server = Server.restore(saved.server, identities[0].roster if identities else None)
+        run.params = run.server.params
+        run.observer = observer or Observer()
+        run.members = set(saved.members)
+        run.clients = {
+            user: Client.restore(
+                state,
+                policy,
+                entropy_of(user) if entropy_of else os.urandom,
+                identities[user] if identities else None,
+                MemoryLedger(keep_answers=False, last=_last_entry(state)),
+            )
+            for user, state in saved.clients.items()
+        }
+        run.setup_clock = Clock(run.observer)
+        run.setup_sent, run.setup_received = {}, {}
+        return run
 
     def _set_up(self, absent: Collection[int], late: Collection[int]) -> None:
         server, clock = self.server, self.setup_clock
@@ -238,6 +280,20 @@ def run_round(
 
 def _alive(user: int, stage: Stage, drops: Drops) -> bool:
     return user not in drops or STAGES.index(drops[user]) > STAGES.index(stage)
+
+
+class _Saved(msgspec.Struct, frozen=True, array_like=True):
+    """A run between two rounds."""
+
+    server: bytes
+    clients: dict[int, bytes]
+    members: list[int]
+
+
+def _last_entry(data: bytes) -> Entry:
+    """Return the entry that a saved client has recorded last."""
+    state = restore_state(data)
+    return Entry(state.version, state.round_number, state.answered)
 
 
 class _PlainSums:

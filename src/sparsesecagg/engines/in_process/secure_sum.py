@@ -10,6 +10,7 @@ import numpy as np
 from sparsesecagg.engines.in_process.run import run_round
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.protocol.parameters import Parameters
+from sparsesecagg.protocol.policy import Policy
 from sparsesecagg.protocol.result import Result
 from sparsesecagg.protocol.stages import Stage
 from sparsesecagg.protocol.work import Update
@@ -41,4 +42,5 @@ def secure_sum(
     params = Parameters.create(
         clients=len(arrays), dim=max(1, arrays[0].size), clip=clip, max_weight=max_weight, **settings
     )
-    return run_round(params, arrays, weights=weights, drops=drops).result
+    policy = Policy(patterns=frozenset({params.pattern}))  # Whoever names a pattern here has opted in.
+    return run_round(params, arrays, weights=weights, drops=drops, policy=policy).result

@@ -58,6 +58,29 @@ def entropy_of_run(seed: int) -> EntropyOf:
     return lambda user: seeded_entropy(seed, user)
 
 
+class EntropyByRound:
+    """Every user's randomness by round: a user that is restored between two rounds draws what it would have drawn."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self.begin(0)
+
+    def begin(self, round_number: int) -> None:
+        """Start the streams of a round; round 0 is the set-up."""
+        self._round = round_number
+        self._streams: dict[int, Entropy] = {}
+
+    def of(self, user: int) -> Entropy:
+        """Return a user's source, which follows the rounds."""
+
+        def read(size: int) -> bytes:
+            if user not in self._streams:
+                self._streams[user] = seeded_entropy(self._seed, self._round, user)
+            return self._streams[user](size)
+
+        return read
+
+
 def draw_drops(clients: int, dropout: float, stages: Sequence[Stage], rng: np.random.Generator) -> dict[int, Stage]:
     """Choose ⌊θN⌋ users that fall silent, each at a random one of the stages."""
     silent = rng.choice(clients, int(dropout * clients), replace=False)

@@ -110,7 +110,7 @@ def load_dataset(
 ) -> Dataset:
     """Return the data set called `name`, from `data_dir`, `$SPARSESECAGG_DATA` or the network, in this order."""
     if name not in DATASETS:
-        raise InvalidInput("dataset", f"must be one of {', '.join(DATASETS)}; got {name!r}")
+        raise InvalidInput("dataset", f"must be one of {', '.join(DATASETS)}, got {name!r}")
     if name == "digits":
         return _digits()
     source = (sources or SOURCES)[name]

@@ -75,7 +75,7 @@ class Dataset:
     def with_samples(self, samples: int, seed: int) -> Dataset:
         """Return the task with only `samples` training samples, drawn with `seed`."""
         if not 1 <= samples <= len(self.train_y):
-            raise InvalidInput("samples", f"must be 1 to {len(self.train_y)}, all there are; got {samples}")
+            raise InvalidInput("samples", f"must be 1 to {len(self.train_y)}, all there are, got {samples}")
         kept = np.sort(generator(seed, Purpose.SPLIT, 1).permutation(len(self.train_y))[:samples])
         return Dataset(self.name, self.train_x[kept], self.train_y[kept], self.test_x, self.test_y, self.classes)
 

@@ -67,10 +67,10 @@ def make_partition(
     """Deal `dataset` out to `clients` users in the way called `name`, deterministic for a seed."""
     labels, samples = dataset.train_y, len(dataset.train_y)
     if name not in PARTITIONS:
-        raise InvalidInput("partition", f"must be one of {', '.join(PARTITIONS)}; got {name!r}")
+        raise InvalidInput("partition", f"must be one of {', '.join(PARTITIONS)}, got {name!r}")
     if not 1 <= clients <= samples:
         raise InvalidInput(
-            "clients", f"must be 1 to {samples}, the number of training samples, so that each has one; got {clients}"
+            "clients", f"must be 1 to {samples}, the number of training samples, so that each has one, got {clients}"
         )
     random = generator(seed, Purpose.PARTITION)
     if name == "iid":
@@ -112,7 +112,7 @@ def dirichlet(labels: Labels, clients: int, random: np.random.Generator, concent
     """
     if not (np.isfinite(concentration) and concentration > 0):
         raise InvalidInput(
-            "concentration", f"must be above 0 (0.1 is very uneven, 100 nearly even); got {concentration}"
+            "concentration", f"must be above 0 (0.1 is very uneven, 100 nearly even), got {concentration}"
         )
     own: list[list[NDArray[np.int64]]] = [[] for _ in range(clients)]
     for label in np.unique(labels):
@@ -134,7 +134,7 @@ def pathological(labels: Labels, clients: int, random: np.random.Generator, clas
     present = np.unique(labels)
     if not 1 <= classes_per_client <= len(present):
         raise InvalidInput(
-            "classes_per_client", f"must be 1 to {len(present)}, the number of classes; got {classes_per_client}"
+            "classes_per_client", f"must be 1 to {len(present)}, the number of classes, got {classes_per_client}"
         )
     if clients * classes_per_client < len(present):
         raise InvalidInput(

@@ -25,11 +25,11 @@ class LocalTraining:
     def __post_init__(self) -> None:
         for option, value in (("epochs", self.epochs), ("batch", self.batch)):
             if value < 1:
-                raise InvalidInput(option, f"must be at least 1; got {value}")
+                raise InvalidInput(option, f"must be at least 1, got {value}")
         if not (np.isfinite(self.lr) and self.lr > 0):
-            raise InvalidInput("lr", f"must be above 0; got {self.lr}")
+            raise InvalidInput("lr", f"must be above 0, got {self.lr}")
         if not 0 <= self.momentum < 1:
-            raise InvalidInput("momentum", f"must be at least 0 and below 1; got {self.momentum}")
+            raise InvalidInput("momentum", f"must be at least 0 and below 1, got {self.momentum}")
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ OWN_DATA = Preset("mlp", LocalTraining())
 def make_model(name: str, dataset: Dataset, hidden: int = DEFAULT_HIDDEN) -> Model:
     """Return the model called `name`, sized for the samples and classes of `dataset`."""
     if name not in MODELS:
-        raise InvalidInput("model", f"must be one of {', '.join(MODELS)}; got {name!r}")
+        raise InvalidInput("model", f"must be one of {', '.join(MODELS)}, got {name!r}")
     wanted, classes = MODELS[name], len(dataset.classes)
     if wanted is None:
         inputs = math.prod(dataset.sample_shape)

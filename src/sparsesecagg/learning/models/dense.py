@@ -21,7 +21,7 @@ class DenseNetwork(Model):
         self.name = name
         self._widths = [inputs, *hidden, classes]
         if min(self._widths) < 1:
-            raise InvalidInput("hidden", f"layers need at least one unit each; got {self._widths}")
+            raise InvalidInput("hidden", f"layers need at least one unit each, got {self._widths}")
         layers, at = [], 0
         for number, (fan_in, fan_out) in enumerate(zip(self._widths, self._widths[1:], strict=False), start=1):
             for part, size in (("weight", fan_in * fan_out), ("bias", fan_out)):

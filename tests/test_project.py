@@ -1,0 +1,39 @@
+"""The files around the package agree with it."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def read_yaml(path: str) -> Any:
+    yaml = pytest.importorskip("yaml")
+    return yaml.safe_load((ROOT / path).read_text(encoding="utf-8"))
+
+
+def test_every_python_that_is_claimed_is_tested() -> None:
+    prefix = "Programming Language :: Python :: 3."
+    claimed = [f"3.{name.removeprefix(prefix)}" for name in PROJECT["classifiers"] if name.startswith(prefix)]
+    assert read_yaml(".github/workflows/ci.yml")["jobs"]["test"]["strategy"]["matrix"]["python"] == claimed
+    assert PROJECT["requires-python"] == f">={claimed[0]}"
+
+
+def test_hooks_and_forms_can_be_read() -> None:
+    (local,) = read_yaml(".pre-commit-config.yaml")["repos"]
+    assert [hook["id"] for hook in local["hooks"]] == ["ruff", "ruff-format", "mypy"]
+    for path in sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml")):
+        assert read_yaml(str(path.relative_to(ROOT)))
+    assert read_yaml("CITATION.cff")["license"] == PROJECT["license"]
+
+
+def test_exact_versions_are_for_constraints_only() -> None:
+    """So that the package can be installed beside others."""
+    groups = [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()]
+    assert not [name for names in groups for name in names if "==" in name]
+    assert "version" in PROJECT["dynamic"]
