@@ -81,7 +81,7 @@ def test_the_protocol_sums_lazy_updates_as_it_sums_plain_ones(pattern: str) -> N
     models_ = [filled({"a": ((30, 7), np.float32), "b": ((91,), np.float32)}, seed) for seed in range(5)]
     lazy = [ModelUpdate(template, received, trained, [1.0, 1.0]) for trained in models_]
     params = Parameters.create(clients=5, dim=template.dim, pattern=pattern, alpha=0.7, clip=32.0)
-    outcome = run_round(params, lazy, policy=Policy(min_survivors=1))
+    outcome = run_round(params, lazy, policy=Policy(min_survivors=1, patterns=frozenset({pattern})))
     assert outcome.exact
     contributors = outcome.result.contributors
     if pattern != "pairwise":

@@ -30,7 +30,12 @@ def test_every_demand_can_be_made_by_the_node() -> None:
         context(
             {
                 "secagg-min-clients": 20,
-                "secagg-min-threshold": 0.6,
+                "secagg-min-anonymity": 5,
+                "secagg-colluding": 0.1,
+                "secagg-failure-log2": -30,
+                "secagg-server": "lying",
+                "secagg-max-dim": 1_000_000,
+                "secagg-max-clients": 1_000,
                 "secagg-min-survivors": 5,
                 "secagg-max-exposure": 50,
                 "secagg-patterns": "committee, full",
@@ -40,7 +45,12 @@ def test_every_demand_can_be_made_by_the_node() -> None:
     )
     assert policy == Policy(
         min_clients=20,
-        min_threshold=0.6,
+        min_anonymity=5,
+        colluding=0.1,
+        failure_log2=-30.0,
+        server="lying",
+        max_dim=1_000_000,
+        max_clients=1_000,
         min_survivors=5,
         max_exposure=50.0,
         patterns=frozenset({"committee", "full"}),
@@ -79,7 +89,9 @@ def test_the_ledger_lies_where_the_node_says_or_at_home(monkeypatch: pytest.Monk
         ("secagg-min-clients", "many"),
         ("secagg-min-clients", 0),
         ("secagg-min-clients", True),
-        ("secagg-min-threshold", 1.0),
+        ("secagg-colluding", 1.0),
+        ("secagg-failure-log2", 0),
+        ("secagg-server", "honest"),
         ("secagg-min-survivors", 2.5),
         ("secagg-max-exposure", -1),
         ("secagg-patterns", "commitee"),
@@ -112,9 +124,12 @@ class TestInARound:
     @pytest.mark.parametrize(
         ("demand", "settings", "stage", "reason"),
         [
-            ({"secagg-min-clients": 10}, {}, "ADVERTISE_KEYS", "the cohort has 6 users, the policy demands 10"),
-            ({"secagg-min-threshold": 0.9}, {}, "ADVERTISE_KEYS", "is not above 0.9"),
+            ({"secagg-min-clients": 10}, {}, "ADVERTISE_KEYS", "the cohort has 6 users, the policy allows 10"),
+            ({"secagg-min-anonymity": 4}, {"alpha": 0.5}, "ADVERTISE_KEYS", "keeps an anonymity of 2"),
             ({"secagg-patterns": "committee"}, {"pattern": "full"}, "ADVERTISE_KEYS", "'full' is not allowed"),
+            ({}, {"pattern": "pairwise", "alpha": 0.5}, "ADVERTISE_KEYS", "'pairwise' is not allowed"),
+            ({"secagg-server": "lying"}, {}, "ADVERTISE_KEYS", "the policy demands a roster"),
+            ({"secagg-max-dim": 39}, {}, "ADVERTISE_KEYS", "40 coordinates, the policy allows 39"),
             ({"secagg-modulus-bits": 32}, {"modulus_bits": 24}, "ADVERTISE_KEYS", "24 bits are not allowed"),
             ({"secagg-min-survivors": 4}, {"alpha": 0.5}, "UPLOAD", "only 3 packages of the committee are used, 4 are"),
             ({"secagg-max-exposure": 30}, {}, "UPLOAD", "more than its policy allows"),

@@ -113,7 +113,8 @@ def test_short_words_and_sparse_committees_stay_near_the_mean() -> None:
 
 @pytest.mark.parametrize("pattern", ["committee", "full", "pairwise"])
 def test_every_pattern_gives_the_mean_of_equal_updates(pattern: str) -> None:
-    grid = LocalGrid(training_app(lambda p, a, r: {"w": a["w"] + np.float32(0.125)}), 6)
+    app = training_app(lambda p, a, r: {"w": a["w"] + np.float32(0.125)})
+    grid = LocalGrid(app, 6, node_config=lambda index: {"secagg-patterns": pattern})
     strategy = SecAgg(FedAvg(fraction_evaluate=0.0), pattern=pattern, alpha=0.9, max_weight=0)
     after = values(strategy.start(grid=grid, initial_arrays=model(w=np.zeros(500, np.float32)), num_rounds=1).arrays)[
         "w"
