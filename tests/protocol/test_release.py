@@ -229,7 +229,11 @@ class TestConfirm:
         run.run_to(Stage.UNMASK)
         request = request_of(run, 0)
         made = dict(
-            zip(decode_users(request.confirmers, 7).tolist(), pieces(request.confirmations, 6, TAG_SIZE, ""), strict=True)
+            zip(
+                decode_users(request.confirmers, 7).tolist(),
+                pieces(request.confirmations, 6, TAG_SIZE, ""),
+                strict=True,
+            )
         )
         named = {place: made[place] for place in list(made)[:3]} | {run.place(0): bytes(TAG_SIZE)}
         changed = tampered(
