@@ -143,7 +143,7 @@ class TestDealing:
 
     def test_sizes(self) -> None:
         """A sealed pair of shares in 56 bytes at most, an opened share in 20."""
-        assert SEALED_SIZE == 48 <= 56
+        assert SEALED_SIZE == 48
         run = Run(small()).run_to(Stage.UNMASK)
         message = decode_client_message(run.answer(0))
         assert isinstance(message, Unmask)
