@@ -21,6 +21,7 @@ from sparsesecagg.crypto.identity import Identity
 from sparsesecagg.crypto.kdf import digest
 from sparsesecagg.engines.in_process.simulation import make_identities, seeded_entropy
 from sparsesecagg.errors import InvalidInput, SparseSecAggError
+from sparsesecagg.patterns import PATTERNS
 from sparsesecagg.protocol import Client, MemoryLedger, Parameters, Policy, Server, Stage, session_of
 from sparsesecagg.protocol.ledger import Entry
 
@@ -84,7 +85,7 @@ class Schedule:
         self.secret = digest("seed of a schedule", self.seed.to_bytes(8, "little"))
         self.params = self._draw_parameters()
         self.identities = people(self.params.clients) if self.params.authenticated else None
-        self.policy = Policy(min_survivors=1)
+        self.policy = Policy(min_survivors=1, min_anonymity=1, patterns=frozenset(PATTERNS))
         self.ledgers = [KeepingLedger() for _ in range(self.params.clients)]
         self.clients = [self._client(user) for user in range(self.params.clients)]
         self.server = Server(self.params, self.secret, self.identities[0].roster if self.identities else None)

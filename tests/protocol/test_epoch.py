@@ -101,8 +101,10 @@ class TestJoin:
     def test_nobody_joins_twice(self, run: Run) -> None:
         run.join()
         before = run.clients[0].save()
+        run.clients[0].join(run.inbox[0])  # The very same keys again change nothing.
+        assert run.clients[0].save() == before
         with pytest.raises(WrongStage):
-            run.clients[0].join(run.inbox[0])
+            run.clients[0].join(tampered(run.inbox[0], first_round=2))
         assert run.clients[0].save() == before
 
     def test_nobody_joins_before_it_has_advertised_a_key(self, run: Run) -> None:
@@ -115,8 +117,15 @@ class TestJoin:
             run.step()
         message = decode_server_message(run.inbox[3])
         with pytest.MonkeyPatch.context() as patch:
+<<<<<<< HEAD
             groups = run.params.groups(bytes(32), frozenset({3}))
             patch.setattr("sparsesecagg.protocol.client.checked_groups", lambda *_: GroupDraw(1, bytes(32), groups))
+=======
+            structure = run.params.structure.among(19)
+            groups = run.params.groups(bytes(32), structure, frozenset({3}))
+            draw = GroupDraw(1, bytes(32), groups, structure)
+            patch.setattr("sparsesecagg.protocol.client.checked_groups", lambda *_: draw)
+>>>>>>> tests
             with pytest.raises(PolicyViolation, match="excluded"):
                 run.clients[3].join(encode(message))
 

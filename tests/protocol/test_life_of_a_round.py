@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from protocol.rounds import LENIENT, Run, grouped, small, tampered, with_roster
+from protocol.rounds import LENIENT, grouped, lenient, Run, small, tampered, with_roster
 from sparsesecagg.crypto.secrets import Secret
 from sparsesecagg.errors import (
     AlreadyAnswered,
@@ -19,7 +19,7 @@ from sparsesecagg.errors import (
     WrongStage,
     WrongView,
 )
-from sparsesecagg.protocol import Client, MemoryLedger, Policy, Stage
+from sparsesecagg.protocol import Client, MemoryLedger, Stage
 from sparsesecagg.protocol.client_state import ClientState
 from sparsesecagg.protocol.ledger import Entry
 from sparsesecagg.protocol.messages import decode_server_message
@@ -357,7 +357,7 @@ class TestRestart:
     def test_a_restored_client_obeys_the_policy_that_it_is_given(self) -> None:
         run = Run(small()).begin()
         with pytest.raises(PolicyViolation):
-            run.restored(0, policy=Policy(min_clients=6))
+            run.restored(0, policy=lenient(min_clients=6))
 
     def test_rubbish_is_no_saved_client(self) -> None:
         for rubbish in (b"", b"rubbish", Run(small()).clients[0].save()[:-1]):

@@ -6,9 +6,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from protocol.rounds import LENIENT, Run, flipped, grouped, small, tampered
+from protocol.rounds import LENIENT, flipped, grouped, lenient, Run, small, tampered
 from sparsesecagg.errors import InvalidKey, MalformedMessage, PolicyViolation, SparseSecAggError, WrongView
-from sparsesecagg.protocol import Policy, Stage
+from sparsesecagg.protocol import Stage
 from sparsesecagg.protocol.messages import (
     HEAD_SIZE,
     SEALED_SIZE,
@@ -140,7 +140,7 @@ class TestMembers:
     @pytest.mark.parametrize(("least", "own"), [(2, 1), (3, 1), (2, 3)])
     def test_a_committee_below_the_least_is_refused(self, least: int, own: int) -> None:
         """The run's minimum or the client's own, whichever is more."""
-        run = Run(grouped(min_survivors=least), policy=Policy(min_survivors=own)).begin()
+        run = Run(grouped(min_survivors=least), policy=lenient(min_survivors=own)).begin()
         needed = max(least, own)
         peers = [user for user in run.committee(0) if user != 0]
         refuses(run, 0, self.without(run, 0, peers[: 4 - needed + 1]), PolicyViolation, f"{needed} are needed")
@@ -171,7 +171,7 @@ class TestMembers:
         lonely = tampered(
             run.inbox[0], members=run.bitmap(left), heads=b"".join(heads.values()), committees=digests, shares=b""
         )
-        run.clients[0].policy = Policy(min_survivors=2)
+        run.clients[0].policy = lenient(min_survivors=2)
         refuses(run, 0, lonely, PolicyViolation, "shares masks")
 
 
@@ -277,8 +277,8 @@ def test_policies_are_the_clients_own() -> None:
     """What a committee must have counts although the run's parameters ask for less."""
     run = Run(small(), policy=LENIENT, late=[2, 3]).begin()
     assert order_of(run, 0).members == run.bitmap([0, 1, 4])
-    run.clients[0].policy = Policy(min_survivors=4)
+    run.clients[0].policy = lenient(min_survivors=4)
     refuses(run, 0, run.inbox[0], PolicyViolation, "only 3 packages of the committee are used, 4 are needed")
-    run.clients[0].policy = Policy(min_survivors=3)
+    run.clients[0].policy = lenient(min_survivors=3)
     run.answer(0)
     assert run.server.stage is Stage.UPLOAD

@@ -115,9 +115,9 @@ class TestStructure:
 
     def test_groups_come_from_a_seed(self) -> None:
         params = create(committees=10, pods=2)
-        groups = params.groups(bytes(32))
+        groups = params.groups(bytes(32), params.structure)
         assert [len(pod) for pod in groups.pods] == [50, 50]
-        smaller = params.groups(bytes(32), frozenset({1, 2, 3}))
+        smaller = params.groups(bytes(32), params.structure.among(97), frozenset({1, 2, 3}))
         assert sum(len(pod) for pod in smaller.pods) == 97
         assert smaller.pod_of(2) is None
 

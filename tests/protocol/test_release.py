@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from protocol.lying import Liar
-from protocol.rounds import Run, flipped, grouped, small, tampered, with_roster
+from protocol.rounds import flipped, grouped, lenient, Run, small, tampered, with_roster
 from protocol.test_life_of_a_round import refuses
 from sparsesecagg.crypto.sealing import TAG_SIZE
 from sparsesecagg.crypto.secrets import RoundSecret
 from sparsesecagg.errors import MalformedMessage, PolicyViolation
-from sparsesecagg.protocol import Policy, Stage
+from sparsesecagg.protocol import Stage
 from sparsesecagg.protocol import client as client_module
 from sparsesecagg.protocol.messages import (
     Unmask,
@@ -150,7 +150,7 @@ class TestSurvivors:
     def test_a_committee_below_the_least_gets_nothing_of_either_kind(self, least: int, own: int) -> None:
         """The run's minimum or the client's own, whichever is more; others are opened."""
         params = grouped(clients=20, pods=1, min_survivors=least)
-        run = Run(params, policy=Policy(min_survivors=own)).run_to(Stage.UNMASK)
+        run = Run(params, policy=lenient(min_survivors=own)).run_to(Stage.UNMASK)
         committee = next(each for each in run.committees() if 0 not in each)
         needed = max(least, own)
         dropped = committee[: 5 - needed + 1]
