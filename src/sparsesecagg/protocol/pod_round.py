@@ -160,6 +160,11 @@ class PodRound:
         request = encode(ConfirmRequest(self.order.round_number, self.order.view, bitmap))
         return dict.fromkeys(self.survivors.tolist(), request)
 
+    def count_confirmations(self) -> None:
+        """End CONFIRM: with too few confirmations nobody would release a share, so nobody need be asked."""
+        if len(self._confirmations) < self.epoch.threshold:
+            self._lose_all(f"{len(self._confirmations)} of {self.epoch.threshold} users that a pod needs confirmed")
+
     def unmask_requests(self) -> dict[int, bytes]:
         """Return what asks the survivors for shares: the survivors' tags, and confirmations where there are any."""
         size = len(self.epoch.pod)

@@ -442,6 +442,9 @@ class Server:
                 survivors = pod_round.declare()
                 if not pod_round.over:
                     pod.declare(self.round_number, survivors)
+        if stage is Stage.CONFIRM:
+            for pod_round in self._rounds:
+                pod_round.count_confirmations()
         if stage is Stage.UNMASK:
             self._open()
             return {}
