@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from protocol.rounds import LENIENT, grouped, lenient, Run, small, tampered, with_roster
+from protocol.rounds import LENIENT, Run, grouped, lenient, small, tampered, with_roster
 from sparsesecagg.crypto.secrets import Secret
 from sparsesecagg.errors import (
     AlreadyAnswered,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from protocol.lying import Liar
-from protocol.rounds import flipped, grouped, lenient, Run, small, tampered, with_roster
+from protocol.rounds import Run, flipped, grouped, lenient, small, tampered, with_roster
 from protocol.test_life_of_a_round import refuses
 from sparsesecagg.crypto.sealing import TAG_SIZE
 from sparsesecagg.crypto.secrets import RoundSecret
