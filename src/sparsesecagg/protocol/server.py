@@ -460,11 +460,7 @@ class Server:
                     pod.declare(self.round_number, survivors)
         if stage is Stage.CONFIRM:
             for pod_round in self._rounds:
-<<<<<<< HEAD
                 pod_round.settle()
-=======
-                pod_round.count_confirmations()
->>>>>>> flower
         if stage is Stage.UNMASK:
             self._open()
             return {}

@@ -15,15 +15,7 @@ from sparsesecagg.engines.flower.identity import Enrolment, enrolment_of
 from engines.enrolment import Enrolled, enrol_users
 from engines.local_grid import LocalGrid, Silent, model, round_of, stage_of, training_app, travel, values
 from sparsesecagg.cli import main
-<<<<<<< HEAD
-from sparsesecagg.crypto.identity import Identity, Roster
-from sparsesecagg.crypto.keys import KeyAgreement
-from sparsesecagg.crypto.secrets import PrivateKey
-from sparsesecagg.engines.flower import mod
-from sparsesecagg.engines.flower.seats import Challenge
-=======
 from sparsesecagg.crypto.identity import Roster
->>>>>>> flower
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.flower import SecAgg
 from sparsesecagg.protocol.messages import UnmaskRequest, decode_server_message, encode
