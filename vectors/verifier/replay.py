@@ -46,7 +46,7 @@ class Replay:
 
     def make(self, step: Case) -> None:
         """Make the next step."""
-        if "from" in step or "close" in step or "begin" in step:
+        if not {"to", "result"} & set(step):
             expect("server messages not recorded", [], [receivers for receivers, _ in self.outgoing])
         if "from" in step:
             self.send(step)
@@ -57,6 +57,11 @@ class Replay:
             self.terms, self.masked = unhex(terms), {}
             expect("round", number, self.server.round_number + 1)
             self.outgoing = self.server.begin(number, self.terms)
+        elif "epoch" in step:
+            (number,) = take(step, "epoch")
+            expect("epoch", number, self.server.epoch + 1)
+            expect("a roster", True, self.parameters.authenticated)
+            self.server.begin_epoch(number)
         elif "close" in step:
             self.close(step)
         else:

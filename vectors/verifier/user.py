@@ -73,6 +73,7 @@ class User:
         if not self.nonce:
             self.epoch_number += 1
             self.sealing_private, self.nonce = self.draw(32), self.draw(16)
+            self.epoch, self.order, self.packages, self.dealt = None, None, {}, set()
         key = keys.public_key(self.sealing_private)
         return self.message("advertise keys", self.epoch_number, self.parameters.digest, key, self.nonce)
 
@@ -329,7 +330,9 @@ class User:
         given: dict[int, bytes] = {}
         for place, least in enumerate(epoch.min_survivors):
             left = [user for user in order.committee(place) if user in survivors]
-            if len(left) >= max(least, POLICY_MIN_SURVIVORS) and shown.issuperset(left):
+            needed = max(least, POLICY_MIN_SURVIVORS)
+            joined = all(len(part) >= needed for part in order.parts(left))
+            if len(left) >= needed and shown.issuperset(left) and joined:
                 for owner in order.committee(place):
                     pair = self.pair_of(owner, order)
                     if pair:
