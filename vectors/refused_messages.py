@@ -164,7 +164,8 @@ def already_answered(runs: Runs) -> list[Case]:
     answered, later = runs.find(name, "UNMASK", sender=0), runs.find(name, "UPLOAD", sender=0, nth=1)
     other = encode(msgspec.structs.replace(runs.got(name, "UPLOAD", 0, Order), terms=bytes(32)))
     asked = runs.got(name, "UNMASK", 0, UnmaskRequest)
-    fewer = encode(msgspec.structs.replace(asked, survivors=bytes([asked.survivors[0] & ~2])))
+    others = asked.survivors[0] & ~1
+    fewer = encode(msgspec.structs.replace(asked, survivors=bytes([asked.survivors[0] & ~(others & -others)])))
     return [
         runs.raw_to_client(name, uploaded + 1, 0, other, error, "another order for a round that it has uploaded in"),
         runs.raw_to_client(name, answered + 1, 0, fewer, error, "other survivors, after it has released shares"),

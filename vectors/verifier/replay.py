@@ -91,6 +91,7 @@ class Replay:
             self.inbox[user] = found
             if stage == "ADVERTISE_KEYS":
                 self.users[user].join(messages.decode(found, messages.FROM_SERVER))
+                self.users[user].last_request = found
 
     def send(self, step: Case) -> None:
         """Compare what a user sends, and let the server take it."""
@@ -117,7 +118,7 @@ class Replay:
             if not self.packages.get(number):
                 self.packages[number] = user.share_keys(self.server.round_number)
             return self.packages[number].pop(0)
-        data = self.inbox[number]
+        data = user.last_request = self.inbox[number]
         if stage == "DRAW":
             if user.juror is None:
                 raise Mismatch("a reveal without a roster")

@@ -55,6 +55,7 @@ class User:
         self.pending: dict[int, bytes] = {}  # Uploads whose round is not declared yet, with the set answered for.
         self.uploads = self.exclusions = 0
         self.stopped = False
+        self.last_request = b""
 
     def draw(self, size: int) -> bytes:
         """Draw random bytes."""
@@ -160,6 +161,8 @@ class User:
             return
         demand(not self.stopped, "WronglyExcluded", "stopped for good")
         message = messages.decode(data, messages.FROM_SERVER)
+        if data == self.last_request:
+            return  # It gets the same bytes again.
         take: dict[str, Callable[[Message], object]] = {
             "epoch keys": self.join,
             "order": lambda message: self.accept(message, terms),
