@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 import pytest
+from sparsesecagg.protocol.membership import ENTRY_SIZE, nonce_commitment
 
 from protocol.rounds import LENIENT, Round, identities, small
 from sparsesecagg.errors import (
@@ -18,7 +19,6 @@ from sparsesecagg.errors import (
     WrongView,
 )
 from sparsesecagg.protocol import Client, Policy, RoundParameters, Stage
-from sparsesecagg.protocol.membership import ENTRY_SIZE, nonce_commitment
 from sparsesecagg.protocol.messages import decode_server_message, encode, encode_users
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Message
 from flwr.serverapp.strategy import FedAvg, Result
+from sparsesecagg.engines.flower.identity import Enrolment, enrolment_of
 
 from engines.enrolment import Enrolled, enrol_users
 from engines.local_grid import LocalGrid, Silent, model, round_of, stage_of, training_app, travel, values
@@ -19,7 +20,6 @@ from sparsesecagg.crypto.identity import Identity, Roster
 from sparsesecagg.crypto.keys import KeyAgreement
 from sparsesecagg.crypto.secrets import PrivateKey
 from sparsesecagg.engines.flower import mod
-from sparsesecagg.engines.flower.identity import Enrolment, enrolment_of
 from sparsesecagg.engines.flower.seats import Challenge
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.flower import SecAgg
