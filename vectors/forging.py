@@ -63,7 +63,7 @@ class Runs:
 
     def pods(self, name: str) -> list[Vector]:
         """Return the pods of a run."""
-        pods: list[Vector] = self._vectors[name]["contexts"]["pods"]
+        pods: list[Vector] = self._vectors[name]["contexts"]["epochs"][0]
         return pods
 
     def to_server(

@@ -71,10 +71,12 @@ def test_a_recorded_run_replays_byte_for_byte(name: str) -> None:
 def test_the_total_is_the_plain_sum_of_what_the_opened_survivors_masked(name: str) -> None:
     """Read off the file, without any protocol."""
     replayed = ReplayedRun(name)
-    committee_of = _committees(replayed)
+    committee_of = _committees(replayed, 0)
     uploads: dict[int, dict[str, Any]] = {}
     for step in replayed.steps:
-        if "begin" in step:
+        if "epoch" in step:
+            committee_of = _committees(replayed, step["epoch"] - 1)
+        elif "begin" in step:
             uploads = {}
         elif step.get("stage") == "UPLOAD" and "from" in step:
             uploads[step["from"]] = step
@@ -88,8 +90,8 @@ def test_the_total_is_the_plain_sum_of_what_the_opened_survivors_masked(name: st
             assert total.tolist() == result["total"]
 
 
-def _committees(replayed: ReplayedRun) -> dict[int, int]:
-    groups = [members for pod in replayed.vector["contexts"]["pods"] for members in pod["committees"]]
+def _committees(replayed: ReplayedRun, epoch: int) -> dict[int, int]:
+    groups = [members for pod in replayed.vector["contexts"]["epochs"][epoch] for members in pod["committees"]]
     return {user: number for number, members in enumerate(groups) for user in members}
 
 
@@ -247,7 +249,9 @@ def test_draw() -> None:
 def test_groups() -> None:
     for case in load("groups")["cases"]:
         params = Parameters.decode(raw(case["parameters"]))
-        groups = params.groups(raw(case["seed"]), frozenset(case["excluded"]))
+        excluded = frozenset(case["excluded"])
+        structure = params.structure.among(params.clients - len(excluded)) if excluded else params.structure
+        groups = params.groups(raw(case["seed"]), structure, excluded)
         for pod, expected in zip(groups.pods, case["pods"], strict=True):
             assert pod.users.tolist() == expected["users"]
             assert [pod.users[members].tolist() for members in pod.committees] == expected["committees"]

@@ -146,7 +146,11 @@ class PodRound:
             except Refused:
                 self.lost.add(number)
                 continue
-            self.sums[number] = self.opened(number, secrets)
+            sums = self.opened(number, secrets)
+            if self.is_possible(number, sums):
+                self.sums[number] = sums
+            else:
+                self.lost.add(number)
 
     def restore(self, owner: int) -> bytes:
         """Restore the private seed of a survivor, the mask secret of a dropout."""
@@ -177,6 +181,21 @@ class PodRound:
                     agreed = keys.agree(private, self.heads[peer][:32])
                     lay_pair_mask(sums, agreed, order.digest, user, peer, -1 if peer < user else 1, p)
         return sums
+
+    def is_possible(self, number: int, sums: Words) -> bool:
+        """Tell whether honest users can have sent this."""
+        p, count = self.parameters, len(set(self.order.committee(number)) & set(self.survivors))
+        middle = p.length + p.digit_counts[0]
+        for slot in range(p.served if p.public_pattern else 0):
+            row = [sums[slot * p.width + place] for place in range(p.width)]
+            weight = words.from_digits(row[p.length : middle], p.digit_bits)
+            clipped = words.from_digits(row[middle:], p.digit_bits)
+            if weight > count * max(1, p.max_weight) or clipped > count * p.length:
+                return False
+            share = weight / p.max_weight if p.max_weight else count
+            if max(abs(words.signed(word, p.modulus_bits)) for word in row[: p.length]) > p.limit * share + count:
+                return False
+        return True
 
 
 class Result(NamedTuple):

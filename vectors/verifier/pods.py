@@ -70,6 +70,14 @@ class Order:
         own = self.committee(self.epoch.pod.committee_of(user))
         return [partner for partner in self.partners(user) if partner in own]
 
+    def parts(self, users: Sequence[int]) -> list[set[int]]:
+        """Return the parts of a set of users of a committee that masks between them join."""
+        parts: list[set[int]] = []
+        for user in users:
+            touched = [part for part in parts if part.intersection(self.peers(user))]
+            parts = [part for part in parts if part not in touched] + [{user}.union(*touched)]
+        return parts
+
     def heads_digest(self, number: int, heads: Mapping[int, bytes]) -> bytes:
         """Return the heads digest of a committee; no mask key may occur twice in it."""
         users = self.committee(number)

@@ -46,7 +46,7 @@ class Replay:
 
     def make(self, step: Case) -> None:
         """Make the next step."""
-        if "from" in step or "close" in step or "begin" in step:
+        if not {"to", "result"} & set(step):
             expect("server messages not recorded", [], [receivers for receivers, _ in self.outgoing])
         if "from" in step:
             self.send(step)
@@ -57,6 +57,11 @@ class Replay:
             self.terms, self.masked = unhex(terms), {}
             expect("round", number, self.server.round_number + 1)
             self.outgoing = self.server.begin(number, self.terms)
+        elif "epoch" in step:
+            (number,) = take(step, "epoch")
+            expect("epoch", number, self.server.epoch + 1)
+            expect("a roster", True, self.parameters.authenticated)
+            self.server.begin_epoch(number)
         elif "close" in step:
             self.close(step)
         else:
@@ -86,6 +91,7 @@ class Replay:
             self.inbox[user] = found
             if stage == "ADVERTISE_KEYS":
                 self.users[user].join(messages.decode(found, messages.FROM_SERVER))
+                self.users[user].last_request = found
 
     def send(self, step: Case) -> None:
         """Compare what a user sends, and let the server take it."""
@@ -112,7 +118,7 @@ class Replay:
             if not self.packages.get(number):
                 self.packages[number] = user.share_keys(self.server.round_number)
             return self.packages[number].pop(0)
-        data = self.inbox[number]
+        data = user.last_request = self.inbox[number]
         if stage == "DRAW":
             if user.juror is None:
                 raise Mismatch("a reveal without a roster")

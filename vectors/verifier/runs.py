@@ -28,11 +28,9 @@ def check_randomness(replay: Replay) -> None:
     expect("draws left", [], [user.number for user in replay.users.values() if user.randomness])
 
 
-def check_contexts(contexts: Case, replay: Replay) -> None:
-    """Digests and pods."""
-    parameters_digest, pods, _ = take(contexts, "parameters_digest pods rounds")
+def check_pods(pods: list[Case], replay: Replay) -> None:
+    """The pods of an epoch."""
     p, server = replay.parameters, replay.server
-    expect("parameters_digest", parameters_digest, p.digest.hex())
     expect("number of pods", len(pods), len(server.groups))
     for stated, group, pod in zip(pods, server.groups, server.pods, strict=True):
         users, committees, threshold, least, present, epoch_digest = take(
@@ -66,12 +64,17 @@ def checks_of_run(document: Case) -> Iterator[Check]:
         take(user, "user randomness")
     replay = Replay(document)
     expect("users", [user["user"] for user in document["users"]], list(range(replay.parameters.clients)))
-    orders = iter(document["contexts"]["rounds"])
-    for place, step in enumerate(document["steps"]):
-        yield f"step {place}", lambda step=step: replay.make(step)  # type: ignore[misc]
+    parameters_digest, epochs, rounds = take(document["contexts"], "parameters_digest epochs rounds")
+    yield "digest", lambda: expect("parameters_digest", parameters_digest, replay.parameters.digest.hex())
+    orders, pods = iter(rounds), iter(epochs)
+    for place, step in enumerate([*document["steps"], {"epoch": 0}]):
+        if "epoch" in step:
+            drawn: list[Case] = next(pods, [])
+            yield f"pods before step {place}", lambda drawn=drawn: check_pods(drawn, replay)  # type: ignore[misc]
+        if step.get("epoch") != 0:
+            yield f"step {place}", lambda step=step: replay.make(step)  # type: ignore[misc]
         if "begin" in step:
             stated: Case = next(orders, {})
             yield f"orders of round {step['begin']}", lambda stated=stated: check_orders(stated, replay)  # type: ignore[misc]
-    yield "rounds", lambda: expect("rounds left over", [], list(orders))
-    yield "contexts", lambda: check_contexts(document["contexts"], replay)
+    yield "contexts", lambda: expect("rounds and epochs left over", [], [*orders, *pods])
     yield "randomness", lambda: check_randomness(replay)

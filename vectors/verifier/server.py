@@ -48,6 +48,7 @@ class Server:
     def __init__(self, p: Parameters, server_seed: bytes, roster: draws.Roster | None) -> None:
         self.parameters, self.server_seed, self.roster = p, server_seed, roster
         self.stage = "ADVERTISE_KEYS"
+        self.epoch = 1
         self.round_number = 0
         self.may_send = set(range(p.clients))
         self.heard: set[int] = set()
@@ -71,7 +72,7 @@ class Server:
             self.take_package(message)
             return
         demand(message.name == self.stage.lower().replace("_", " "), "WrongStage", f"{message.name} at {self.stage}")
-        due = 1 if self.stage == "ADVERTISE_KEYS" else self.round_number
+        due = self.epoch if self.stage == "ADVERTISE_KEYS" else self.round_number
         demand(message.round_number == due, "WrongRound", "another round")
         demand(message.sender in self.may_send, "UnknownSender", "may not send")
         demand(message.sender not in self.heard, "DuplicateMessage", "a second message")
@@ -84,6 +85,11 @@ class Server:
         self.heard.add(message.sender)
 
     # The epoch
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Begin another epoch, which only a jury can draw."""
+        self.epoch, self.pods, self.groups, self.adverts, self.draw = epoch, [], [], {}, None
+        self.open_stage("ADVERTISE_KEYS", list(range(self.parameters.clients)))
 
     def take_keys(self, message: Message) -> None:
         """ADVERTISE_KEYS."""
@@ -144,7 +150,9 @@ class Server:
             present = [user for user in pod.users if user in self.adverts]
             sealing_keys = b"".join(self.adverts[user].fields["sealing_key"] for user in present)
             places = set_of_users(map(pod.users.index, present), len(pod.users))
-            data = messages.encode("epoch keys", 1, p.digest[:8], self.round_number + 1, proof, places, sealing_keys)
+            data = messages.encode(
+                "epoch keys", self.epoch, p.digest[:8], self.round_number + 1, proof, places, sealing_keys
+            )
             epoch = Epoch(p, messages.decode(data, messages.FROM_SERVER), drawn.seed, pod)
             takes_part = len(present) >= epoch.threshold
             self.pods.append(EpochPod(epoch) if takes_part else None)

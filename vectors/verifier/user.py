@@ -55,6 +55,7 @@ class User:
         self.pending: dict[int, bytes] = {}  # Uploads whose round is not declared yet, with the set answered for.
         self.uploads = self.exclusions = 0
         self.stopped = False
+        self.last_request = b""
 
     def draw(self, size: int) -> bytes:
         """Draw random bytes."""
@@ -73,6 +74,7 @@ class User:
         if not self.nonce:
             self.epoch_number += 1
             self.sealing_private, self.nonce = self.draw(32), self.draw(16)
+            self.epoch, self.order, self.packages, self.dealt = None, None, {}, set()
         key = keys.public_key(self.sealing_private)
         return self.message("advertise keys", self.epoch_number, self.parameters.digest, key, self.nonce)
 
@@ -159,6 +161,8 @@ class User:
             return
         demand(not self.stopped, "WronglyExcluded", "stopped for good")
         message = messages.decode(data, messages.FROM_SERVER)
+        if data == self.last_request:
+            return  # It gets the same bytes again.
         take: dict[str, Callable[[Message], object]] = {
             "epoch keys": self.join,
             "order": lambda message: self.accept(message, terms),
@@ -329,7 +333,9 @@ class User:
         given: dict[int, bytes] = {}
         for place, least in enumerate(epoch.min_survivors):
             left = [user for user in order.committee(place) if user in survivors]
-            if len(left) >= max(least, POLICY_MIN_SURVIVORS) and shown.issuperset(left):
+            needed = max(least, POLICY_MIN_SURVIVORS)
+            joined = all(len(part) >= needed for part in order.parts(left))
+            if len(left) >= needed and shown.issuperset(left) and joined:
                 for owner in order.committee(place):
                     pair = self.pair_of(owner, order)
                     if pair:
