@@ -14,11 +14,11 @@ import pytest
 
 from protocol.rounds import Run, small, with_roster
 from sparsesecagg.crypto.secrets import Secret
+from sparsesecagg.engines.in_process.simulation import seeded_entropy
 from sparsesecagg.errors import SparseSecAggError
 from sparsesecagg.protocol import Client, Policy, Stage
 from sparsesecagg.protocol import client as client_module
 from sparsesecagg.protocol.client_state import ClientState
-from sparsesecagg.engines.in_process.simulation import seeded_entropy
 
 
 def spellings(secret: bytes) -> Iterator[bytes]:

@@ -32,9 +32,7 @@ def committees_of(groups: Groups) -> list[list[int]]:
 
 
 @given(seeds, structures())
-def test_everybody_is_in_one_pod_and_one_committee(
-    seed: bytes, structure: tuple[int, frozenset[int], Sizes]
-) -> None:
+def test_everybody_is_in_one_pod_and_one_committee(seed: bytes, structure: tuple[int, frozenset[int], Sizes]) -> None:
     """And who is excluded is in none."""
     clients, excluded, sizes = structure
     groups = draw_groups(seed, clients, excluded, sizes)

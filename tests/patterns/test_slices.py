@@ -21,16 +21,16 @@ def cuts(draw: st.DrawFn) -> Slices:
 def test_every_slice_is_served_by_exactly_so_many_committees(slices: Slices, round_number: int) -> None:
     sent = [slices.of(committee, round_number) for committee in range(slices.count)]
     assert all(len(set(numbers)) == slices.served for numbers in sent)
-    assert Counter(number for numbers in sent for number in numbers) == dict.fromkeys(range(slices.count), slices.served)
+    assert Counter(number for numbers in sent for number in numbers) == dict.fromkeys(
+        range(slices.count), slices.served
+    )
 
 
 @given(cuts(), st.integers(0, 10**6))
 def test_over_the_rounds_everybody_sends_everything(slices: Slices, first: int) -> None:
     """As often as each other slice, over as many rounds as there are slices."""
     for committee in {0, slices.count - 1}:
-        sent = Counter(
-            number for turn in range(slices.count) for number in slices.of(committee, first + turn)
-        )
+        sent = Counter(number for turn in range(slices.count) for number in slices.of(committee, first + turn))
         assert sent == dict.fromkeys(range(slices.count), slices.served)
 
 

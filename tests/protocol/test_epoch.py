@@ -52,7 +52,9 @@ def keys_of(run: Run) -> bytes:
 
 class TestJoin:
     def test_another_sealing_key_than_the_advertised_one_is_noticed(self, run: Run) -> None:
-        refuses(run, tampered(run.inbox[0], keys=flipped(keys_of(run), 32 * run.place(0))), InvalidKey, "another sealing")
+        refuses(
+            run, tampered(run.inbox[0], keys=flipped(keys_of(run), 32 * run.place(0))), InvalidKey, "another sealing"
+        )
 
     def test_a_key_that_occurs_twice_is_refused(self, run: Run) -> None:
         places = [place for place in range(5) if place != run.place(0)]
@@ -164,9 +166,7 @@ class TestPlainDraw:
 
     def test_groups_depend_on_every_nonce_and_on_the_seed(self) -> None:
         """Ten users in two pods; other randomness, other groups."""
-        found = {
-            tuple(map(tuple, Run(grouped(clients=12, committees=2), seed=seed).committees())) for seed in range(8)
-        }
+        found = {tuple(map(tuple, Run(grouped(clients=12, committees=2), seed=seed).committees())) for seed in range(8)}
         assert len(found) == 8
 
     def test_everybody_finds_the_same_groups(self) -> None:
@@ -346,5 +346,3 @@ def test_the_digest_of_an_epoch_covers_everything() -> None:
     ]
     assert len({epoch.digest for epoch in [base, *variants]}) == 1 + len(variants)
     assert base.view == base.digest[:8]
-
-

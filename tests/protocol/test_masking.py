@@ -15,7 +15,15 @@ from sparsesecagg.crypto.secrets import AgreedSecret, MaskSeed, SharedSecret
 from sparsesecagg.crypto.stream import MaskStream
 from sparsesecagg.field import Word
 from sparsesecagg.protocol import masking
-from sparsesecagg.protocol.masking import DrawnMask, Mask, WholeMasks, add_to_column, add_up, pair_seeds, private_mask_seed
+from sparsesecagg.protocol.masking import (
+    DrawnMask,
+    Mask,
+    WholeMasks,
+    add_to_column,
+    add_up,
+    pair_seeds,
+    private_mask_seed,
+)
 from strategies import seeds, user_numbers, word_sizes
 
 Drawn = list[tuple[set[int], bool]]

@@ -399,5 +399,7 @@ def test_pieces_are_cut_to_size_or_refused(data: bytes, count: int, size: int) -
         assert b"".join(cut) == data
         assert all(len(piece) == size for piece in cut)
     else:
-        with pytest.raises(MalformedMessage, match=f"things of {count} users take {count * size} bytes, got {len(data)}"):
+        with pytest.raises(
+            MalformedMessage, match=f"things of {count} users take {count * size} bytes, got {len(data)}"
+        ):
             pieces(data, count, size, "things")

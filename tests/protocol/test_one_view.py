@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from protocol.rounds import LENIENT, flipped, grouped, lenient, Run, small, tampered
+from protocol.rounds import LENIENT, Run, flipped, grouped, lenient, small, tampered
 from sparsesecagg.errors import InvalidKey, MalformedMessage, PolicyViolation, SparseSecAggError, WrongView
 from sparsesecagg.protocol import Stage
 from sparsesecagg.protocol.messages import (

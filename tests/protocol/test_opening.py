@@ -18,7 +18,7 @@ from sparsesecagg.protocol.messages import Unmask, decode_client_message, decode
 About = Callable[[int], bool]
 
 
-def everybody(owner: int) -> bool:  # noqa: ARG001
+def everybody(owner: int) -> bool:
     return True
 
 

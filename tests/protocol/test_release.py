@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from protocol.lying import Liar
-from protocol.rounds import flipped, grouped, lenient, Run, small, tampered, with_roster
+from protocol.rounds import Run, flipped, grouped, lenient, small, tampered, with_roster
 from protocol.test_life_of_a_round import refuses
 from sparsesecagg.crypto.sealing import TAG_SIZE
 from sparsesecagg.crypto.secrets import RoundSecret
@@ -229,7 +229,11 @@ class TestConfirm:
         run.run_to(Stage.UNMASK)
         request = request_of(run, 0)
         made = dict(
-            zip(decode_users(request.confirmers, 7).tolist(), pieces(request.confirmations, 6, TAG_SIZE, ""), strict=True)
+            zip(
+                decode_users(request.confirmers, 7).tolist(),
+                pieces(request.confirmations, 6, TAG_SIZE, ""),
+                strict=True,
+            )
         )
         named = {place: made[place] for place in list(made)[:3]} | {run.place(0): bytes(TAG_SIZE)}
         changed = tampered(

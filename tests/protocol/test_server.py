@@ -99,7 +99,9 @@ class TestEveryStage:
     def test_dropouts_are_counted_where_they_happen(self, run: Run, stage: Stage) -> None:
         run.step(silent=[3])
         run.run_to(Stage.DONE)
-        assert run.result.dropped == {name: int(name == stage.name) for name in ("SHARE_KEYS", *(s.name for s in ROUND))}
+        assert run.result.dropped == {
+            name: int(name == stage.name) for name in ("SHARE_KEYS", *(s.name for s in ROUND))
+        }
 
     def test_whom_the_server_waits_for(self, run: Run) -> None:
         assert run.server.waiting_for == {0, 1, 2, 3, 4}

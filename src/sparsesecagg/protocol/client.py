@@ -123,6 +123,11 @@ class Client:
         """How many values of the last update were clipped."""
         return self._state.clipped
 
+    @property
+    def stopped(self) -> str:
+        """Why this client takes no further part in the run; empty if it does."""
+        return self._state.stopped
+
     # The epoch
 
     @property
