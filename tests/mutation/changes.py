@@ -41,6 +41,7 @@ _OTHER_ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.BitOr: ast.BitAnd,
     ast.BitXor: ast.BitOr,
     ast.Pow: ast.Mult,
+    ast.MatMult: ast.Mult,
 }
 _OTHER_CALLS = {"min": "max", "max": "min", "any": "all", "all": "any"}
 _LABELLED = {"digest", "derive", "expand", "_require", "_require_range"}
