@@ -1,10 +1,10 @@
-"""Small attacked rounds for the tests of the attacker: everything in them follows from a seed."""
+"""Small attacked runs for the tests of the attacker: everything in them follows from a seed."""
 
 import numpy as np
 
-from sparsesecagg.privacy.audit import STEPS, AttackedRound, attack_round
-from sparsesecagg.protocol import RoundParameters, Stage
-from sparsesecagg.protocol.simulation import entropy_of_round
+from sparsesecagg.engines.in_process.simulation import entropy_of_run
+from sparsesecagg.privacy.audit import STEPS, AttackedRound, AttackedRun
+from sparsesecagg.protocol import Parameters, Stage
 
 
 def steps_of(seed, dim, largest=STEPS):
@@ -12,20 +12,32 @@ def steps_of(seed, dim, largest=STEPS):
     return lambda user: np.random.default_rng([seed, user, 1]).integers(-largest, largest + 1, dim)
 
 
-def parameters(**options) -> RoundParameters:
+def parameters(**options) -> Parameters:
     """Return parameters with `STEPS` quantisation steps per unit, so that updates are exact."""
-    params = RoundParameters.create(**options)
+    params = Parameters.create(**options)
     return params.replace(clip=params.quantizer.limit / STEPS)
 
 
+def attacked_run(params, *, colluders=(), seed=0, **options) -> AttackedRun:
+    """Set up a run of seeded users, some of which collude."""
+    return AttackedRun(params, colluders=colluders, entropy_of=entropy_of_run(seed), **options)
+
+
+def next_round(run, *, dropped=(), weights=None, seed=0) -> AttackedRound:
+    """Run the next round, and attack it."""
+    steps = steps_of(seed, run.params.dim)
+    return run.round(lambda user: steps(user) / STEPS, drops=dict.fromkeys(dropped, Stage.UPLOAD), weights=weights)
+
+
 def attacked(params, *, colluders=(), dropped=(), weights=None, seed=0) -> AttackedRound:
-    """Run a round of seeded users, and attack it."""
-    steps = steps_of(seed, params.dim)
-    return attack_round(
-        params,
-        lambda user: steps(user) / STEPS,
-        colluders=colluders,
-        drops=dict.fromkeys(dropped, Stage.UPLOAD),
-        weights=weights,
-        entropy_of=entropy_of_round(seed, 1),
-    )
+    """Run the first round of a run, and attack it."""
+    return next_round(attacked_run(params, colluders=colluders, seed=seed), dropped=dropped, weights=weights, seed=seed)
+
+
+def committee_of(params, number=0):
+    """Return the users of a committee; who drops or colludes does not change it."""
+    run = attacked_run(params)
+    for pod in run.run.server.groups.pods:
+        if pod.first <= number < pod.first + len(pod.committees):
+            return pod.users[pod.committees[number - pod.first]].tolist()
+    raise ValueError(number)

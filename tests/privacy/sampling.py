@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 
 from sparsesecagg.patterns import tails
-from sparsesecagg.patterns.committee import arc_sizes
+from sparsesecagg.patterns.sizes import even_parts
 
 FALSE_ALARM = 1e-6
 """A bound that holds is reported as broken with at most this probability, per sampled test."""
@@ -23,7 +23,7 @@ def assert_not_exceeded(bound: float, hits: int, draws: int) -> None:
 def sampled_rounds(clients: int, share: Fraction, stripes: int, dropout: float, *, draws: int, seed: int):
     """Return, per stripe, the arc of each user; and who survived. All of shape (draws, clients)."""
     rng = np.random.default_rng(seed)
-    order = np.tile(np.repeat(np.arange(share.denominator), arc_sizes(clients, share)), (draws, 1))
+    order = np.tile(np.repeat(np.arange(share.denominator), even_parts(clients, share.denominator)), (draws, 1))
     survives = rng.random((draws, clients)) >= dropout
     return [rng.permuted(order, axis=1) for _ in range(stripes)], survives
 

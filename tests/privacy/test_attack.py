@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from privacy.rounds import attacked, parameters, steps_of
+from privacy.rounds import attacked, attacked_run, committee_of, next_round, parameters, steps_of
 from sparsesecagg.field import Word
 from sparsesecagg.privacy.attack import LARGEST_CHANCE, small_pairs, strip_known_masks
 from sparsesecagg.privacy.truth import Score
@@ -27,7 +27,7 @@ def test_pairwise_shows_every_value_without_honest_partner_exactly(colluders, dr
 
     bare = found.truth.sizes == 1
     nodes = found.view.nodes
-    assert set(values) == set(zip(nodes.user[bare].tolist(), nodes.block[bare].tolist(), strict=True))
+    assert set(values) == set(zip(nodes.user[bare].tolist(), nodes.slice_number[bare].tolist(), strict=True))
     assert len(values) > 50
 
 
@@ -59,8 +59,10 @@ def test_short_words_leave_only_what_is_certain():
     params = parameters(clients=14, dim=300, pattern="pairwise", alpha=0.2, modulus_bits=16)
     found = attacked(params, colluders=[0, 3, 9], dropped=[1, 5, 7])
     nodes = found.view.nodes
-    alone = np.bincount(nodes.block)[nodes.block] == 1
-    assert set(read_values(found)) == set(zip(nodes.user[alone].tolist(), nodes.block[alone].tolist(), strict=True))
+    alone = np.bincount(nodes.slice_number)[nodes.slice_number] == 1
+    assert set(read_values(found)) == set(
+        zip(nodes.user[alone].tolist(), nodes.slice_number[alone].tolist(), strict=True)
+    )
     score = found.truth.score_values(found.findings)
     assert 0 < score.count == score.correct < np.count_nonzero(found.truth.sizes == 1)
     assert found.findings.wrong_values == 0
@@ -72,18 +74,39 @@ def test_the_bound_on_wrong_readings_counts_every_test():
 
 
 @pytest.mark.parametrize("pattern", PUBLIC)
-def test_public_patterns_hide_every_value_among_the_honest_survivors_of_its_block(pattern):
-    params = parameters(clients=12, dim=50, pattern=pattern, alpha=0.5)
+def test_public_patterns_hide_every_value_among_the_honest_survivors_of_its_committee(pattern):
+    params = parameters(clients=12, dim=50, pattern=pattern, alpha=0.5 if pattern == "committee" else None)
     found = attacked(params, colluders=[4], dropped=[7])
     nodes = found.view.nodes
-    assert found.truth.sizes.tolist() == np.bincount(nodes.block)[nodes.block].tolist()
+    assert found.truth.sizes.tolist() == np.bincount(nodes.slice_number)[nodes.slice_number].tolist()
     assert found.truth.sizes.min() > 1
     assert not read_values(found)
 
 
-def a_committee(params):
-    """Return block 0's committee; who drops or colludes does not change it."""
-    return attacked(params).view.members.pattern.committee(0).tolist()
+def test_a_coordinate_that_several_committees_send_is_hidden_in_each_apart():
+    params = parameters(clients=12, dim=60, alpha=0.5, committee_size=3, min_survivors=1)
+    assert (params.committees, params.served) == (4, 2)
+    lone, *others = committee_of(params)
+    found = attacked(params, dropped=others)
+    nodes = found.view.nodes
+    assert found.truth.sizes[nodes.user == lone].tolist() == [1, 1]
+    assert set(found.truth.sizes[nodes.user != lone].tolist()) == {3}
+    assert np.bincount(nodes.slice_number)[nodes.slice_number[nodes.user == lone]].tolist() == [4, 4], (
+        "others sent the same slices"
+    )
+    assert set(found.findings.user.tolist()) == {lone}
+
+
+def test_a_user_is_read_in_later_rounds_too_in_the_slices_that_its_committee_sends_then():
+    params = parameters(clients=12, dim=60, alpha=0.25, min_survivors=1)
+    lone, *others = committee_of(params)
+    run = attacked_run(params, colluders=others)
+    for number in range(1, 6):
+        found = next_round(run, seed=number)
+        (sent,) = params.slices.of(0, number)
+        steps = steps_of(number, 60)(lone)
+        expected = {(lone, coordinate): steps[coordinate] for coordinate in range(*params.slices.bounds(sent))}
+        assert read_values(found) == expected
 
 
 @pytest.mark.parametrize("modulus_bits", [8, 16, 32])
@@ -92,14 +115,14 @@ def test_a_committee_with_one_honest_survivor_is_read_exactly(how, modulus_bits)
     params = parameters(
         clients=12, dim=50, pattern="committee", alpha=1 / 4, min_survivors=1, modulus_bits=modulus_bits
     )
-    lone, *others = a_committee(params)
+    lone, *others = committee_of(params)
     found = attacked(params, **{how: others})
-    length = params.layout.length
+    (sent,) = params.slices.of(0, 1)
     own = {coordinate: value for (user, coordinate), value in read_values(found).items() if user == lone}
     expected = np.round(found.truth.update_of(lone) * params.quantizer.scale).clip(
         -params.quantizer.limit, params.quantizer.limit
     )
-    assert [own[coordinate] for coordinate in range(length)] == expected[:length].tolist()
+    assert own == {coordinate: expected[coordinate] for coordinate in range(*params.slices.bounds(sent))}
     score = found.truth.score_values(found.findings)
     assert score == Score(score.count, score.count)
 
@@ -107,13 +130,13 @@ def test_a_committee_with_one_honest_survivor_is_read_exactly(how, modulus_bits)
 def test_a_committee_of_colluders_and_one_is_read_even_if_clients_demand_two_survivors():
     """`min_survivors` counts users, and can't tell colluders from honest ones: leave room for them."""
     params = parameters(clients=12, dim=50, pattern="committee", alpha=1 / 4, min_survivors=2)
-    lone, *others = a_committee(params)
+    lone, *others = committee_of(params)
     assert lone in attacked(params, colluders=others).findings.user
 
 
 def test_a_sparse_mask_graph_falls_apart_when_all_neighbours_collude():
     params = parameters(clients=10, dim=20, pattern="full", neighbours=2, threshold=3)
-    neighbours = attacked(params).view.directory.graph.neighbours(5).tolist()
+    neighbours = attacked(params).view.pods[0].epoch.partners(5).tolist()
     found = attacked(params, colluders=neighbours)
     assert set(found.findings.user.tolist()) == {5}
     assert found.truth.score_values(found.findings) == Score(20, 20)
@@ -123,7 +146,7 @@ def test_a_sparse_mask_graph_falls_apart_when_all_neighbours_collude():
 @pytest.mark.parametrize(("threshold", "exposed"), [(3, True), (4, False)])
 def test_neighbours_who_hold_a_threshold_of_shares_open_a_user_whom_masks_still_hide(threshold, exposed):
     params = parameters(clients=12, dim=20, pattern="full", neighbours=4, threshold=threshold)
-    *colluders, _honest = attacked(params).view.directory.graph.neighbours(5).tolist()
+    *colluders, _honest = attacked(params).view.pods[0].epoch.partners(5).tolist()
     found = attacked(params, colluders=colluders)
     assert (5 in found.findings.user) == exposed
     (size,) = found.truth.sizes[found.view.nodes.user == 5]
@@ -133,29 +156,32 @@ def test_neighbours_who_hold_a_threshold_of_shares_open_a_user_whom_masks_still_
 
 @pytest.mark.parametrize("pattern", PUBLIC)
 def test_private_weights_are_seen_as_sums_only(pattern):
-    params = parameters(clients=12, dim=50, pattern=pattern, alpha=0.5, max_weight=1000)
+    params = parameters(
+        clients=12, dim=50, pattern=pattern, alpha=0.5 if pattern == "committee" else 1, max_weight=1000
+    )
     weights = np.random.default_rng(3).integers(1, 1001, 12).tolist()
     found = attacked(params, colluders=[4], dropped=[7], weights=weights)
     assert found.findings.weights == {}
-    nodes, words = found.view.nodes, strip_known_masks(found.view).words[:, params.layout.length]
+    nodes, words = found.view.nodes, strip_known_masks(found.view).words[:, params.slices.length]
     true = np.array(weights)[nodes.user]
     assert not np.any(words == true)  # Equal by chance once in 2^32.
-    for block in range(params.layout.blocks):
-        here = nodes.block == block
+    for number in range(params.slices.count):
+        here = nodes.slice_number == number
         assert words[here].sum() % params.word.modulus == true[here].sum()
 
 
 @pytest.mark.parametrize("pattern", PUBLIC)
 def test_the_weighted_mean_is_right_to_quantisation_error(pattern):
-    params = parameters(clients=12, dim=50, pattern=pattern, alpha=0.5, max_weight=1000)
+    params = parameters(
+        clients=12, dim=50, pattern=pattern, alpha=0.5 if pattern == "committee" else 1, max_weight=1000
+    )
     weights = np.random.default_rng(3).integers(1, 1001, 12)
     found = attacked(params, dropped=[7], weights=weights.tolist())
-    blocks_of = {user: found.view.read_upload(user)[0] for user in found.view.survivors}
     total, weight, senders = np.zeros((3, params.dim))
-    for user, blocks in blocks_of.items():
-        sends = np.zeros(params.layout.blocks)
-        sends[blocks] = 1
-        sends = params.layout.spread(sends)
+    for user, numbers in found.view.nodes.slices_of.items():
+        sends = np.zeros(params.slices.count)
+        sends[numbers] = 1
+        sends = params.slices.spread(sends)
         total += sends * weights[user] * found.truth.update_of(user)
         weight += sends * weights[user]
         senders += sends
@@ -166,7 +192,7 @@ def test_the_weighted_mean_is_right_to_quantisation_error(pattern):
 
 def test_a_lone_survivor_gives_its_weight_away_with_its_values():
     params = parameters(clients=12, dim=50, pattern="committee", alpha=1 / 4, min_survivors=1, max_weight=9)
-    lone, *others = a_committee(params)
+    lone, *others = committee_of(params)
     found = attacked(params, dropped=others, weights=[1 + user % 9 for user in range(12)])
     assert found.findings.weights[lone] == 1 + lone % 9
     assert found.truth.score_weights(found.findings).correct == len(found.findings.weights)

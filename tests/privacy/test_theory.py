@@ -1,15 +1,14 @@
 """The paper's formulas, against plain enumeration, simulation, and figures measured elsewhere."""
 
 import math
-from fractions import Fraction
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privacy.sampling import in_committees, sampled_rounds
 from sparsesecagg.errors import InvalidInput
+from sparsesecagg.patterns.sizes import even_parts
 from sparsesecagg.privacy import theory
 
 cohorts = st.integers(4, 300)
@@ -52,20 +51,28 @@ def test_joint_selection_equals_enumeration_of_all_graphs(clients, alpha):
     assert theory.pairwise_moments(alpha, clients, dropout=0.3).joint == pytest.approx(0.49 * both)
 
 
-@pytest.mark.parametrize(("clients", "share"), [(12, "1/3"), (11, "1/4"), (7, "1"), (25, "2/5"), (12, "3/10")])
-def test_committee_moments_match_drawn_committees(clients, share):
-    rng = np.random.default_rng(1)
+def drawn_groups(clients, committees, draws, seed):
+    """Return each user's committee in many draws, shape (draws, clients)."""
+    rng = np.random.default_rng(seed)
+    order = np.repeat(np.arange(committees), even_parts(clients, committees))
+    return rng.permuted(np.tile(order, (draws, 1)), axis=1)
+
+
+@pytest.mark.parametrize(
+    ("clients", "committees", "served"), [(12, 3, 1), (11, 4, 1), (7, 1, 1), (25, 5, 2), (13, 6, 3)]
+)
+def test_committee_moments_match_drawn_committees(clients, committees, served):
     draws = 20_000
-    # Which committee serves a coordinate is fixed; the permutation decides who is in it.
-    share = Fraction(share)
-    (arc_of,), _ = sampled_rounds(clients, share, 1, 0.0, draws=draws, seed=1)
-    served = (arc_of - rng.integers(share.denominator, size=draws)[:, None]) % share.denominator < share.numerator
-    moments = theory.committee_moments(clients, share, dropout=0.0)
+    committee_of = drawn_groups(clients, committees, draws, seed=1)
+    # A random slice of a round, and the committees that send it.
+    first = np.random.default_rng(2).integers(committees, size=draws)[:, None]
+    sends = (committee_of - first) % committees < served
+    moments = theory.committee_moments(clients, committees, served, dropout=0.0)
     # Five standard errors of a frequency: a false alarm in two million.
     tolerance = 5 / (2 * math.sqrt(draws))
-    assert served[:, 0].mean() == pytest.approx(moments.participation, abs=tolerance)
-    assert (served[:, 0] & served[:, 1]).mean() == pytest.approx(moments.joint, abs=tolerance)
-    assert moments.participation == float(share)
+    assert sends[:, 0].mean() == pytest.approx(moments.participation, abs=tolerance)
+    assert (sends[:, 0] & sends[:, 1]).mean() == pytest.approx(moments.joint, abs=tolerance)
+    assert moments.participation == served / committees
 
 
 @given(st.integers(2, 20), st.integers(4, 30), rates, st.integers(0, 2**32))
@@ -73,7 +80,7 @@ def test_committees_of_four_or_more_never_have_more_variance_than_pairwise(group
     """Lemma 2 before its inequalities, at the same α and for any contributions of any sign."""
     clients = groups * size
     contributions = np.random.default_rng(seed).normal(size=clients)
-    committee = theory.committee_moments(clients, Fraction(1, groups), dropout)
+    committee = theory.committee_moments(clients, groups, 1, dropout)
     pairwise = theory.pairwise_moments(1 / groups, clients, dropout)
     assert theory.sampling_variance(committee, contributions) <= theory.sampling_variance(pairwise, contributions)
 
@@ -84,7 +91,7 @@ def test_sampling_variance_matches_simulated_committees_with_dropouts():
     contributions = rng.normal(size=clients)
     members = rng.permuted(np.tile(np.arange(clients) < clients // groups, (draws, 1)), axis=1)
     present = members & (rng.random((draws, clients)) >= dropout)
-    moments = theory.committee_moments(clients, Fraction(1, groups), dropout)
+    moments = theory.committee_moments(clients, groups, 1, dropout)
     sums = present @ contributions / moments.participation
     assert sums.mean() == pytest.approx(contributions.sum(), abs=5 * sums.std() / math.sqrt(draws))
     assert sums.var() == pytest.approx(theory.sampling_variance(moments, contributions), rel=0.05)
@@ -139,24 +146,35 @@ def test_singled_out_and_revealed_match_simulated_graphs():
 
 def test_committees_reveal_what_the_design_brief_measured():
     """N = 100, m = 10, θ = 0.3: 0.003 % without colluders, 0.3 % with a third colluding."""
-    assert theory.committee_singled_out_fraction(100, Fraction(1, 10), 0.3, 0.0) == pytest.approx(0.3**9, rel=1e-9)
-    assert 0.002 < theory.committee_singled_out_fraction(100, Fraction(1, 10), 0.3, 1 / 3) < 0.004
-    assert theory.committee_singled_out_fraction(100, Fraction(1, 5), 0.3, 1 / 3) < 2e-5
+    assert theory.committee_revealed_fraction(100, 10, 0.3, 0.0) == pytest.approx(0.3**9, rel=1e-9)
+    assert 0.0025 < theory.committee_revealed_fraction(100, 10, 0.3, 1 / 3) < 0.0035
+    assert theory.committee_revealed_fraction(100, 5, 0.3, 1 / 3) < 2e-5
 
 
-@pytest.mark.parametrize(("clients", "share"), [(12, "1/3"), (11, "2/5"), (13, "3/10")])
-def test_committee_singled_out_fraction_matches_drawn_committees(clients, share):
-    share, dropout, colluding, draws = Fraction(share), 0.4, 0.3, 40_000
-    (arc_of,), survives = sampled_rounds(clients, share, 1, dropout, draws=draws, seed=6)
-    honest = survives & (np.arange(clients) >= theory.colluder_count(clients, colluding))
-    values = in_committees(arc_of, honest, share)
-    alone = np.sum(values == 1, axis=0) / honest.sum(axis=1).clip(1) / share.numerator
-    # The mean over rounds of a ratio is not the ratio of means; sums over rounds are.
-    fraction = np.sum(values == 1) / values.sum()
-    tolerance = 5 * alone.std() / math.sqrt(draws)
-    expected = theory.committee_singled_out_fraction(clients, share, dropout, colluding)
-    assert fraction == pytest.approx(expected, abs=tolerance)
-    assert expected > 10 * tolerance
+def test_a_committee_that_must_have_survivors_reveals_less():
+    fractions = [theory.committee_revealed_fraction(100, 10, 0.3, 1 / 3, least) for least in (1, 5, 7, 10)]
+    assert fractions == sorted(fractions, reverse=True)
+    assert fractions[-1] < fractions[0] / 3
+    assert theory.committee_revealed_fraction(100, 10, 0.3, 0.0, 2) == 0
+
+
+@pytest.mark.parametrize(("clients", "committees", "least"), [(12, 3, 1), (11, 3, 2), (13, 4, 2)])
+def test_committee_revealed_fraction_matches_drawn_committees(clients, committees, least):
+    dropout, colluding, draws = 0.4, 0.3, 40_000
+    committee_of = drawn_groups(clients, committees, draws, seed=6)
+    colludes = np.arange(clients) < theory.colluder_count(clients, colluding)
+    survives = (np.random.default_rng(7).random((draws, clients)) >= dropout) | colludes
+    alone, values = np.zeros((2, draws))
+    for number, size in enumerate(even_parts(clients, committees)):
+        here = (committee_of == number) & survives
+        honest = (here & ~colludes).sum(axis=1)
+        opened = here.sum(axis=1) >= -(-least * size // (clients // committees))
+        values += honest * opened
+        alone += (honest == 1) & opened
+    expected = theory.committee_revealed_fraction(clients, committees, dropout, colluding, least)
+    tolerance = 5 * np.std(alone - expected * values) / math.sqrt(draws) / values.mean()
+    assert alone.sum() / values.sum() == pytest.approx(expected, abs=tolerance)
+    assert expected > 5 * tolerance
 
 
 @given(cohorts, alphas, st.integers(1, 10**6), st.floats(1e-4, 0.5))
@@ -183,8 +201,9 @@ def test_nobody_sends_more_than_the_whole_model():
     [
         (lambda: theory.selection_probability(0.0, 10), "alpha"),
         (lambda: theory.selection_probability(0.5, 1), "clients"),
-        (lambda: theory.committee_moments(5, Fraction(1, 6), 0.1), "share"),
-        (lambda: theory.committee_singled_out_fraction(100, Fraction(10), 0.1, 0.1), "share"),
+        (lambda: theory.committee_moments(5, 6, 1, 0.1), "committees"),
+        (lambda: theory.committee_moments(12, 3, 4, 0.1), "served"),
+        (lambda: theory.committee_revealed_fraction(100, 0, 0.1, 0.1), "committees"),
         (lambda: theory.oversize_probability(0.5, 10, 10, 0.0), "epsilon"),
     ],
 )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,32 +24,71 @@ from sparsesecagg.cli.shared import (
     print_json,
     progress,
 )
+from sparsesecagg.errors import InvalidInput
 from sparsesecagg.privacy.advice import advice
 from sparsesecagg.privacy.audit import AuditReport, AuditSettings, run_audit
+from sparsesecagg.privacy.many_rounds import WAYS, ManyRounds, compare_ways
 from sparsesecagg.privacy.truth import Score
-from sparsesecagg.protocol import RoundParameters
+from sparsesecagg.protocol import Parameters, Stage
 
 _COMPARED = ("pairwise", "committee", "full")
+_ROSTER = bytes([1]) * 32
+"""Says that there is a roster; every run makes its own."""
+
+_REAL_ROUNDS = 10
+"""With --persistent: rounds that are run with keys and messages; what all tell follows from who is in which sum."""
+
+_SECONDS_BETWEEN_LINES = 5.0
 
 
 def audit(
     pattern: Annotated[str, typer.Option(help="Who sends what: committee, pairwise or full.")] = "committee",
-    clients: Annotated[int, typer.Option(help="Users in the round (N), at least 3.")] = 100,
+    clients: Annotated[int, typer.Option(help="Users in the cohort (N), at least 3.")] = 100,
     dim: Annotated[int, typer.Option(help="Coordinates of the model (d).")] = 4000,
     alpha: Annotated[float, typer.Option(help="Fraction of the model that each user sends (α), in (0, 1].")] = 0.1,
-    dropout: Annotated[float, typer.Option(help="Chance that a user drops out (θ), from 0 to below 0.5.")] = 0.3,
-    colluding: Annotated[
-        float, typer.Option(help="Fraction of users that help the server (γ), from 0 to below 1.")
-    ] = 0.0,
-    rounds: Annotated[int, typer.Option(help="Completed rounds to attack.")] = 30,
-    modulus_bits: Annotated[int, typer.Option(help="Bits of a word: 8, 12, 16, 24 or 32.")] = 32,
-    neighbours: Annotated[int | None, typer.Option(help="Degree of share and mask graph; all by default.")] = None,
-    threshold: Annotated[int | None, typer.Option(help="Shares that open a secret; a majority by default.")] = None,
-    min_survivors: Annotated[int, typer.Option(help="Clients refuse to open a block with fewer survivors.")] = 2,
+    dropout: Annotated[float, typer.Option(help="Chance that a user drops out of a round (θ), in [0, 0.5).")] = 0.3,
+    colluding: Annotated[float, typer.Option(help="Fraction of users that help the server (γ), in [0, 1).")] = 0.0,
+    server: Annotated[
+        str, typer.Option(help="curious: follows the protocol. lying: chooses whom it declares dropped.")
+    ] = "curious",
+    rounds: Annotated[int, typer.Option(help="Rounds of a run, all of them attacked.")] = 30,
+    runs: Annotated[int, typer.Option(help="Runs, each with groups and colluders of its own.")] = 1,
+    persistent: Annotated[
+        float | None,
+        typer.Option(
+            help="Part of an update's variance that stays the same, in (0, 1]: what all rounds together tell."
+        ),
+    ] = None,
+    committee_size: Annotated[
+        int | None, typer.Option(help="Users per committee, about; 1/alpha committees if left out.")
+    ] = None,
+    pod_size: Annotated[
+        int | None, typer.Option(help="Users that hold each other's shares, about; 128 or all.")
+    ] = None,
+    modulus_bits: Annotated[int, typer.Option(help="Bits of a word.")] = 32,
+    neighbours: Annotated[
+        int | None, typer.Option(help="Degree of the graphs of full and pairwise; complete graphs if left out.")
+    ] = None,
+    threshold: Annotated[
+        int | None, typer.Option(help="Shares that restore a secret; more than half of a pod.")
+    ] = None,
+    min_survivors: Annotated[
+        int | None, typer.Option(help="Users that an opened sum must have; half of a committee if left out.")
+    ] = None,
     max_weight: Annotated[int, typer.Option(help="Give users private weights up to this; 0 for none.")] = 0,
+    drop_at: Annotated[
+        str, typer.Option(help="UPLOAD, or SHARE_KEYS: who drops out sends no package of a later round either.")
+    ] = Stage.UPLOAD.name,
+    authenticated: Annotated[bool, typer.Option("--authenticated", help="Use a roster of identities.")] = False,
+    confirm: Annotated[
+        bool | None,
+        typer.Option("--confirm/--no-confirm", help="Confirm the survivors in a third exchange; with a roster: yes."),
+    ] = None,
     compare: Annotated[bool, typer.Option("--compare", help="Audit every pattern at these settings.")] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw the component sizes into this .png, .pdf or .svg.")] = None,
-    workers: Annotated[int, typer.Option(callback=at_least(0), help="Processes to use; 0 for one per processor.")] = 0,
+    workers: Annotated[
+        int, typer.Option(callback=at_least(0), help="Processes for several runs; 0 for one per processor.")
+    ] = 0,
     json: JsonOption = False,
     seed: SeedOption = 0,
 ) -> None:
@@ -56,46 +97,110 @@ def audit(
     The attacker has every message, the secrets that UNMASK restores and everything the colluders know. It
     removes the masks that it knows, reads what lies bare, and is compared with the truth.
     """
+    stage = _stage(drop_at)
 
     def settings_of(name: str) -> AuditSettings:
-        params = RoundParameters.create(
+        grouped = name == "committee"
+        params = Parameters.create(
             clients=clients,
             dim=dim,
             pattern=name,
-            alpha=alpha,
+            alpha=None if name == "full" else alpha,
+            committee_size=committee_size if grouped or name == pattern else None,
+            pod_size=pod_size if grouped or name == pattern else None,
             dropout=dropout,
             modulus_bits=modulus_bits,
-            neighbours=neighbours,
+            neighbours=None if grouped and name != pattern else neighbours,
             threshold=threshold,
-            min_survivors=min_survivors,
+            min_survivors=min_survivors if grouped or name == pattern else None,
+            confirm=confirm,
             max_weight=max_weight,
+            roster_digest=_ROSTER if authenticated else b"",
         )
-        return AuditSettings(params, colluding, rounds, seed)
+        real = rounds if persistent is None else min(rounds, _REAL_ROUNDS)
+        return AuditSettings(params, colluding, real, seed, runs, server, stage)
 
     chosen = settings_of(pattern)
     audited = [chosen if name == pattern else settings_of(name) for name in (_COMPARED if compare else (pattern,))]
+    watched = None if persistent is None else _watched(chosen, persistent)
     check_memory(dim)
     if plot is not None:
         check_picture(plot)
     for sentence in advice(chosen.params):
         err.print(f"[yellow]note:[/yellow] {sentence}.", highlight=False, soft_wrap=True)
     reports = [_run(settings, workers or os.cpu_count() or 1) for settings in audited]
+    many = compare_ways(watched, _milestones(rounds), seed=seed) if watched else None
     if plot is not None:
         draw(reports, plot)
     if json:
-        print_json(as_json(pattern, reports))
+        print_json({**as_json(pattern, reports), **({"many_rounds": many} if many else {})})
         return
     out.print(_table(reports))
     for report in reports:
         out.print(in_words(report), highlight=False)
+    if many:
+        out.print(_many_table(many))
+        out.print(
+            f"Computed from who is in which sum; {chosen.rounds} of the rounds were run with keys and attacked, above. "
+            "The sums of many rounds tell users apart even if no single sum does; only noise in the updates "
+            "(differential privacy) ends that.",
+            highlight=False,
+        )
     if plot is not None:
         out.print(f"Drawn to {plot}.", highlight=False)
 
 
+def _stage(name: str) -> Stage:
+    if name not in Stage.__members__:
+        raise InvalidInput("drop_at", f"must be one of UPLOAD, SHARE_KEYS, got {name!r}")
+    return Stage[name]
+
+
+def _watched(settings: AuditSettings, persistent: float) -> ManyRounds:
+    """Return what is watched for many rounds, for the settings of an audit."""
+    params = settings.params
+    if params.pattern == "pairwise":
+        raise InvalidInput(
+            "persistent", "must not be given with pairwise, whose sums differ from coordinate to coordinate"
+        )
+    return ManyRounds(
+        clients=params.clients,
+        committees=params.committees,
+        served=params.served,
+        dropout=params.dropout,
+        persistent=persistent,
+        colluding=settings.colluding,
+        min_survivors=params.min_survivors,
+    )
+
+
+def _milestones(rounds: int) -> list[int]:
+    """Return the rounds after which to look: a quarter of them, half, and all."""
+    return sorted({max(1, rounds // 4), max(1, rounds // 2), rounds})
+
+
 def _run(settings: AuditSettings, workers: int) -> AuditReport:
-    with progress() as bar:
-        task = bar.add_task(f"attacking {settings.params.pattern} rounds", total=settings.rounds)
-        return run_audit(settings, workers, lambda completed: bar.update(task, completed=completed))
+    with _counting(f"attacking {settings.params.pattern} rounds", settings.rounds * settings.runs) as count:
+        return run_audit(settings, workers, count)
+
+
+@contextmanager
+def _counting(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Show progress on standard error: a bar, or a line now and then where nobody would see a bar move."""
+    if err.is_terminal:
+        with progress() as bar:
+            task = bar.add_task(what, total=total)
+            yield lambda completed: bar.update(task, completed=completed)
+        return
+    shown = time.monotonic()
+
+    def count(completed: int) -> None:
+        nonlocal shown
+        if time.monotonic() - shown >= _SECONDS_BETWEEN_LINES:
+            shown = time.monotonic()
+            err.print(f"{what}: {completed} of {total}", highlight=False, soft_wrap=True)
+
+    yield count
 
 
 def as_json(pattern: str, reports: Sequence[AuditReport]) -> dict[str, Any]:
@@ -107,7 +212,7 @@ def as_json(pattern: str, reports: Sequence[AuditReport]) -> dict[str, Any]:
 def in_words(report: AuditReport) -> str:
     """Say in a sentence or two what the figures mean."""
     settings, tally = report.settings, report.tally
-    who = "the server" if not settings.colluders else f"the server and {settings.colluders} colluding users"
+    who = f"a {settings.server} server" + (f" and {settings.colluders} colluding users" if settings.colluders else "")
     name, bare = settings.params.pattern, report.unmasked_fraction
     if not bare:
         return (
@@ -128,7 +233,7 @@ def _table(reports: Sequence[AuditReport]) -> Table:
     params = settings.params
     table = Table(
         title=f"{params.clients} users, {settings.colluders} colluding, α = {params.alpha:.3g}, "
-        f"θ = {params.dropout:.3g}, {settings.rounds} rounds",
+        f"θ = {params.dropout:.3g}, {settings.rounds} rounds, {settings.server} server",
         title_justify="left",
     )
     table.add_column("")
@@ -152,8 +257,21 @@ def _table(reports: Sequence[AuditReport]) -> Table:
     row("singled out, as the paper counts", *(_percent(report.singled_out_fraction) for report in reports))
     if params.max_weight:
         row("private weights read", *(_score(report.tally.weights) for report in reports))
-    row("blocks opened", *(f"{report.tally.blocks:,}" for report in reports))
-    row("rounds refused by clients", *(f"{report.tally.refused}" for report in reports))
+    row("sums opened", *(f"{report.tally.sums:,}" for report in reports))
+    row("values in sums that stayed closed", *(f"{report.tally.closed:,}" for report in reports))
+    if settings.server == "lying":
+        row("users that noticed and left", *(f"{report.tally.stopped}" for report in reports))
+    return table
+
+
+def _many_table(many: dict[str, Any]) -> Table:
+    table = Table(title="Correlation of the server's estimate with a user's deviation", title_justify="left")
+    table.add_column("after rounds", justify="right")
+    names = {"kept": "kept committees", "fresh": "fresh committees", "secagg": "SecAgg"}
+    for way in WAYS:
+        table.add_column(names[way], justify="right")
+    for place, rounds in enumerate(many["rounds"]):
+        table.add_row(f"{rounds:,}", *(f"{many[way][place]:.2f}" for way in WAYS))
     return table
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from statistics import fmean
 
 from sparsesecagg.errors import InvalidInput
@@ -16,7 +15,7 @@ from sparsesecagg.learning.secure import SecureAggregator, SecureSettings
 from sparsesecagg.patterns.anonymity import availability
 from sparsesecagg.patterns.tails import log_binomial_below
 from sparsesecagg.privacy.graph_tails import log_holders_missing
-from sparsesecagg.privacy.theory import committee_singled_out_fraction, pairwise_revealed_fraction
+from sparsesecagg.privacy.theory import committee_revealed_fraction, pairwise_revealed_fraction
 from sparsesecagg.protocol import Parameters
 
 AGGREGATORS = {
@@ -118,7 +117,7 @@ def expected_exposure(config: TrainingConfig, aggregator: Aggregator) -> float |
     if params.pattern == "pairwise":
         return pairwise_revealed_fraction(config.alpha, config.clients, config.dropout, config.colluding)
     missing = 1 - availability(config.dropout)
-    return committee_singled_out_fraction(config.clients, Fraction(1, params.committees), missing, config.colluding)
+    return committee_revealed_fraction(config.clients, params.committees, missing, config.colluding)
 
 
 def default_neighbours(clients: int, dropout: float) -> int | None:

@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsesecagg.crypto.secrets import PrivateSeed
 from sparsesecagg.crypto.stream import MaskStream
 from sparsesecagg.field import Word
-from sparsesecagg.privacy.components import Ids, component_sizes, label_components, mask_edges
-from sparsesecagg.privacy.view import Agreements, View
-from sparsesecagg.protocol.masking import Mask, RowMasks, add_to_column, pair_seeds, private_mask_seed
+from sparsesecagg.privacy.components import Ids
+from sparsesecagg.privacy.view import PodView, View
+from sparsesecagg.protocol.drawn import Drawn
+from sparsesecagg.protocol.masking import DrawnMask, Mask, WholeMasks, add_to_column
 
 LARGEST_CHANCE = 1e-6
 """A masked value may look bare with at most this probability, or nothing is read by size."""
@@ -52,12 +52,12 @@ class Findings:
     wrong_values: float = 0.0
     """Bound on the expected number of values that are read wrongly."""
     wrong_pairs: float = 0.0
-    """Bound on the expected number of pairs that are none."""
+    """Bound on the expected number of pairs that are not pairs."""
 
 
 @dataclass(frozen=True)
 class Stripped:
-    """The honest survivors' uploads without the masks that are known, node by node."""
+    """The honest users' uploads without the masks that are known, node by node."""
 
     words: NDArray[np.int64]
     """Shape (nodes, width), signed."""
@@ -68,63 +68,56 @@ class Stripped:
 def attack(view: View) -> Findings:
     """Read every value that follows from the view."""
     stripped = strip_known_masks(view)
-    return _read_public(view, stripped) if view.members.pattern.public else _read_by_size(view, stripped)
+    return _read_by_size(view, stripped) if view.params.pattern == "pairwise" else _read_public(view, stripped)
 
 
 def strip_known_masks(view: View) -> Stripped:
     """Remove private masks, and pairwise masks with everybody whose mask key is known."""
-    nodes, word = view.nodes, view.params.word
-    words = np.zeros((len(nodes), view.params.width), np.int64)
+    nodes, params = view.nodes, view.params
+    words = np.zeros((len(nodes), params.width), np.int64)
     known_mask = np.zeros(len(nodes), np.bool_)
-    seeds, agreements = view.private_seeds, Agreements(view.directory, view.mask_keys)
-    for user in view.honest:
-        sums = word.embed(view.read_upload(user)[1])
-        masks = _known_masks(view, user, agreements)
-        for mask in masks:
-            known_mask[nodes.all_of(user)][mask.rows] = True
-        masks.append(_private_mask(view, user, seeds[user]))
-        _add(sums, masks, word, view.members.pattern.public)
-        words[nodes.all_of(user)] = word.lift(word.reduce(sums))
+    for user, (pod, place) in view.place_of.items():
+        sums = params.word.embed(pod.read_upload(place)[1])
+        here = nodes.all_of(user)
+        known_mask[here] = _strip(pod, place, sums, nodes.slices_of[user])
+        words[here] = params.word.lift(params.word.reduce(sums))
     return Stripped(words, known_mask)
 
 
-def _known_masks(view: View, user: int, agreements: Agreements) -> list[Mask]:
-    """Return the pairwise masks on the user's upload that are known, with the sign that removes them."""
-    members, word = view.members, view.params.word
-    peers = members.pattern.peers(user)
-    if user not in agreements:
-        peers = [peer for peer in peers if peer in agreements]
-    seeds = [pair_seeds(agreements.between(user, peer), members.context, user, peer) for peer in peers]
-    shared = members.pattern.shared(user, peers, [pattern_seed for _, pattern_seed in seeds])
+def _strip(pod: PodView, place: int, sums: NDArray[Any], coordinates: Ids) -> NDArray[np.bool_]:
+    """Remove what is known from one upload, in place; return where there was a pairwise mask among it."""
+    work, word = pod.work(place), pod.epoch.params.word
+    peers = [peer for peer in pod.order.mask_peers(place) if place in pod.agreements or peer in pod.agreements]
+    pairs = [pod.pair(place, peer) for peer in peers]
     # The user added the mask if its number is the smaller one.
-    return [
-        Mask(MaskStream(mask_seed, word), view.nodes.rows(user, blocks), positive=user > peer)
-        for peer, (mask_seed, _), blocks in zip(peers, seeds, shared, strict=True)
-    ]
-
-
-def _private_mask(view: View, user: int, seed: PrivateSeed) -> Mask:
-    mask_seed = private_mask_seed(seed, view.members.context, user)
-    return Mask(MaskStream(mask_seed, view.params.word), slice(None), positive=False)
-
-
-def _add(sums: NDArray[Any], masks: list[Mask], word: Word, blocks_are_rows: bool) -> None:
-    if blocks_are_rows:
-        row_masks = RowMasks(masks, len(sums), word)
-        for row, piece in enumerate(sums):
-            row_masks.add(row, piece)
-    else:
-        add_to_column(sums[:, 0], masks, word)
+    positive = [pair.user > pair.peer for pair in pairs]
+    private = work.private_mask(pod.user(place), pod.private_seeds[place], positive=False)
+    masked = np.zeros(len(sums), np.bool_)
+    if isinstance(work, Drawn):
+        column = sums[:, 0]
+        masks = [
+            DrawnMask(mask.stream, mask.positive, np.searchsorted(coordinates, mask.rows))
+            for mask in work.shared_masks(pairs, positive)
+        ]
+        for mask in masks:
+            masked[mask.rows] = True
+        add_to_column(column, masks, word)
+        WholeMasks([private], word).add(column)
+        return masked
+    masked[:] = bool(pairs)
+    streams = [MaskStream(work.seeds(pair)[0], word) for pair in pairs]
+    known = [Mask(stream, plus) for stream, plus in zip(streams, positive, strict=True)]
+    WholeMasks([*known, private], word).add(sums.reshape(-1))
+    return masked
 
 
 def _read_public(view: View, stripped: Stripped) -> Findings:
-    """Read the blocks in which an honest survivor has no honest neighbour left. Certain."""
+    """Read the slices of users with whom no other honest user is in a sum. Certain."""
     params, nodes = view.params, view.nodes
-    hidden = [user for user in view.honest if user not in view.mask_keys]
-    edges = mask_edges(view.members.pattern, nodes, hidden)
-    bare = np.flatnonzero(component_sizes(label_components(len(nodes), edges)) == 1)
-    length = params.layout.length
-    coordinate = nodes.block[bare, None] * length + np.arange(length)
+    alone = [user for user, (pod, place) in view.place_of.items() if pod.sizes[place] == 1]
+    bare = np.flatnonzero(np.isin(nodes.user, alone))
+    length = params.slices.length
+    coordinate = nodes.slice_number[bare, None] * length + np.arange(length)
     real = coordinate < params.dim
     weights = {}
     if params.max_weight:
@@ -142,10 +135,10 @@ def _read_by_size(view: View, stripped: Stripped) -> Findings:
     """Read single coordinates that are alone or small, then find pairs whose sum is small."""
     nodes, modulus = view.nodes, view.params.word.modulus
     values = stripped.words[:, 0]
-    senders = np.bincount(nodes.block, minlength=view.params.dim)
-    alone = senders[nodes.block] == 1
-    exposed = np.isin(nodes.user, [user for user in view.honest if user in view.mask_keys])
-    bare = alone | exposed
+    senders = np.bincount(nodes.slice_number, minlength=view.params.dim)
+    alone = senders[nodes.slice_number] == 1
+    exposed = [user for user, (pod, place) in view.place_of.items() if place in pod.agreements]
+    bare = alone | np.isin(nodes.user, exposed)
 
     bound = plausible_bound(view, values, senders)
     chance = (2 * bound + 1) / modulus
@@ -160,10 +153,12 @@ def _read_by_size(view: View, stripped: Stripped) -> Findings:
     pair_chance = (2 * pair_bound + 1) / modulus
     pairs, sums, pair_tests = np.empty((0, 2), np.int64), _NONE, 0
     if pair_chance <= LARGEST_CHANCE:
-        pairs, sums, pair_tests = small_pairs(np.flatnonzero(~bare), nodes.block, values, pair_bound, view.params.word)
+        pairs, sums, pair_tests = small_pairs(
+            np.flatnonzero(~bare), nodes.slice_number, values, pair_bound, view.params.word
+        )
     return Findings(
         user=nodes.user[bare],
-        coordinate=nodes.block[bare],
+        coordinate=nodes.slice_number[bare],
         value=values[bare],
         pair_nodes=pairs,
         pair_sums=sums,
@@ -180,23 +175,23 @@ def plausible_bound(view: View, values: Ids, senders: Ids) -> int:
     """
     word = view.params.word
     sums = np.zeros(len(senders), np.int64)
-    np.add.at(sums, view.nodes.block, values)
+    np.add.at(sums, view.nodes.slice_number, values)
     totals = word.lift(np.mod(sums, word.modulus).astype(word.accumulator)).astype(np.float64)
     mean_square = float(np.sum(totals**2)) / max(1, int(senders.sum()))
     return int(np.ceil(PLAUSIBLE_DEVIATIONS * np.sqrt(mean_square)))
 
 
-def small_pairs(rest: Ids, block: Ids, values: Ids, bound: int, word: Word) -> tuple[NDArray[np.int64], Ids, int]:
+def small_pairs(rest: Ids, coordinate: Ids, values: Ids, bound: int, word: Word) -> tuple[NDArray[np.int64], Ids, int]:
     """Return pairs of nodes of one coordinate whose sum is small, the sums, and how many pairs were tried.
 
     A node that fits two partners is left out: one of the two is an accident.
     """
-    rest = rest[np.argsort(block[rest], kind="stable")]
+    rest = rest[np.argsort(coordinate[rest], kind="stable")]
     found = [np.empty((0, 2), np.int64)]
     tried = 0
     for distance in range(1, len(rest)):
         one, other = rest[:-distance], rest[distance:]
-        together = block[one] == block[other]
+        together = coordinate[one] == coordinate[other]
         if not together.any():
             break
         one, other = one[together], other[together]
@@ -204,7 +199,7 @@ def small_pairs(rest: Ids, block: Ids, values: Ids, bound: int, word: Word) -> t
         small = np.abs(_sum(values, one, other, word)) <= bound
         found.append(np.stack([one[small], other[small]], axis=1))
     pairs = np.concatenate(found)
-    fits = np.bincount(pairs.reshape(-1), minlength=len(block))
+    fits = np.bincount(pairs.reshape(-1), minlength=len(coordinate))
     pairs = pairs[(fits[pairs] == 1).all(axis=1)]
     return pairs, _sum(values, pairs[:, 0], pairs[:, 1], word), tried
 

@@ -8,27 +8,49 @@ from typing import Any
 
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.patterns.anonymity import colluder_count
+from sparsesecagg.privacy.theory import committee_revealed_fraction, pairwise_revealed_fraction
 from sparsesecagg.privacy.truth import Score
-from sparsesecagg.protocol import RoundParameters
+from sparsesecagg.protocol import Parameters, Stage
+
+SERVERS = ("curious", "lying")
+DROP_STAGES = (Stage.UPLOAD, Stage.SHARE_KEYS)
 
 
 @dataclass(frozen=True)
 class AuditSettings:
     """What to audit."""
 
-    params: RoundParameters
+    params: Parameters
     colluding: float = 0.0
     """Fraction of users that help the server (γ)."""
     rounds: int = 30
+    """Of one run."""
     seed: int = 0
+    runs: int = 1
+    """Each with groups and colluders of its own."""
+    server: str = "curious"
+    """Curious: follows the protocol and looks at everything. Lying: chooses who is declared dropped."""
+    drop_at: Stage = Stage.UPLOAD
+    """UPLOAD: who drops out of a round sends no update. SHARE_KEYS: no package of a later round either."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.colluding < 1:
-            raise InvalidInput("colluding", f"must lie in [0, 1), not {self.colluding:g}")
+            raise InvalidInput("colluding", f"must be in [0, 1), got {self.colluding:g}")
         if self.rounds < 1:
-            raise InvalidInput("rounds", f"must be at least 1, not {self.rounds}")
+            raise InvalidInput("rounds", f"must be at least 1, got {self.rounds}")
+        if self.runs < 1:
+            raise InvalidInput("runs", f"must be at least 1, got {self.runs}")
+        if self.server not in SERVERS:
+            raise InvalidInput("server", f"must be one of {', '.join(SERVERS)}, got {self.server!r}")
+        if self.drop_at not in DROP_STAGES:
+            raise InvalidInput("drop_at", f"must be one of UPLOAD, SHARE_KEYS, got {self.drop_at.name}")
         if self.params.clients - self.colluders < 1:
             raise InvalidInput("colluding", f"of {self.colluding:g} leaves no honest user among {self.params.clients}")
+        if self.server == "lying" and self.params.neighbours:
+            # The fewest honest users would be those of a part that the server cuts out of the graph.
+            raise InvalidInput(
+                "server", "must be curious with neighbours: which lie is best is not known for such graphs"
+            )
 
     @property
     def colluders(self) -> int:
@@ -41,17 +63,36 @@ class AuditSettings:
         params = self.params
         return params.selection_probability * (1 - params.dropout) * (1 - self.colluding) * params.clients
 
+    @property
+    def expected_fraction(self) -> float | None:
+        """The share of values that theory says is revealed, on average over many runs; None where it does not say."""
+        params = self.params
+        if self.server == "lying" or self.drop_at is not Stage.UPLOAD or params.neighbours:
+            return None
+        if self.colluders >= params.threshold_of(params.holders):
+            return None
+        if params.pattern == "pairwise":
+            return pairwise_revealed_fraction(params.alpha, params.clients, params.dropout, self.colluding)
+        return committee_revealed_fraction(
+            params.clients, params.committees, params.dropout, self.colluding, params.min_survivors
+        )
+
 
 @dataclass(frozen=True)
 class Tally:
     """Counts of one round or of several; all of values (coordinate × user) of honest survivors unless it says more."""
 
     rounds: int = 0
-    blocks: int = 0
-    """Blocks that honest survivors sent, over all rounds."""
+    """In which something was opened."""
+    unopened: int = 0
+    """Rounds in which nothing was."""
+    sums: int = 0
+    """Sums of one slice over one committee that were opened and have an honest user in them."""
     coordinates: int = 0
     by_size: Counter[int] = field(default_factory=Counter)
     """Values by the size of their component."""
+    closed: int = 0
+    """Values that were uploaded and are in no sum that can be opened."""
     singled_out: int = 0
     """Values of coordinates that a single honest survivor sent."""
     read: Score = field(default_factory=Score)
@@ -60,26 +101,29 @@ class Tally:
     wrong_values: float = 0.0
     wrong_pairs: float = 0.0
     """Bounds on the expected number of wrong claims."""
-    refused: int = 0
+    stopped: int = 0
+    """Users that noticed a lie and left the run."""
 
     def __add__(self, other: Tally) -> Tally:
         return Tally(
             self.rounds + other.rounds,
-            self.blocks + other.blocks,
+            self.unopened + other.unopened,
+            self.sums + other.sums,
             self.coordinates + other.coordinates,
             self.by_size + other.by_size,
+            self.closed + other.closed,
             self.singled_out + other.singled_out,
             self.read + other.read,
             self.pairs + other.pairs,
             self.weights + other.weights,
             self.wrong_values + other.wrong_values,
             self.wrong_pairs + other.wrong_pairs,
-            self.refused + other.refused,
+            self.stopped + other.stopped,
         )
 
     @property
     def values(self) -> int:
-        """All values that honest survivors uploaded."""
+        """All values of honest users that are in a sum that can be opened."""
         return self.by_size.total()
 
 
@@ -144,10 +188,16 @@ class AuditReport:
             "weights_recovered": {"count": tally.weights.count, "correct": tally.weights.correct},
             "unmasked_fraction": self.unmasked_fraction,
             "wrong_expected_at_most": {"values": tally.wrong_values, "pairs": tally.wrong_pairs},
+            "revealed_in_theory": self.settings.expected_fraction,
             "values": tally.values,
-            "blocks": tally.blocks,
+            "values_not_opened": tally.closed,
+            "sums": tally.sums,
             "rounds": tally.rounds,
-            "refused_rounds": tally.refused,
+            "rounds_not_opened": tally.unopened,
+            "runs": self.settings.runs,
+            "users_stopped": tally.stopped,
+            "server": self.settings.server,
+            "drop_at": self.settings.drop_at.name,
             "pattern": params.pattern,
             "clients": params.clients,
             "dim": params.dim,
@@ -156,9 +206,14 @@ class AuditReport:
             "dropout": params.dropout,
             "colluding": self.settings.colluding,
             "colluders": self.settings.colluders,
+            "pods": params.pods,
+            "committees": params.committees,
+            "committee_size": params.smallest_committee,
             "threshold": params.threshold,
             "neighbours": params.neighbours or None,
             "min_survivors": params.min_survivors,
+            "authenticated": params.authenticated,
+            "confirm": params.confirm,
             "modulus_bits": params.modulus_bits,
             "max_weight": params.max_weight,
             "seed": self.settings.seed,

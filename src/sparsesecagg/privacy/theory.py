@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Literal
 
 import numpy as np
@@ -17,8 +16,8 @@ from numpy.typing import NDArray
 
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.patterns.anonymity import colluder_count
+from sparsesecagg.patterns.sizes import even_parts, scaled
 from sparsesecagg.patterns.tails import log_binomial, log_hypergeometric
-from sparsesecagg.privacy.overlapping import committee_sizes
 
 
 def edge_probability(alpha: float, clients: int) -> float:
@@ -62,15 +61,26 @@ def pairwise_moments(alpha: float, clients: int, dropout: float) -> SelectionMom
     )
 
 
-def committee_moments(clients: int, share: Fraction, dropout: float) -> SelectionMoments:
-    """Return p′ and p̃ of the committee pattern, on average over the blocks of a stripe.
+def committee_moments(clients: int, committees: int, served: int, dropout: float) -> SelectionMoments:
+    """Return p′ and p̃ of the committee pattern, on average over the slices and over the draw of the groups.
 
-    A user serves a blocks of b per stripe, so p = a/b exactly. A committee is a random set of its size, so two users
-    meet less often than independent ones would: Σ m(m−1) / (b·N(N−1)) over the sizes m, against (a/b)².
+    A user sends `served` = a of G slices, so p = a/G exactly. A slice is sent by a of the G committees, which together
+    are a random set of users, so two users meet less often than independent ones would: Σ M(M−1) / (G·N(N−1)) over the
+    sizes M of these sets, against (a/G)².
     """
-    pairs = sum(count * size * (size - 1) for size, count in committee_sizes(clients, share))
-    joint = pairs / (share.denominator * clients * (clients - 1)) if clients > 1 else 0.0
-    return SelectionMoments((1 - dropout) * float(share), (1 - dropout) ** 2 * joint)
+    sizes = _committee_sizes(clients, committees)
+    if not 1 <= served <= committees:
+        raise InvalidInput("served", f"must be from 1 to {committees}, the number of committees, got {served}")
+    senders = [sum((sizes * 2)[first : first + served]) for first in range(committees)]
+    pairs = sum(count * (count - 1) for count in senders)
+    joint = pairs / (committees * clients * (clients - 1)) if clients > 1 else 0.0
+    return SelectionMoments((1 - dropout) * served / committees, (1 - dropout) ** 2 * joint)
+
+
+def _committee_sizes(clients: int, committees: int) -> list[int]:
+    if not 1 <= committees <= clients:
+        raise InvalidInput("committees", f"must be from 1 to {clients}, the number of clients, got {committees}")
+    return even_parts(clients, committees)
 
 
 def sampling_variance(moments: SelectionMoments, contributions: NDArray[np.float64]) -> float:
@@ -160,19 +170,24 @@ def pairwise_revealed_fraction(alpha: float, clients: int, dropout: float, collu
     return float(np.sum(probability * alone)) / selection_probability(alpha, clients)
 
 
-def committee_singled_out_fraction(clients: int, share: Fraction, dropout: float, colluding: float) -> float:
-    """Return the share of honest survivors' values whose committee has no other honest survivor. Exact.
+def committee_revealed_fraction(
+    clients: int, committees: int, dropout: float, colluding: float, min_survivors: int = 1
+) -> float:
+    """Return the share of honest survivors' values, of those that are opened, whose sum has no other honest user.
 
-    Inside a committee masks tie all honest survivors together, so singled out and revealed are the same
-    here. A random value of an honest user lies with a committee of size m with probability proportional to m, and the
-    other members are a random set.
+    Over the draw of the groups and the dropouts. Inside a committee masks tie all honest survivors together. Colluders
+    stay to the end, and a committee with fewer than `min_survivors` survivors (in the smallest one; larger ones need
+    the same part of theirs) is not opened. `full` is one committee.
     """
+    sizes = _committee_sizes(clients, committees)
     colluders = colluder_count(clients, colluding)
-    sizes = committee_sizes(clients, share)
-    places = sum(size * count for size, count in sizes)
-    total = 0.0
-    for size, count in sizes:
-        honest_peers = np.exp(log_hypergeometric(clients - 1, clients - colluders - 1, size - 1))
-        all_lost = np.power(dropout, np.arange(size, dtype=float))
-        total += count * size / places * float(np.sum(honest_peers * all_lost))
-    return total
+    alone = opened = 0.0
+    for size in sizes:
+        least = scaled(min_survivors, size, sizes[-1])
+        honest_members = np.exp(log_hypergeometric(clients, clients - colluders, size))
+        for honest, chance in enumerate(honest_members.tolist()):
+            left = np.arange(max(1, least - (size - honest)), honest + 1)
+            survive = chance * np.exp(log_binomial(np.full_like(left, honest), left, 1 - dropout))
+            opened += float(np.sum(survive * left))
+            alone += float(np.sum(survive[left == 1]))
+    return alone / opened if opened else 0.0

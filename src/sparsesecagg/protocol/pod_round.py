@@ -6,11 +6,13 @@ what they have sent in this round; nothing else is lost.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
 
 from sparsesecagg.crypto import sealing, shamir
+from sparsesecagg.crypto.secrets import SharedSecret
 from sparsesecagg.errors import InvalidShare, MalformedMessage
 from sparsesecagg.patterns.graphs import Users
 from sparsesecagg.protocol.epoch import Epoch
@@ -160,10 +162,10 @@ class PodRound:
         request = encode(ConfirmRequest(self.order.round_number, self.order.view, bitmap))
         return dict.fromkeys(self.survivors.tolist(), request)
 
-    def count_confirmations(self) -> None:
-        """End CONFIRM: with too few confirmations nobody would release a share, so nobody need be asked."""
+    def settle(self) -> None:
+        """End CONFIRM: nobody releases a share unless enough users have confirmed the survivors."""
         if len(self._confirmations) < self.epoch.threshold:
-            self._lose_all(f"{len(self._confirmations)} of {self.epoch.threshold} users that a pod needs confirmed")
+            self._lose_all(f"{len(self._confirmations)} of the {self.epoch.threshold} users that a pod needs confirmed")
 
     def unmask_requests(self) -> dict[int, bytes]:
         """Return what asks the survivors for shares: the survivors' tags, and confirmations where there are any."""
@@ -188,8 +190,11 @@ class PodRound:
             )
         return outbound
 
-    def open(self, total: Total) -> None:
-        """Restore the secrets, remove the masks that are left, and add what could be opened to the total."""
+    def openings(self, total: Total) -> list[Callable[[], None]]:
+        """Restore the secrets; return what opens each committee and adds it to the total.
+
+        Committees are independent, so the calls may run in threads.
+        """
         pod, order = self.epoch.pod, self.order
         if len(self._unmask) < self.epoch.threshold:
             self._lose_all(f"{len(self._unmask)} of the {self.epoch.threshold} users that a pod needs sent shares")
@@ -198,19 +203,23 @@ class PodRound:
         restored = restore_secrets(order, owners, self._survived, self.packages, self._unmask)
         for holder, owner in restored.false_shares:
             self.false_shares.setdefault(self._user(holder), set()).add(self._user(owner))
-        for number in numbers:
-            members = order.committee(number).tolist()
-            missing = [self._user(place) for place in members if place not in restored.secrets]
-            if missing:
-                self._lose(number, f"the secret of user {missing[0]} can't be restored from the shares that were sent")
-                continue
-            work = self._works[number]
-            private = {self._user(place): restored.secrets[place] for place in members if place in self._survived}
-            work.open(private, orphaned_pairs(order, number, self._survived, restored.secrets, self.packages))
-            if problem := work.problem():
-                self._lose(number, problem)
-            else:
-                work.add_to(total)
+        return [partial(self._open, number, restored.secrets, total) for number in numbers]
+
+    def _open(self, number: int, secrets: Mapping[int, SharedSecret], total: Total) -> None:
+        """Remove the masks that are left in a committee's sum, and add it to the total."""
+        members = self.order.committee(number).tolist()
+        missing = [self._user(place) for place in members if place not in secrets]
+        if missing:
+            self._lose(number, f"the secret of user {missing[0]} can't be restored from the shares that were sent")
+            return
+        work = self._works.pop(number)  # Its memory is free as soon as it is opened.
+        private = {self._user(place): secrets[place] for place in members if place in self._survived}
+        work.open(private, orphaned_pairs(self.order, number, self._survived, secrets, self.packages))
+        if problem := work.problem():
+            self._lose(number, problem)
+            return
+        with total.lock:
+            work.add_to(total)
 
     def _lose(self, number: int, reason: str) -> None:
         self.lost.setdefault(self.epoch.pod.first + number, reason)
