@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from fractions import Fraction
 from statistics import fmean
 from typing import Any
 
@@ -18,7 +17,7 @@ from experiments.common.work import OutOfTime, Work
 from sparsesecagg.learning.config import TrainingConfig
 from sparsesecagg.learning.federated import FederatedRun, Task
 from sparsesecagg.patterns.anonymity import availability, colluder_count
-from sparsesecagg.privacy.theory import committee_singled_out_fraction, pairwise_revealed_fraction
+from sparsesecagg.privacy.theory import committee_revealed_fraction, pairwise_revealed_fraction
 from sparsesecagg.protocol import Parameters
 
 ADVERSARIES = 1 / 3
@@ -202,8 +201,7 @@ def anonymity(run: Mapping[str, Any], dropout: float) -> dict[str, Any]:
     def revealed(colluding: float) -> float:
         if params.pattern == "pairwise":
             return pairwise_revealed_fraction(run["alpha"], params.clients, dropout, colluding)
-        share, missing = Fraction(1, params.committees), 1 - availability(dropout)
-        return committee_singled_out_fraction(params.clients, share, missing, colluding)
+        return committee_revealed_fraction(params.clients, params.committees, 1 - availability(dropout), colluding)
 
     return {
         "adversaries": ADVERSARIES,
