@@ -201,7 +201,8 @@ def anonymity(run: Mapping[str, Any], dropout: float) -> dict[str, Any]:
     def revealed(colluding: float) -> float:
         if params.pattern == "pairwise":
             return pairwise_revealed_fraction(run["alpha"], params.clients, dropout, colluding)
-        return committee_revealed_fraction(params.clients, params.committees, 1 - availability(dropout), colluding)
+        missing = 1 - availability(dropout)
+        return committee_revealed_fraction(params.clients, params.committees, missing, colluding, params.min_survivors)
 
     return {
         "adversaries": ADVERSARIES,
