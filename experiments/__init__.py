@@ -3,6 +3,6 @@
     sparsesecagg reproduce NAME [--quick | --paper]
 
 `common` holds what all share. Every other folder is one experiment: `config` says what is measured at which scale,
-`run` measures, `plot` draws from the results file alone and says how we compare with the paper. `audit`, `sizes` and
-`plans` write the tables of docs/privacy.md, the README and docs/planning.md.
+`run` measures, `plot` draws from the results file alone and says how we compare with the paper. `audit`, `many_rounds`,
+`sizes` and `plans` write the tables of docs/privacy.md, the README and docs/planning.md.
 """

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from sparsesecagg.protocol.simulation import seeded_entropy
 
 from protocol.rounds import Round, identities, small
 from sparsesecagg.crypto.secrets import Secret
@@ -18,7 +19,6 @@ from sparsesecagg.errors import SparseSecAggError
 from sparsesecagg.protocol import Client, Policy, Stage
 from sparsesecagg.protocol import client as client_module
 from sparsesecagg.protocol.client_state import ClientState
-from sparsesecagg.protocol.simulation import seeded_entropy
 
 
 def spellings(secret: bytes) -> Iterator[bytes]:

@@ -104,9 +104,9 @@ def bad_share(runs: Runs) -> list[Case]:
         shamir.split([named_bytes("a secret", 16)], holders, 2, Secret(named_bytes(seed, 32))) for seed in ("1", "2")
     )
     mixed = [shamir.encode_shares(one[0]).hex(), shamir.encode_shares(other[1]).hex()]
-    more = {"shares": sent.shares + bytes(20)}
+    more = sent.shares + bytes(20)
     return [
-        runs.to_server(absent, "UNMASK", user, error, "of one who sent no package", owners=stranger, **more),
+        runs.to_server(absent, "UNMASK", user, error, "of one who sent no package", owners=stranger, shares=more),
         runs.to_server(
             sparse,
             "UNMASK",

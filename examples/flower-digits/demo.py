@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 from sparsesecagg.engines.flower.deployment import LocalFederation, Node
+
 from sparsesecagg.errors import InvalidInput
 
 NODES = 5

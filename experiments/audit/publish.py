@@ -22,6 +22,7 @@ HEADINGS = (
     "α",
     "θ",
     "γ",
+    "server",
     "honest users per coordinate",
     "singled out, as the paper counts",
     "**read in the clear**",
@@ -41,16 +42,17 @@ def main() -> None:
     IMAGES.mkdir(exist_ok=True)
     for name, colluding in (("audit.png", 0.0), ("audit-colluding.png", 1 / 3)):
         shown = [pick(audits, pattern, colluding) for pattern in ("pairwise", "committee", "full")]
-        title = f"100 users, {shown[0]['colluders'] or 'none'} of them colluding, α = 0.1, θ = 0.3, 30 rounds"
+        title = f"100 users, {shown[0]['colluders'] or 'none'} of them colluding, α = 0.1, θ = 0.3, curious server"
         draw_histograms(shown, title, IMAGES / name)
 
 
 def pick(audits: Sequence[Mapping[str, Any]], pattern: str, colluding: float) -> Mapping[str, Any]:
-    """Return the pattern's audit with dropouts, at the smallest α."""
+    """Return the pattern's audit with dropouts and a curious server, at the smallest α."""
+    wanted = (pattern, colluding, "curious", "UPLOAD")
     fitting = [
         audit
         for audit in audits
-        if (audit["pattern"], audit["colluding"]) == (pattern, colluding) and audit["dropout"] > 0
+        if (audit["pattern"], audit["colluding"], audit["server"], audit["drop_at"]) == wanted and audit["dropout"] > 0
     ]
     return min(fitting, key=lambda audit: float(audit["alpha"]))
 
@@ -68,7 +70,8 @@ def row(audit: Mapping[str, Any]) -> tuple[str, ...]:
         f"`{audit['pattern']}`",
         f"{audit['alpha']:.2g}",
         f"{audit['dropout']:.2g}",
-        "1/3" if audit["colluding"] else "0",
+        "1/3" if 0.3 < audit["colluding"] < 0.4 else f"{audit['colluding']:g}",
+        server(audit),
         f"{audit['contributors_mean']:.1f}",
         percent(audit["singled_out_fraction"]),
         f"**{percent(audit['revealed_fraction'])}**",
@@ -77,6 +80,16 @@ def row(audit: Mapping[str, Any]) -> tuple[str, ...]:
         f"{component['mean']:.1f}",
         str(component["min"]),
     )
+
+
+def server(audit: Mapping[str, Any]) -> str:
+    """Return what the server does, and what else is unusual about the row."""
+    notes = [audit["server"]]
+    if audit["server"] == "lying":
+        notes.append("with CONFIRM" if audit["confirm"] else "no CONFIRM")
+    if audit["drop_at"] == "SHARE_KEYS":
+        notes.append("whole rounds missed")
+    return ", ".join(notes)
 
 
 def score(claims: Mapping[str, int]) -> str:

@@ -13,11 +13,12 @@ from fractions import Fraction
 from statistics import fmean
 from typing import Any
 
+from sparsesecagg.patterns.committee import served_fraction
+
 from experiments.common.experiment import Findings
 from experiments.common.work import OutOfTime, Work
 from sparsesecagg.learning.config import TrainingConfig
 from sparsesecagg.learning.federated import FederatedRun, Task
-from sparsesecagg.patterns.committee import served_fraction
 from sparsesecagg.privacy.theory import (
     colluder_count,
     committee_singled_out_fraction,

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from sparsesecagg.protocol.simulation import draw_drops, entropy_of_round
 
 from experiments.common.experiment import Findings
 from experiments.common.work import Work
@@ -16,7 +17,6 @@ from sparsesecagg.errors import MissingExtra
 from sparsesecagg.privacy.theory import selection_probability
 from sparsesecagg.protocol import RoundParameters, Stage, Transcript, run_round
 from sparsesecagg.protocol.messages import Upload, decode_client_message
-from sparsesecagg.protocol.simulation import draw_drops, entropy_of_round
 
 KILOBYTE = 1000
 

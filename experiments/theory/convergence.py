@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sparsesecagg.protocol.simulation import entropy_of_round
 
 from experiments.theory.checks import check, t_limit
 from experiments.theory.config import ERROR_RATE, Convergence
@@ -16,7 +17,6 @@ from experiments.theory.lemmas import moments
 from experiments.theory.logistic import LogisticProblem, User, Vector
 from sparsesecagg.privacy.convergence import Problem, convergence_bound, lemma_2_bound
 from sparsesecagg.protocol import Policy, RoundParameters, Stage, run_round
-from sparsesecagg.protocol.simulation import entropy_of_round
 
 PATTERNS = ("pairwise", "committee")
 CLIP = 1.0

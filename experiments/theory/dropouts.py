@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sparsesecagg.protocol.simulation import entropy_of_round
 
 from experiments.theory.checks import check
 from experiments.theory.config import Dropouts
 from sparsesecagg.errors import ThresholdNotMet
 from sparsesecagg.protocol import Policy, RoundParameters, Stage, run_round
-from sparsesecagg.protocol.simulation import entropy_of_round
 
 PATTERNS = ("full", "pairwise", "committee")
 STAGES = (Stage.SHARE_KEYS, Stage.UPLOAD, Stage.UNMASK)

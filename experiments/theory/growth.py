@@ -11,12 +11,12 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+from sparsesecagg.protocol.simulation import draw_drops
 
 from experiments.theory.checks import check
 from experiments.theory.config import Growth
 from sparsesecagg.crypto.stream import KeyStream
 from sparsesecagg.protocol import RoundParameters, Stage, run_round
-from sparsesecagg.protocol.simulation import draw_drops
 
 PATTERNS = ("full", "pairwise", "committee")
 COMMITTEE = 10

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sparsesecagg.protocol.simulation import entropy_of_round
 
 from experiments.theory.checks import check, t_limit, t_statistic
 from experiments.theory.config import ERROR_RATE, Lemmas
@@ -15,7 +16,6 @@ from sparsesecagg.errors import ThresholdNotMet
 from sparsesecagg.patterns import served_fraction
 from sparsesecagg.privacy.theory import SelectionMoments, committee_moments, pairwise_moments, sampling_variance
 from sparsesecagg.protocol import Policy, RoundParameters, Stage, run_round
-from sparsesecagg.protocol.simulation import entropy_of_round
 
 PATTERNS = ("pairwise", "committee")
 

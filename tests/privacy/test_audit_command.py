@@ -57,9 +57,49 @@ def test_pairwise_says_that_it_protects_nobody(run):
 
 def test_the_text_says_what_the_figures_mean(run):
     _, out, _ = run("--pattern", "pairwise", "--colluding", "0.25")
-    assert "the server and 3 colluding users can read" in out
+    assert "a curious server and 3 colluding users can read" in out
     _, out, _ = run("--pattern", "full")
-    assert "the server can read no single value" in out
+    assert "a curious server can read no single value" in out
+    _, out, _ = run("--server", "lying")
+    assert "a lying server" in out
+    assert "users that noticed and left" in out
+
+
+def test_a_lying_server_leaves_fewer_honest_users_in_a_sum(run):
+    curious, lying = (json.loads(run("--server", server, "--json")[1]) for server in ("curious", "lying"))
+    assert lying["server"] == "lying"
+    assert lying["honest_component"]["mean"] < curious["honest_component"]["mean"]
+
+
+def test_persistent_updates_are_watched_over_many_rounds(run):
+    _, out, _ = run("--persistent", "0.5", "--rounds", "40", "--json")
+    found = json.loads(out)
+    assert found.keys() >= CONTRACT
+    assert found["rounds"] == 10
+    many = found["many_rounds"]
+    assert many["rounds"] == [10, 20, 40]
+    assert {way: len(many[way]) for way in ("kept", "fresh", "secagg")} == {"kept": 3, "fresh": 3, "secagg": 3}
+    assert many["fresh"][-1] > many["kept"][-1]
+
+
+def test_the_table_of_many_rounds_says_what_ends_it(run):
+    _, out, _ = run("--persistent", "0.5", "--rounds", "8", "--clients", "9")
+    assert "kept committees" in out
+    assert "differential privacy" in out
+
+
+def test_a_roster_can_be_used(run):
+    found = json.loads(run("--authenticated", "--json", "--rounds", "1")[1])
+    assert found["authenticated"]
+    assert found["confirm"]
+
+
+def test_progress_is_a_line_now_and_then_where_there_is_no_terminal(run, monkeypatch):
+    monkeypatch.setattr("sparsesecagg.cli.audit._SECONDS_BETWEEN_LINES", 0)
+    code, out, err = run("--json", "--rounds", "3")
+    assert code == 0
+    assert json.loads(out)
+    assert "attacking committee rounds: 2 of 3" in err
 
 
 def test_compare_shows_pattern_beside_pattern(run):
@@ -86,11 +126,17 @@ def test_the_picture_is_drawn(run, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--colluding", "1"], "--colluding must lie in [0, 1), not 1."),
-        (["--rounds", "0"], "--rounds must be at least 1, not 0."),
+        (["--colluding", "1"], "--colluding must be in [0, 1), got 1."),
+        (["--rounds", "0"], "--rounds must be at least 1, got 0."),
+        (["--runs", "0"], "--runs must be at least 1, got 0."),
+        (["--server", "kind"], "--server must be one of curious, lying, got 'kind'."),
+        (["--drop-at", "NEVER"], "--drop-at must be one of UPLOAD, SHARE_KEYS, got 'NEVER'."),
+        (["--persistent", "0"], "--persistent must be in (0, 1], got 0."),
+        (["--persistent", "0.5", "--pattern", "pairwise"], "--persistent must not be given with pairwise"),
+        (["--server", "lying", "--pattern", "full", "--neighbours", "4"], "--server must be curious with neighbours"),
         (["--pattern", "ring"], "--pattern must be one of"),
         (["--alpha", "0.1"], "--alpha of 0.1 gives committees of 1"),
-        (["--dropout", "0.5"], "--dropout must lie in [0, 0.5)"),
+        (["--dropout", "0.5"], "--dropout must be in [0, 0.5)"),
         (["--plot", "picture.txt"], "--plot must end in .png, .pdf, .svg"),
         (["--plot", "no-such-folder/a.png"], "--plot must be in an existing directory"),
         (["--pattern", "pairwise", "--max-weight", "3"], "--max-weight must be 0 with pairwise"),
@@ -102,10 +148,10 @@ def test_bad_input_exits_with_2_and_one_sentence(run, arguments, complaint):
     assert complaint in err
 
 
-def test_rounds_that_are_always_refused_exit_with_1(run):
-    code, _, err = run("--alpha", "0.3", "--dropout", "0.4", "--min-survivors", "4", "--rounds", "1")
+def test_rounds_that_open_nothing_exit_with_1(run):
+    code, _, err = run("--alpha", "0.3", "--dropout", "0.49", "--min-survivors", "4", "--rounds", "1")
     assert code == 1
-    assert "refused" in err
+    assert "none of 1 rounds could be opened" in err
 
 
 def test_a_picture_without_matplotlib_names_the_extra(run, monkeypatch, tmp_path):

@@ -40,7 +40,7 @@ def estimates(pattern):
             lambda user: np.full(DIM, HELD[user]),
             drops=dict.fromkeys(dropped.tolist(), Stage.UPLOAD),
             entropy_of=entropy_of_run(1000 + number),
-            policy=Policy(min_survivors=1, patterns=frozenset({pattern})),
+            policy=Policy(min_anonymity=1, min_survivors=1, patterns=frozenset({pattern})),
         )
         found.append(outcome.result.mean("expected").astype(np.float64))
     return np.array(found)

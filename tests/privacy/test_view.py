@@ -9,6 +9,7 @@ from sparsesecagg.engines.in_process.simulation import entropy_of_run, make_iden
 from sparsesecagg.privacy.audit import STEPS
 from sparsesecagg.privacy.colluder import Colluder
 from sparsesecagg.privacy.view import RunView
+from sparsesecagg.protocol import Policy
 from sparsesecagg.protocol.order import mask_key_of
 from sparsesecagg.protocol.package import mask_private
 
@@ -115,7 +116,8 @@ def test_the_view_needs_the_transcript_and_the_colluders_draws_only():
         return draw
 
     known = attacked(params, colluders=[3])
-    run = InProcessRun(params, entropy_of=recording, observer=transcript)
+    policy = Policy(min_anonymity=1)
+    run = InProcessRun(params, policy=policy, entropy_of=recording, observer=transcript)
     run.round(lambda user: steps_of(0, 12)(user) / STEPS)
     view = RunView(run.params, {3: drawn})
     view.take(transcript.sent, transcript.received)

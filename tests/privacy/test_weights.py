@@ -70,9 +70,10 @@ def test_with_random_dropouts_a_curious_server_solves_for_all_weights():
 
 def test_a_committee_of_34_gives_its_weights_away_in_some_36_rounds():
     """The figure of the design, at one dropout in ten."""
-    needed = [rounds_to_solve(34, 0.1, np.random.default_rng(seed)) for seed in range(30)]
+    needed = [rounds_to_solve(34, 0.1, np.random.default_rng(seed)) for seed in range(100)]
     assert min(needed) >= 34
-    assert 35 <= np.mean(needed) <= 39
+    # More often than not it is two or three rounds; two users that never drop out keep each other hidden for longer.
+    assert 35 <= np.median(needed) <= 38
 
 
 def test_nobody_is_solved_for_who_never_drops_out():

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
+from sparsesecagg.protocol.simulation import entropy_of_round
 
 from protocol.rounds import LENIENT, identities, updates
 from sparsesecagg.errors import RoundRefused, ThresholdNotMet
 from sparsesecagg.protocol import STAGES, RoundParameters, Stage, run_round
-from sparsesecagg.protocol.simulation import entropy_of_round
 
 
 @st.composite

@@ -141,6 +141,7 @@ def audit(
     if many:
         out.print(_many_table(many))
         out.print(
+            f"Computed from who is in which sum; {chosen.rounds} of the rounds were run with keys and attacked, above. "
             "The sums of many rounds tell users apart even if no single sum does; only noise in the updates "
             "(differential privacy) ends that.",
             highlight=False,

@@ -11,12 +11,14 @@
     graph_tails   holders of shares in a k-regular graph
     guarantee     the anonymity that given settings keep
     advice        warnings about settings that protect little
-    view          all that server and colluders hold after a round
-    components    the mask graph of each block, cut into connected components
+    view          all that server and colluders hold of a run; colluder, pooling: where its secrets come from
+    components    the mask graph, cut into connected components
     attack        read every value that follows from a view
     truth         what really was sent, to score the attack by
+    lying         a server that chooses whom it declares dropped
     audit         run rounds, attack them, count
     audit_report  what an audit found
+    many_rounds   what the sums of many rounds tell about single users
 
 This room only looks at rounds; no round depends on it.
 """

@@ -102,7 +102,8 @@ class AttackedRun:
         self._transcript = Transcript()
         self.run = InProcessRun(
             params,
-            policy=Policy(min_survivors=params.min_survivors, patterns=frozenset({params.pattern})),
+            # Settings that protect nobody are what an audit is for.
+            policy=Policy(min_anonymity=1, min_survivors=1, patterns=frozenset({params.pattern})),
             entropy_of=self._recording,
             identities=identities,
             observer=self._transcript,
@@ -112,6 +113,7 @@ class AttackedRun:
         self.view = RunView(
             self.params,
             {user: self._draws_of[user] for user in colluders},
+            identities[0].roster if identities else None,
             {user: identities[user] for user in colluders} if identities else None,
         )
 

@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from sparsesecagg.crypto.identity import Identity
+from sparsesecagg.crypto.identity import Identity, Roster
 from sparsesecagg.crypto.keys import KeyAgreement
 from sparsesecagg.crypto.secrets import AgreedSecret, SharedSecret
 from sparsesecagg.field import unpack
@@ -21,7 +21,7 @@ from sparsesecagg.field.words import Words
 from sparsesecagg.privacy.colluder import Colluder, Draws
 from sparsesecagg.privacy.components import Ids, Nodes, open_components
 from sparsesecagg.privacy.pooling import Pool, pooled_secrets
-from sparsesecagg.protocol.draws import checked_groups
+from sparsesecagg.protocol.draws import checked_groups, drawn_groups
 from sparsesecagg.protocol.epoch import Epoch
 from sparsesecagg.protocol.history import read_history
 from sparsesecagg.protocol.locations import decode_locations
@@ -52,11 +52,16 @@ class RunView:
     """The attacker's knowledge of a run. Feed it with the messages, then ask it for rounds."""
 
     def __init__(
-        self, params: Parameters, colluders: Mapping[int, Draws], identities: Mapping[int, Identity] | None = None
+        self,
+        params: Parameters,
+        colluders: Mapping[int, Draws],
+        roster: Roster | None = None,
+        identities: Mapping[int, Identity] | None = None,
     ) -> None:
         """`colluders` have drawn these bytes, and may draw more; `identities` are theirs, in an authenticated run."""
         self.params = params
         self._draws = colluders
+        self._roster = roster
         self._identities = dict(identities or {})
         self._epochs: dict[int, Epoch] = {}
         """By pod."""
@@ -97,8 +102,10 @@ class RunView:
 
     def _learn_epoch(self, user: int, message: EpochKeys) -> None:
         """Learn the groups and the keys of a pod from what one of its users was sent."""
-        identity = next(iter(self._identities.values()), None)
-        draw = checked_groups(self.params, message.draw, user, None, identity, 0)
+        if self._roster is None:
+            draw = checked_groups(self.params, message.draw, user, None, None, 0)
+        else:
+            draw = drawn_groups(self.params, self._roster, message.draw, 0)
         pod = draw.groups.pod_of(user)
         assert pod is not None  # noqa: S101  # Excluded users are sent nothing.
         if pod.index not in self._epochs:

@@ -158,6 +158,11 @@ class PodRound:
         request = encode(ConfirmRequest(self.order.round_number, self.order.view, bitmap))
         return dict.fromkeys(self.survivors.tolist(), request)
 
+    def settle(self) -> None:
+        """End CONFIRM: nobody releases a share unless enough users have confirmed the survivors."""
+        if len(self._confirmations) < self.epoch.threshold:
+            self._lose_all(f"{len(self._confirmations)} of the {self.epoch.threshold} users that a pod needs confirmed")
+
     def unmask_requests(self) -> dict[int, bytes]:
         """Return what asks the survivors for shares: the survivors' tags, and confirmations where there are any."""
         size = len(self.epoch.pod)

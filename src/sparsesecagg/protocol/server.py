@@ -337,15 +337,6 @@ class Server:
 
     # Packages
 
-    def holding(self, round_number: int) -> set[int]:
-        """Return the users whose packages of a round ahead are here."""
-        return {
-            int(pod.epoch.pod.users[place])
-            for pod in self._pods
-            if pod is not None
-            for place in pod.packages.get(round_number, {})
-        }
-
     def lacking(self, user: int) -> list[int]:
         """Return the rounds ahead for which a user could have sent its package and has not."""
         try:
@@ -467,6 +458,9 @@ class Server:
                 survivors = pod_round.declare()
                 if not pod_round.over:
                     pod.declare(self.round_number, survivors)
+        if stage is Stage.CONFIRM:
+            for pod_round in self._rounds:
+                pod_round.settle()
         if stage is Stage.UNMASK:
             self._open()
             return {}

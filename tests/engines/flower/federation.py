@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Self
 
 from sparsesecagg.engines.flower.certificates import NodeKey, write_certificates, write_node_key
+
 from sparsesecagg.errors import InvalidInput
 
 _MARK = "SPARSESECAGG_DEPLOYMENT"

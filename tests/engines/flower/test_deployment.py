@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sparsesecagg.engines.flower.deployment import LocalFederation, Node
 
 from engines.enrolment import enrol_users
-from sparsesecagg.engines.flower.deployment import LocalFederation, Node
 
 APP = Path(__file__).parent.parent / "mean_app"
 

@@ -132,7 +132,7 @@ class SecureRun:
 
     def _holding(self) -> set[int]:
         """Return the invited users whose packages of the next round are here."""
-        return self.server.holding(self.server.round_number + 1).intersection(self.seats.among(self._invited))
+        return self.server.dealt(self.server.round_number + 1).intersection(self.seats.among(self._invited))
 
     def _may_deal(self, user: int | None) -> bool:
         """Return whether a node should be asked for packages: a user that owes some, or one that is not known yet."""

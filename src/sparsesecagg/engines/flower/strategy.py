@@ -153,12 +153,10 @@ class SecAgg(Strategy):
         messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
         try:
             return self._begin(inner, invite(messages), record)
-        except InvalidInput as error:
+        except (InvalidInput, MissingMod) as error:
             if not any(earlier.failure is None for earlier in self.history[:-1]):
-                raise  # Settings that can't work should stop the first round, not fail it again and again.
+                raise  # What can't work should stop the first round, not fail it again and again.
             return self._fail(error)
-        except MissingMod:
-            raise
         except ProtocolError as error:
             return self._fail(error)
 
@@ -225,10 +223,9 @@ class SecAgg(Strategy):
         common_digest(terms, invitations, b"")  # A strategy that tells nodes different things is refused first.
         run = self._run
         if run is None or run.params.dim != dim or not run.ready(grid, invitations, record):
-            self._run = None
             run = self._new_run(dim, invitations)
             run.set_up(grid, invitations, record)
-            self._run = run
+            self._run = run  # Only now: if this one could not begin, the one before may still go on.
         run.timeouts = self._timeouts
         self._playing = invitations[0]
         digest = common_digest(terms, invitations, run.run_config)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -177,8 +178,9 @@ class InProcessRun:
         self.setup_received = {stage: dict(sizes) for stage, sizes in server.received_bytes.items()}
 
     def _deal(self, user: int, clock: Clock) -> None:
-        """Let a user send the packages of the next rounds."""
-        with clock.client(Stage.SHARE_KEYS):
+        """Let a user send the packages of the next rounds; one that was wrongly excluded has none to send."""
+        packages: list[bytes] = []
+        with clock.client(Stage.SHARE_KEYS), suppress(WronglyExcluded):
             packages = self.clients[user].share_keys(self.server.round_number)
         for package in packages:
             with clock.server(Stage.SHARE_KEYS):
