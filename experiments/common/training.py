@@ -13,18 +13,13 @@ from fractions import Fraction
 from statistics import fmean
 from typing import Any
 
-from sparsesecagg.patterns.committee import served_fraction
-
 from experiments.common.experiment import Findings
 from experiments.common.work import OutOfTime, Work
 from sparsesecagg.learning.config import TrainingConfig
 from sparsesecagg.learning.federated import FederatedRun, Task
-from sparsesecagg.privacy.theory import (
-    colluder_count,
-    committee_singled_out_fraction,
-    pairwise_revealed_fraction,
-)
-from sparsesecagg.protocol import RoundParameters
+from sparsesecagg.patterns.anonymity import availability, colluder_count
+from sparsesecagg.privacy.theory import committee_singled_out_fraction, pairwise_revealed_fraction
+from sparsesecagg.protocol import Parameters
 
 ADVERSARIES = 1 / 3
 """The paper's share of adversarial users, for the anonymity that stands beside each result."""
@@ -39,6 +34,8 @@ class System:
     modulus_bits: int
     rounds: int | None = None
     """At most this many, if other than the experiment's."""
+    normalisation: str = "observed"
+    """`expected` is the paper's rule, β/(p(1−θ))."""
 
     @property
     def key(self) -> str:
@@ -51,7 +48,7 @@ class System:
         return f"{self.aggregator}, α={self.alpha:g}, {self.modulus_bits} bits"
 
 
-SECAGG, PAIRWISE = System("secagg", 1.0, 32), System("pairwise", 0.1, 32)
+SECAGG, PAIRWISE = System("secagg", 1.0, 32), System("pairwise", 0.1, 32, normalisation="expected")
 
 
 def committee_of_ten(clients: int) -> System:
@@ -105,6 +102,8 @@ class Training:
             aggregator=system.aggregator,
             alpha=system.alpha,
             modulus_bits=system.modulus_bits,
+            normalisation=system.normalisation,
+            downlink="model",  # As in the paper.
             seed=seed,
         )
 
@@ -182,10 +181,10 @@ def _numbers(
     return numbers | {"anonymity": anonymity(numbers, config.dropout)}
 
 
-def round_parameters(run: Mapping[str, Any], dropout: float) -> RoundParameters:
+def round_parameters(run: Mapping[str, Any], dropout: float) -> Parameters:
     """Return the parameters of a run's rounds, from its numbers."""
     pattern = "full" if run["system"] == "secagg" else run["system"]
-    return RoundParameters.create(
+    return Parameters.create(
         clients=run["clients"],
         dim=run["dim"],
         pattern=pattern,
@@ -203,8 +202,8 @@ def anonymity(run: Mapping[str, Any], dropout: float) -> dict[str, Any]:
     def revealed(colluding: float) -> float:
         if params.pattern == "pairwise":
             return pairwise_revealed_fraction(run["alpha"], params.clients, dropout, colluding)
-        share = Fraction(1) if params.pattern == "full" else served_fraction(params.pattern_settings)
-        return committee_singled_out_fraction(params.clients, share, dropout, colluding)
+        share, missing = Fraction(1, params.committees), 1 - availability(dropout)
+        return committee_singled_out_fraction(params.clients, share, missing, colluding)
 
     return {
         "adversaries": ADVERSARIES,

@@ -10,7 +10,7 @@ from experiments.common.training import ADVERSARIES, Cohort, System, train_all
 from experiments.common.work import Work
 from experiments.fig5.config import Config
 from sparsesecagg.privacy.audit import AuditSettings, run_audit
-from sparsesecagg.protocol import RoundParameters
+from sparsesecagg.protocol import Parameters
 
 
 def run(config: Config, seed: int, work: Work) -> Findings:
@@ -33,7 +33,7 @@ def run(config: Config, seed: int, work: Work) -> Findings:
 
 def audit(config: Config, cohort: Cohort, system: System, seed: int) -> dict[str, Any]:
     """Return what server and colluders read of real rounds, and what the paper counts as revealed."""
-    params = RoundParameters.create(
+    params = Parameters.create(
         clients=cohort.clients,
         dim=config.audit_dim,
         pattern=system.aggregator,
