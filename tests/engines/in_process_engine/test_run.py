@@ -65,9 +65,7 @@ class TestWhatIsTold:
         authenticated = InProcessRun(with_roster(small), policy=LENIENT, identities=identities(5))
         assert authenticated.setup_sent["DRAW"]
 
-    def test_seconds_are_counted_by_stage_and_add_up(
-        self, params: Parameters, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_seconds_are_counted_by_stage_and_add_up(self, params: Parameters, monkeypatch: pytest.MonkeyPatch) -> None:
         """By a clock that goes on by one whenever it is read: once per client, once per message and closing."""
         run = InProcessRun(params, policy=LENIENT)
         monkeypatch.setattr(time, "perf_counter", Clock())
