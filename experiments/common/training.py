@@ -35,6 +35,7 @@ class System:
     """At most this many, if other than the experiment's."""
     normalisation: str = "observed"
     """`expected` is the paper's rule, β/(p(1−θ))."""
+    committee_size: int | None = None
 
     @property
     def key(self) -> str:
@@ -52,7 +53,7 @@ SECAGG, PAIRWISE = System("secagg", 1.0, 32), System("pairwise", 0.1, 32, normal
 
 def committee_of_ten(clients: int) -> System:
     """Return our pattern with committees of ten users and words of eight bits."""
-    return System("committee", 10 / clients, 8)
+    return System("committee", 10 / clients, 8, committee_size=10)
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,7 @@ class Training:
             aggregator=system.aggregator,
             alpha=system.alpha,
             modulus_bits=system.modulus_bits,
+            committee_size=system.committee_size,
             normalisation=system.normalisation,
             downlink="model",  # As in the paper.
             seed=seed,
@@ -162,6 +164,8 @@ def _numbers(
         "label": system.label,
         "alpha": system.alpha,
         "modulus_bits": system.modulus_bits,
+        "committee_size": system.committee_size,
+        "normalisation": system.normalisation,
         "dim": run.task.model.dim,
         "samples": len(run.task.dataset.train_y),
         "rounds": len(lines),
@@ -190,6 +194,7 @@ def round_parameters(run: Mapping[str, Any], dropout: float) -> Parameters:
         alpha=run["alpha"],
         dropout=dropout,
         modulus_bits=run["modulus_bits"],
+        committee_size=run["committee_size"],
     )
 
 
@@ -197,16 +202,22 @@ def anonymity(run: Mapping[str, Any], dropout: float) -> dict[str, Any]:
     """Return among how many honest survivors a value hides, on average, and how many are read nonetheless."""
     params = round_parameters(run, dropout)
     honest = params.clients - colluder_count(params.clients, ADVERSARIES)
+    # Who dropped out of the two rounds before has no package, and is missing as well.
+    missing = 1 - availability(dropout)
 
     def revealed(colluding: float) -> float:
         if params.pattern == "pairwise":
+<<<<<<< HEAD
             return pairwise_revealed_fraction(run["alpha"], params.clients, dropout, colluding)
         missing = 1 - availability(dropout)
+=======
+            return pairwise_revealed_fraction(run["alpha"], params.clients, missing, colluding)
+>>>>>>> bench
         return committee_revealed_fraction(params.clients, params.committees, missing, colluding, params.min_survivors)
 
     return {
         "adversaries": ADVERSARIES,
-        "honest_contributors": params.selection_probability * (1 - dropout) * honest,
+        "honest_contributors": params.selection_probability * (1 - missing) * honest,
         "revealed_fraction": {name: revealed(share) for name, share in _SHARES.items()},
     }
 

@@ -40,6 +40,7 @@ def audit(config: Config, cohort: Cohort, system: System, seed: int) -> dict[str
         alpha=system.alpha,
         dropout=config.training.dropout,
         modulus_bits=system.modulus_bits,
+        committee_size=system.committee_size,
     )
     report = run_audit(AuditSettings(params, ADVERSARIES, config.audit_rounds, seed)).as_json()
     kept = ("pattern", "clients", "alpha_effective", "singled_out_fraction", "revealed_fraction", "values")

@@ -27,7 +27,7 @@ class Config:
 
 def systems(clients: int, dim: int, budget: int, sizes: tuple[int, ...], words: tuple[int, ...]) -> tuple[System, ...]:
     """Return committees of all sizes and words, the published pattern at the same α, and SecAgg."""
-    ours = [System("committee", size / clients, bits) for size in sizes for bits in words]
+    ours = [System("committee", size / clients, bits, committee_size=size) for size in sizes for bits in words]
     published = [System("pairwise", size / clients, 32, normalisation="expected") for size in sizes if size < clients]
     found = []
     for system in (*ours, *published, SECAGG):
