@@ -12,9 +12,9 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from benchmarks import child, claims, command, compare, limits, page, profiling, results, scaling
+from benchmarks import child, claims, command, compare, limits, page, profiling, results, scale, scaling, threads
 from benchmarks.cohort import Cohort
-from benchmarks.sweeps import SWEEPS
+from benchmarks.sweeps import COMMITTEE_SIZE, POD_SIZE, SWEEPS
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.privacy.plan import Goal
 from sparsesecagg.privacy.planner import plan_round
@@ -36,10 +36,11 @@ def main(
     chosen = [name.strip() for name in only.split(",") if name.strip()] or list(parts)
     for name in chosen:
         if name not in parts:
-            raise InvalidInput("only", f"must be some of {', '.join(parts)}, not {name!r}")
+            raise InvalidInput("only", f"must be some of {', '.join(parts)}, got {name!r}")
     for name in chosen:
         command.err.print(f"{name} …", highlight=False)
-        results.write(name, parts[name]())
+        begun = results.begin(publish=True)
+        results.write(name, parts[name](), begun)
     page.write()
     command.out.print(_table())
 
@@ -55,7 +56,7 @@ def _parts(full: bool) -> dict[str, Callable[[], dict[str, Any]]]:
         profiling.RESULT: lambda: profiling.measure(profiling.DEFAULT, list(_SHORT)),
     }
     if full:
-        parts[claims.LARGE] = _large
+        parts |= {claims.LARGE: _large, claims.SCALE: scale.measure, claims.THREADS: threads.measure}
     return parts
 
 
@@ -66,7 +67,14 @@ def _memory() -> dict[str, Any]:
     """Measure one client's UPLOAD of a huge model."""
     common = {"dim": HUGE_DIM, "alpha": 0.01, "repeats": 1}
     rounds: dict[str, dict[str, Any]] = {
-        "committee": {**common, "pattern": "committee", "clients": 1000, "modulus_bits": 16, "neighbours": 150},
+        "committee": {
+            **common,
+            "pattern": "committee",
+            "clients": 1000,
+            "modulus_bits": 16,
+            "committee_size": COMMITTEE_SIZE,
+            "pod_size": POD_SIZE,
+        },
         "pairwise": {**common, "pattern": "pairwise", "clients": 100, "modulus_bits": 16},
     }
     return {"systems": {name: {**child.measure("upload", **one), "settings": one} for name, one in rounds.items()}}

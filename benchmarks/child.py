@@ -57,7 +57,18 @@ def _upload(**arguments: Any) -> dict[str, Any]:
     return lone_client.measure_upload(**arguments)
 
 
-JOBS: dict[str, Callable[..., dict[str, Any]]] = {"system": _system, "planned": _planned, "upload": _upload}
+def _scale(**arguments: Any) -> dict[str, Any]:
+    from benchmarks import scale
+
+    return scale.measure_round(**arguments)
+
+
+JOBS: dict[str, Callable[..., dict[str, Any]]] = {
+    "system": _system,
+    "planned": _planned,
+    "upload": _upload,
+    "scale": _scale,
+}
 
 
 def _main(job: str, arguments: str) -> None:

@@ -16,6 +16,8 @@ SCALING = "scaling"
 MEMORY = "memory"
 LIMITS = "limits"
 LARGE = "large"
+SCALE = "scale"
+THREADS = "threads"
 
 
 @dataclass(frozen=True)
@@ -54,9 +56,9 @@ def _flower(result: dict[str, Any] | None) -> Iterator[Claim]:
     if result is None or "flower" not in result["ratios"]:
         return
     committee, secagg = result["ratios"]["flower"]["committee"], result["ratios"]["flower"]["secagg"]
-    yield at_least("committee against Flower's SecAgg+: client", 25, committee["client"])
-    yield at_least("committee against Flower's SecAgg+: server", 200, committee["server"])
-    yield at_least("committee against Flower's SecAgg+: bytes sent", 45, committee["sent_bytes"])
+    yield at_least("committee against Flower's SecAgg+: client", 120, committee["client"])
+    yield at_least("committee against Flower's SecAgg+: server", 1200, committee["server"])
+    yield at_least("committee against Flower's SecAgg+: bytes sent", 64, committee["sent_bytes"])
     yield at_least("our SecAgg against Flower's SecAgg+: client", 5, secagg["client"])
     yield at_least("our SecAgg against Flower's SecAgg+: server", 50, secagg["server"])
 
@@ -64,10 +66,10 @@ def _flower(result: dict[str, Any] | None) -> Iterator[Claim]:
 def _secagg(result: dict[str, Any] | None) -> Iterator[Claim]:
     if result is None:
         return
-    for system in ("committee", "pairwise"):
+    for system, upload, server in (("committee", 75, 80), ("pairwise", 25, 12)):
         ratio = result["ratios"]["secagg"][system]
-        yield at_least(f"{system} against our SecAgg: client UPLOAD", 25, ratio["client_upload"])
-        yield at_least(f"{system} against our SecAgg: server", 40, ratio["server"])
+        yield at_least(f"{system} against our SecAgg: client UPLOAD", upload, ratio["client_upload"])
+        yield at_least(f"{system} against our SecAgg: server", server, ratio["server"])
 
 
 def _scaling(result: dict[str, Any] | None) -> Iterator[Claim]:
@@ -105,11 +107,27 @@ def _large(result: dict[str, Any] | None) -> Iterator[Claim]:
     yield at_most("N = 1,000, d = 1,000,000, a whole round: peak memory", 4, peak, " GB")
 
 
+def _scale(result: dict[str, Any] | None) -> Iterator[Claim]:
+    if result is None:
+        return
+    yield at_most("N = 10,000, d = 1,000,000, a whole round: peak memory", 2, result["peak_memory_bytes"] / 1e9, " GB")
+    for cost, growth in result["growth"].items():
+        yield at_most(f"N = 10,000 against N = 1,000: {cost.replace('_', ' ')} per user", 1.2, growth, "×")
+
+
+def _threads(result: dict[str, Any] | None) -> Iterator[Claim]:
+    if result is None:
+        return
+    yield at_least("N = 100, d = 10⁷: two threads open a round as many times as fast as one", 1.6, result["speedup"])
+
+
 _CHECKS = (
     (COMPARE_FLOWER, _flower),
     (COMPARE_SECAGG, _secagg),
     (SCALING, _scaling),
     (LARGE, _large),
+    (SCALE, _scale),
+    (THREADS, _threads),
     (MEMORY, _memory),
     (LIMITS, _limits),
 )

@@ -11,9 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsesecagg.errors import InvalidInput
+from sparsesecagg.patterns import PATTERNS
+from sparsesecagg.protocol import Policy
 
 CLIP = 1.0
 """The largest magnitude of an update's coordinate; ours and the peer's quantisers get the same."""
+
+ANY_RUN = Policy(min_anonymity=1, min_survivors=1, patterns=frozenset(PATTERNS))
+"""Simulated users take part in whatever is measured, `pairwise` too."""
 
 _ABORTS = 0.01
 """SecAgg+ takes the smallest degree with which at most this fraction of the rounds lacks shares."""
@@ -33,11 +38,11 @@ class Cohort:
 
     def __post_init__(self) -> None:
         if self.clients < 3:
-            raise InvalidInput("clients", f"must be at least 3, not {self.clients}")
+            raise InvalidInput("clients", f"must be at least 3, got {self.clients}")
         if self.dim < 1:
-            raise InvalidInput("dim", f"must be at least 1, not {self.dim}")
+            raise InvalidInput("dim", f"must be at least 1, got {self.dim}")
         if not 0 <= self.dropout < 0.5:
-            raise InvalidInput("dropout", f"must be in [0, 0.5), not {self.dropout}")
+            raise InvalidInput("dropout", f"must be in [0, 0.5), got {self.dropout}")
 
     @cached_property
     def noise(self) -> NDArray[np.float32]:

@@ -57,7 +57,7 @@ def compare(
     """Return the comparison as it is printed; a peer that is not installed is left out with a note."""
     for option, count in (("repeats", repeats), ("peer_repeats", peer_repeats)):
         if count < 1:
-            raise InvalidInput(option, f"must be at least 1, not {count}")
+            raise InvalidInput(option, f"must be at least 1, got {count}")
     present = _installed(chosen)
     for system in present:
         if system in systems.OURS:
@@ -135,7 +135,7 @@ def _chosen(only: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in only.split(",") if name.strip())
     for name in names:
         if name not in SYSTEMS:
-            raise InvalidInput("systems", f"must be some of {', '.join(SYSTEMS)}, not {name!r}")
+            raise InvalidInput("systems", f"must be some of {', '.join(SYSTEMS)}, got {name!r}")
     return names or SYSTEMS
 
 

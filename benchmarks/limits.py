@@ -23,11 +23,12 @@ from benchmarks import command, results
 from sparsesecagg.crypto.secrets import SECRET_SIZE, MaskSeed
 from sparsesecagg.crypto.stream import MaskStream
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.field import WORD_BITS, Word
-from sparsesecagg.patterns import ALL
-from sparsesecagg.protocol.masking import Mask, RowMasks
+from sparsesecagg.field import Word
+from sparsesecagg.protocol.masking import Mask, WholeMasks
 
 RESULT = "limits"
+WIDTHS = (6, 8, 12, 16, 24, 32)
+"""Bits of the words that are measured: each machine word full and not full."""
 _RAW_SIZES = (1 << 14, 1 << 16, 1 << 18, 1 << 20)
 _RAW_TOTAL = 1 << 25
 _MASKS = 16
@@ -42,9 +43,10 @@ def main(
     json: command.JsonOption = False,
 ) -> None:
     """Compare mask expansion with raw AES-256-CTR and memory bandwidth."""
+    begun = results.begin(publish=save)
     answer = measure(repeats)
     if save:
-        results.write(RESULT, answer)
+        results.write(RESULT, answer, begun)
     if json:
         command.print_json(answer)
     else:
@@ -54,10 +56,10 @@ def main(
 def measure(repeats: int = 7, scale: float = 1.0) -> dict[str, Any]:
     """Return all rates; `scale` < 1 does less work per turn."""
     if repeats < 1:
-        raise InvalidInput("repeats", f"must be at least 1, not {repeats}")
+        raise InvalidInput("repeats", f"must be at least 1, got {repeats}")
     contestants: dict[str, Callable[[], tuple[int, float]]] = {
         **{f"raw {size}": _raw(size, int(_RAW_TOTAL * scale)) for size in _RAW_SIZES},
-        **{f"word {bits}": _expansion(bits, int(_BLOCK_WORDS * scale)) for bits in WORD_BITS},
+        **{f"word {bits}": _expansion(bits, int(_BLOCK_WORDS * scale)) for bits in WIDTHS},
         "copy": _copy(int(_COPY_SIZE * scale)),
     }
     best = dict.fromkeys(contestants, 0.0)
@@ -78,7 +80,7 @@ def measure(repeats: int = 7, scale: float = 1.0) -> dict[str, Any]:
         "memory_copy_bytes_per_second": best["copy"],
         "mask_expansion": {
             str(bits): {"bytes_per_second": best[f"word {bits}"], "fraction_of_aes": best[f"word {bits}"] / raw}
-            for bits in WORD_BITS
+            for bits in WIDTHS
         },
         "repeats": repeats,
     }
@@ -102,12 +104,12 @@ def _raw(size: int, total: int) -> Callable[[], tuple[int, float]]:
 def _expansion(bits: int, words: int) -> Callable[[], tuple[int, float]]:
     """Return a turn of the hot loop: many masks added to one block, as in UPLOAD and UNMASK."""
     word = Word.of(bits)
-    masks = [Mask(MaskStream(MaskSeed(os.urandom(SECRET_SIZE)), word), ALL, index % 2 == 0) for index in range(_MASKS)]
-    rows, piece = RowMasks(masks, 1, word), word.zeros((words,))
+    masks = [Mask(MaskStream(MaskSeed(os.urandom(SECRET_SIZE)), word), index % 2 == 0) for index in range(_MASKS)]
+    whole, piece = WholeMasks(masks, word), word.zeros((words,))
 
     def turn() -> tuple[int, float]:
         start = time.process_time()
-        rows.add(0, piece)
+        whole.add(piece)
         return _MASKS * words * word.dtype.itemsize, time.process_time() - start
 
     return turn

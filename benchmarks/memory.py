@@ -5,16 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.cohort import Cohort
+from sparsesecagg.engines.in_process.peak_memory import peak
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.protocol.peak_memory import peak
 
 __all__ = ["available", "estimate", "peak", "refuse_what_does_not_fit"]
 
 _MEMINFO = Path("/proc/meminfo")
 _BASE = 120 << 20
 """An interpreter with NumPy, and what else a process needs."""
-_PAIR = 1_000
-"""Bytes that one pair of users costs a whole simulated cohort: sealed shares, keys and their Python objects."""
+_PAIR = 1_500
+"""Bytes that a user's side of a pair costs a simulated cohort: secrets of three rounds and sealed shares."""
+_FLOWER_PAIR = 4_000
+_POD = 192
+"""Users of a pod, at most, unless somebody asks for larger ones."""
 
 
 def available() -> int | None:
@@ -32,9 +35,10 @@ def estimate(system: str, cohort: Cohort) -> int:
     n, d = cohort.clients, cohort.dim
     if system == "flower_secagg_plus":
         # All N masked vectors (int64) are held at once, each as message bytes and as the array read from them.
-        return _BASE * 2 + 4 * d + 20 * n * d + 4 * _PAIR * n * n
+        return _BASE * 2 + 4 * d + 20 * n * d + _FLOWER_PAIR * n * n
     # Noise, the checking sum and the server's sums (int64), one upload in a few copies, and the result.
-    return _BASE + 80 * d + _PAIR * n * n
+    partners = min(n, _POD) if system == "committee" else n
+    return _BASE + 80 * d + _PAIR * n * partners
 
 
 def refuse_what_does_not_fit(systems: list[str], cohort: Cohort) -> None:

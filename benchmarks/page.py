@@ -4,8 +4,8 @@
 
 A place in the template is `{{ result : path | format }}`, as in `{{ limits : aes_256_ctr.bytes_per_second | GB }}`. A
 place without a colon is a table: `{{ costs result }}`, `{{ ratios result }}`, `{{ claims }}`, `{{ steps }}`,
-`{{ exponents }}` or `{{ limits }}`. A result that is missing is an error: no number is shown that no committed
-file contains.
+`{{ exponents }}`, `{{ limits }}` or `{{ provenance }}`. A result that is missing is an error:
+no number is shown that no committed file contains.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 
 from benchmarks import claims, plots, profiling, results
 from benchmarks.table import NAMES
+from sparsesecagg.protocol.parameters import VERSION
 
 TEMPLATE = Path(__file__).resolve().parent / "performance.md.in"
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -159,6 +160,28 @@ def _limits(directory: Path | None) -> str:
     return _markdown(("word", "key stream added", "of raw AES-256-CTR"), rows)
 
 
+def _provenance(directory: Path | None) -> str:
+    """Which commit and protocol each file is of, and whether the machine had anything else to do."""
+    rows, outdated = [], []
+    for path in sorted((directory or results.DIRECTORY).glob("*.json")):
+        one = results.read(path.stem, directory)
+        protocol = one.get("protocol", 1)
+        machine = one["machine"]
+        before = machine.get("load_before")
+        load = f"{before:.1f} before" if before is not None else f"{machine['load_average']:.1f} at the end"
+        quiet = "yes" if machine.get("quiet") else "**no**"
+        rows.append((path.stem, str(one["commit"]), str(protocol), load, quiet))
+        if protocol != VERSION:
+            outdated.append(f"{path.stem} (commit {one['commit']})")
+    table = _markdown(("file", "commit", "protocol version", "load", "quiet machine"), rows)
+    if not outdated:
+        return table
+    return (
+        f"**These figures describe protocol version 1, not the code beside them, which speaks version {VERSION}:** "
+        f"{', '.join(outdated)}. They stay until they are measured again on a quiet machine.\n\n{table}"
+    )
+
+
 def _markdown(heading: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     heading = list(heading)
     lines = [heading, ["---", *["---:"] * (len(heading) - 1)], *(list(row) for row in rows)]
@@ -172,6 +195,7 @@ _TABLES: dict[str, Callable[..., str]] = {
     "exponents": _exponents,
     "steps": _steps,
     "limits": _limits,
+    "provenance": _provenance,
 }
 
 if __name__ == "__main__":

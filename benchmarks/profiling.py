@@ -17,9 +17,9 @@ import typer
 from rich.table import Table
 
 from benchmarks import command, results
-from benchmarks.cohort import Cohort
+from benchmarks.cohort import ANY_RUN, Cohort
 from benchmarks.systems import parameters
-from sparsesecagg.protocol import Client, Server
+from sparsesecagg.engines.in_process import InProcessRun
 
 RESULT = "profile"
 DEFAULT = Cohort(clients=100, dim=1_663_370, alpha=0.1, dropout=0.3, modulus_bits=16)
@@ -28,13 +28,16 @@ GROUPS = {
     "key agreement (X25519)": ("exchange", "x25519", "keys.py"),
     "key derivation, hashing": ("hkdf", "kdf.py", "hashes", "sha256", "hmac"),
     "mask streams (AES-256-CTR)": ("update_into", "ciphers", "stream.py", "modes.py", "algorithms.py", "instancecheck"),
-    "adding masks": ("masking.py", "'add' of 'numpy.ufunc'"),
-    "sealing shares": ("aead", "sealing.py"),
-    "secret sharing": ("shamir.py", "opening.py"),
-    "pattern": ("gaps.py", "pairwise.py", "committee.py", "graphs.py", "layout.py", "full.py"),
+    "adding masks": ("masking.py", "sliced.py", "drawn.py", "work.py", "'add' of 'numpy.ufunc'"),
+    "tags, sealed shares": ("aead", "sealing.py", "tags.py"),
+    "secret sharing": ("shamir.py", "opening.py", "decoding.py", "prime_field.py", "package.py"),
+    "pattern": ("gaps.py", "pairwise.py", "graphs.py", "groups.py", "slices.py"),
     "quantising, words": ("rounding.py", "words.py", "packing.py", "digits.py", "result.py"),
     "locations": ("locations.py",),
-    "messages, bookkeeping": ("messages.py", "membership.py", "client.py", "server.py", "policy.py", "msgspec"),
+    "messages, bookkeeping": (
+        *("messages.py", "client.py", "client_state.py", "server.py", "pod_round.py", "order.py", "epoch.py"),
+        *("acceptance.py", "history.py", "ledger.py", "policy.py", "release.py", "checksum.py", "msgspec"),
+    ),
 }
 """By what a profile's entry contains; the first that fits. NumPy and built-ins count to whoever called them."""
 
@@ -47,9 +50,10 @@ def main(
     json: command.JsonOption = False,
 ) -> None:
     """Profile UPLOAD and UNMASK of both sides."""
+    begun = results.begin(publish=save)
     answer = measure(DEFAULT, systems.split(","))
     if save:
-        results.write(RESULT, answer)
+        results.write(RESULT, answer, begun)
     if json:
         command.print_json(answer)
     else:
@@ -87,26 +91,20 @@ def shares(profile: cProfile.Profile) -> dict[str, float]:
 
 def _profiles(system: str, cohort: Cohort, profiled: int) -> tuple[cProfile.Profile, cProfile.Profile]:
     """Run a round with one profiler on some clients' UPLOAD and one on the server's UPLOAD and UNMASK."""
-    params = parameters(system, cohort)
-    server, clients = Server(params), [Client(user, params) for user in range(cohort.clients)]
+    run = InProcessRun(parameters(system, cohort), policy=ANY_RUN)
+    server, clients = run.server, run.clients
     of_client, of_server = cProfile.Profile(time.process_time), cProfile.Profile(time.process_time)
-    for client in clients:
-        server.receive(client.advertise_keys())
-    inbox = server.close_stage()
-    for client in clients:
-        server.receive(client.share_keys(inbox[client.user]))
-    inbox = server.close_stage()
-    survivors = [clients[user] for user in cohort.survivors]
-    for place, client in enumerate(survivors):
-        update = cohort.update(client.user)
-        if place < profiled:
-            answer = of_client.runcall(client.upload, inbox[client.user], update)
+    inbox = of_server.runcall(server.begin_round)
+    for number, user in enumerate(cohort.survivors):
+        update = cohort.update(user)
+        if number < profiled:
+            answer = of_client.runcall(clients[user].upload, inbox[user], update)
         else:
-            answer = client.upload(inbox[client.user], update)
+            answer = clients[user].upload(inbox[user], update)
         of_server.runcall(server.receive, answer)
     inbox = of_server.runcall(server.close_stage)
-    for client in survivors:
-        of_server.runcall(server.receive, client.unmask(inbox[client.user]))
+    for user, request in inbox.items():
+        of_server.runcall(server.receive, clients[user].unmask(request))
     of_server.runcall(server.close_stage)
     return of_client, of_server
 

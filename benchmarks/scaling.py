@@ -29,9 +29,10 @@ def main(
     json: command.JsonOption = False,
 ) -> None:
     """Measure how the cost grows, and fit the exponents."""
+    begun = results.begin(publish=save)
     answer = measure(_chosen(only), full)
     if save:
-        results.write(RESULT, answer)
+        results.write(RESULT, answer, begun)
     if json:
         command.print_json(answer)
     else:
@@ -103,7 +104,7 @@ def _chosen(only: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in only.split(",") if name.strip())
     for name in names:
         if name not in SWEEPS:
-            raise InvalidInput("only", f"must be some of {', '.join(SWEEPS)}, not {name!r}")
+            raise InvalidInput("only", f"must be some of {', '.join(SWEEPS)}, got {name!r}")
     return names or tuple(SWEEPS)
 
 

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.protocol import RoundParameters
+from sparsesecagg.protocol import Parameters
 
 WORD_BITS = {"secagg": 32, "pairwise": 16, "committee": 16}
 """SecAgg's words are the published ones."""
-COMMITTEE_SIZE = 29
+COMMITTEE_SIZE = 38
 """The planner's committee for 1,000 users, θ = γ = 0.1."""
-DEGREE = 150
-"""Of the share graph where a complete one would hide what is measured."""
+POD_SIZE = 2 * COMMITTEE_SIZE
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class Sweep:
 
 def _valid(arguments: dict[str, Any]) -> bool:
     try:
-        RoundParameters.create(**{key: value for key, value in arguments.items() if key != "repeats"})
+        Parameters.create(**{key: value for key, value in arguments.items() if key != "repeats"})
     except InvalidInput:
         return False
     return True
@@ -58,7 +57,7 @@ def _upload(system: str, **settings: Any) -> dict[str, Any]:
     """Return the arguments of one client's UPLOAD."""
     pattern = "full" if system == "secagg" else system
     if pattern == "full":
-        settings["alpha"] = 1.0
+        settings["alpha"] = None
     return {"pattern": pattern, "modulus_bits": WORD_BITS[system], **settings}
 
 
@@ -95,12 +94,12 @@ SWEEPS: dict[str, Sweep] = {
         lambda system, n: _upload(system, clients=int(n), dim=100_000, alpha=0.1),
     ),
     "upload_fixed_committee": Sweep(
-        f"One client's UPLOAD, 1,000,000 coordinates, committees of {COMMITTEE_SIZE}, 150 share holders",
+        f"One client's UPLOAD, 1,000,000 coordinates, committees of {COMMITTEE_SIZE}, pods of {POD_SIZE}",
         "clients",
         "seconds",
         None,
         "upload",
-        (50, 100, 200, 500, 1000),
+        (100, 200, 500, 1000),
         (2000,),
         ("committee",),
         lambda system, n: _upload(
@@ -108,17 +107,18 @@ SWEEPS: dict[str, Sweep] = {
             clients=int(n),
             dim=1_000_000,
             alpha=min(1.0, COMMITTEE_SIZE / n),
-            neighbours=DEGREE,
+            committee_size=COMMITTEE_SIZE,
+            pod_size=POD_SIZE,
             repeats=5,
         ),
     ),
     "upload_fixed_share": Sweep(
-        f"One client's UPLOAD of 100,000 coordinates, committees of {COMMITTEE_SIZE}, 150 share holders",
+        f"One client's UPLOAD of 100,000 coordinates, committees of {COMMITTEE_SIZE}, pods of {POD_SIZE}",
         "clients",
         "seconds",
         None,
         "upload",
-        (50, 100, 200, 500, 1000),
+        (100, 200, 500, 1000),
         (2000,),
         ("committee",),
         lambda system, n: _upload(
@@ -126,7 +126,8 @@ SWEEPS: dict[str, Sweep] = {
             clients=int(n),
             dim=int(100_000 * max(1.0, n / COMMITTEE_SIZE)),
             alpha=min(1.0, COMMITTEE_SIZE / n),
-            neighbours=DEGREE,
+            committee_size=COMMITTEE_SIZE,
+            pod_size=POD_SIZE,
             repeats=5,
         ),
     ),

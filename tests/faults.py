@@ -1,22 +1,32 @@
-"""Rounds over a network that drops, delays, repeats, reorders, corrupts, truncates, misdelivers and crashes.
+"""Runs over a network that drops, delays, repeats, reorders, corrupts, truncates, misdelivers and crashes.
 
-A schedule is drawn from a seed, so a failure is repeated by its number. Whatever happens, a round must end with the
-exact sum of the survivors that it declares, or with one of our own errors; never with a wrong sum, another exception,
-or not at all (there is no waiting here: a stage closes when all messages were offered).
+A schedule is drawn from a seed, so a failure is repeated by its number. It is one run of several rounds. Whatever
+happens, every round must end with the exact sum of the survivors of the committees that it opens, or with one of our
+own errors; never with a wrong sum, another exception, or not at all (there is no waiting here: a stage closes when all
+messages were offered).
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from sparsesecagg.errors import SparseSecAggError
-from sparsesecagg.protocol import Client, Policy, RoundParameters, Server, Stage
-from sparsesecagg.protocol.simulation import make_identities, seeded_entropy
+from sparsesecagg.crypto.identity import Identity
+from sparsesecagg.crypto.kdf import digest
+from sparsesecagg.engines.in_process.simulation import make_identities, seeded_entropy
+from sparsesecagg.errors import InvalidInput, SparseSecAggError
+from sparsesecagg.patterns import PATTERNS
+from sparsesecagg.protocol import Client, MemoryLedger, Parameters, Policy, Server, Stage, session_of
+from sparsesecagg.protocol.ledger import Entry
+
+LARGEST = 9
+"""Users of the largest cohort: three committees."""
 
 
 class Fault(Enum):
@@ -33,14 +43,36 @@ class Fault(Enum):
     REPLAY = "replay"
     CRASH = "crash"
     CRASH_AND_RESTORE = "crash and restore"
+    CRASH_BEFORE_SENDING = "crash before sending"
+    ROLL_BACK = "roll back"
 
 
 EXACT = "exact sum"
 
 
+class KeepingLedger(MemoryLedger):
+    """A ledger that survives the process, with the state in it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.saved: Callable[[], bytes] = bytes
+        """Asked for only after a crash, before anything else is recorded."""
+
+    def record(self, entry: Entry, state: Callable[[], bytes]) -> None:
+        """Keep the entry and the state."""
+        super().record(entry, state)
+        self.saved = state
+
+
+@cache
+def people(clients: int) -> list[Identity]:
+    """Identities take time to make, and say nothing about a run."""
+    return make_identities(clients, "faults", seeded_entropy(999, clients))
+
+
 @dataclass
 class Schedule:
-    """One round with faults, all drawn from `seed`."""
+    """One run with faults, all drawn from `seed`."""
 
     seed: int
     rng: np.random.Generator = field(init=False)
@@ -49,67 +81,129 @@ class Schedule:
 
     def __post_init__(self) -> None:
         self.rng = np.random.default_rng([2026, self.seed])
-        self.rate = float(self.rng.choice([0.0, 0.03, 0.1, 0.3]))
-        self.params, self.identities = self._draw_parameters()
-        self.policy = Policy(min_survivors=1)
-        self.clients = {user: self._client(user) for user in range(self.params.clients)}
-        self.server = Server(self.params)
+        self.rate = float(self.rng.choice([0.0, 0.02, 0.05, 0.15]))
+        self.secret = digest("seed of a schedule", self.seed.to_bytes(8, "little"))
+        self.params = self._draw_parameters()
+        self.identities = people(self.params.clients) if self.params.authenticated else None
+        self.policy = Policy(min_survivors=1, min_anonymity=1, patterns=frozenset(PATTERNS))
+        self.ledgers = [KeepingLedger() for _ in range(self.params.clients)]
+        self.clients = [self._client(user) for user in range(self.params.clients)]
+        self.server = Server(self.params, self.secret, self.identities[0].roster if self.identities else None)
+        self.joined: set[int] = set()
         self.contributions: dict[int, np.ndarray] = {}
         self.delayed: list[bytes] = []
         self.history: list[bytes] = []
 
-    def run(self) -> str:
-        """Return `EXACT`, or the name of the error that ended the round; raise on anything else."""
-        inbox = dict.fromkeys(range(self.params.clients), b"")
+    def run(self) -> list[str]:
+        """Return for each round `EXACT`, or the name of the error that ended it; raise on anything else."""
+        endings = []
         try:
-            while self.server.stage is not Stage.DONE:
-                inbox = self._run_stage(inbox)
+            self._set_up()
         except SparseSecAggError as error:
-            assert self.server.result is None, "a round that failed has no result"
-            return type(error).__name__
-        return self._verdict()
+            return [type(error).__name__]
+        for _ in range(int(self.rng.choice([1, 2, 2, 3]))):
+            self.contributions = {}
+            try:
+                inbox = self.server.begin_round()
+                while self.server.stage is not Stage.DONE:
+                    inbox = self._run_stage(inbox)
+            except SparseSecAggError as error:
+                assert self.server.result is None, "a round that failed has no result"
+                endings.append(type(error).__name__)
+            else:
+                endings.append(self._verdict())
+        return endings
+
+    # The set-up
+
+    def _set_up(self) -> None:
+        inbox = dict.fromkeys(range(self.params.clients), b"")
+        while self.server.stage in (Stage.ADVERTISE_KEYS, Stage.DRAW):
+            inbox = self._run_stage(inbox)
+        for user, data in inbox.items():
+            for _ in range(2):  # Who did not hear is told again, once.
+                try:
+                    self.clients[user].join(self._received(user, data, inbox) or b"")
+                    self.joined.add(user)
+                    break
+                except SparseSecAggError as error:
+                    self.seen[type(error).__name__] += 1
+        self._offer([package for user in self.joined for package in self._packages(user)])
+
+    def _packages(self, user: int) -> list[bytes]:
+        """Let a client deal; now and then it sends what it has sent before as well."""
+        again = bool(self.rng.random() < self.rate)
+        try:
+            dealt = self.clients[user].share_keys(self.server.round_number, again)
+        except SparseSecAggError as error:
+            self.seen[type(error).__name__] += 1
+            return []
+        return [part for package in dealt for part in self._on_the_way(package)]
+
+    # Stages
 
     def _run_stage(self, inbox: dict[int, bytes]) -> dict[int, bytes]:
         """Offer the server whatever arrives in this stage, in any order."""
+        stage = self.server.stage
         arriving, self.delayed = self.delayed, []
         for user, request in inbox.items():
-            for answer in self._answers(user, request, inbox):
+            for answer in self._answers(stage, user, request, inbox):
                 arriving += self._on_the_way(answer)
+        if stage is Stage.UPLOAD:
+            for user in sorted(self.joined):
+                if self._draw(Fault.CRASH) is Fault.NONE:
+                    arriving += self._packages(user)
+        self._offer(arriving)
+        return self.server.close_stage()
+
+    def _offer(self, arriving: list[bytes]) -> None:
         for place in self.rng.permutation(len(arriving)):
             try:
                 self.server.receive(arriving[place])
             except SparseSecAggError as error:
                 self.seen[type(error).__name__] += 1
-        return self.server.close_stage()
 
-    def _answers(self, user: int, request: bytes, inbox: dict[int, bytes]) -> list[bytes]:
+    def _answers(self, stage: Stage, user: int, request: bytes, inbox: dict[int, bytes]) -> list[bytes]:
         """Let a client answer, after its request went through the same network."""
+        received = self._received(user, request, inbox)
+        if received is None:
+            return []
+        fault = self._draw(Fault.NONE, Fault.NONE, Fault.NONE, Fault.CRASH_BEFORE_SENDING, Fault.ROLL_BACK)
+        before = self.clients[user].save() if fault is Fault.ROLL_BACK else b""
+        try:
+            answer = self._act(stage, user, received)
+            if fault in (Fault.CRASH_BEFORE_SENDING, Fault.ROLL_BACK):
+                # The answer is on record and did not leave. Asked again, the client repeats it; one that was restored
+                # from before must not answer anew.
+                self._restore(user, before if fault is Fault.ROLL_BACK else self.ledgers[user].saved())
+                again = self._act(stage, user, received)
+                assert stage is Stage.ADVERTISE_KEYS or again == answer, f"two answers, seed {self.seed}"
+                return [again]
+        except SparseSecAggError as error:
+            self.seen[type(error).__name__] += 1
+            return []
+        return [answer]
+
+    def _received(self, user: int, request: bytes, inbox: dict[int, bytes]) -> bytes | None:
+        """Return what reaches a client, or None if it does not answer."""
         fault = self._draw(
             Fault.DROP, Fault.CORRUPT, Fault.TRUNCATE, Fault.MISDELIVER, Fault.CRASH, Fault.CRASH_AND_RESTORE
         )
         if fault in (Fault.DROP, Fault.CRASH):
-            return []
+            return None
         if fault is Fault.CRASH_AND_RESTORE:
-            saved = self.clients[user].save()
-            identity = self.identities[user] if self.identities else None
-            self.clients[user] = Client.restore(saved, self.policy, seeded_entropy(self.seed, user, 1), identity)
+            self._restore(user, self.clients[user].save())
         if fault is Fault.MISDELIVER:
-            request = inbox[int(self.rng.choice(list(inbox)))]
-        if fault in (Fault.CORRUPT, Fault.TRUNCATE):
-            request = self._damage(request, fault)
-        try:
-            return [self._act(user, request)]
-        except SparseSecAggError as error:
-            self.seen[type(error).__name__] += 1
-            return []
+            return inbox[int(self.rng.choice(list(inbox)))]
+        return self._damage(request, fault) if fault in (Fault.CORRUPT, Fault.TRUNCATE) else request
 
-    def _act(self, user: int, request: bytes) -> bytes:
+    def _act(self, stage: Stage, user: int, request: bytes) -> bytes:
         client = self.clients[user]
-        match client.stage:
+        match stage:
             case Stage.ADVERTISE_KEYS:
                 return client.advertise_keys()
-            case Stage.SHARE_KEYS:
-                return client.share_keys(request)
+            case Stage.DRAW:
+                return client.reveal(request)
             case Stage.UPLOAD:
                 return self._upload(user, request)
             case Stage.CONFIRM:
@@ -118,15 +212,16 @@ class Schedule:
                 return client.unmask(request)
 
     def _upload(self, user: int, request: bytes) -> bytes:
-        contribution = np.zeros(self.params.layout.blocks * self.params.width, np.int64)
+        contribution = np.zeros(self.params.dim, np.int64)
 
         def trace(where: Any, integers: np.ndarray) -> None:
             contribution[where] += integers
 
         update = self.rng.normal(0, 0.5, self.params.dim).astype(np.float32)
         weight = int(self.rng.integers(0, self.params.max_weight + 1)) if self.params.max_weight else 1
-        answer = self.clients[user].upload(request, update, weight, trace)
-        self.contributions[user] = contribution
+        answer = self.clients[user].upload(request, update, weight, trace=trace)
+        # The ledger may have answered with what it had: that is what was sent, then.
+        self.contributions.setdefault(user, contribution)
         return answer
 
     def _on_the_way(self, answer: bytes) -> list[bytes]:
@@ -164,40 +259,61 @@ class Schedule:
         self.seen[fault.value] += fault is not Fault.NONE
         return fault
 
-    def _verdict(self) -> str:
-        """Compare the result with the plain sum of the survivors that it declares."""
-        result = self.server.result
-        assert result is not None
-        plain = np.zeros(self.params.layout.blocks * self.params.width, np.int64)
-        for user in result.survivors:
-            plain += self.contributions[user]
-        blocks = plain.reshape(self.params.layout.blocks, self.params.width)
-        assert np.array_equal(self.params.layout.flatten(blocks), result.total), f"WRONG SUM, seed {self.seed}"
-        return EXACT
+    # Clients and parameters
 
     def _client(self, user: int) -> Client:
-        identity = self.identities[user] if self.identities else None
-        return Client(user, self.params, self.policy, seeded_entropy(self.seed, user), identity)
+        entropy = seeded_entropy(self.seed, user)
+        return Client(user, self.params, self.policy, entropy, self._identity(user), self.ledgers[user])
 
-    def _draw_parameters(self) -> tuple[RoundParameters, Any]:
+    def _restore(self, user: int, saved: bytes) -> None:
+        entropy = seeded_entropy(self.seed, user, len(self.history))
+        self.clients[user] = Client.restore(saved, self.policy, entropy, self._identity(user), self.ledgers[user])
+
+    def _identity(self, user: int) -> Identity | None:
+        return self.identities[user] if self.identities else None
+
+    def _verdict(self) -> str:
+        """Compare the result with the plain sum of the survivors in the committees that were opened."""
+        result = self.server.result
+        assert result is not None
+        plain = np.zeros(self.params.dim, np.int64)
+        for user in result.survivors:
+            pod = self.server.groups.pod_of(user)
+            assert pod is not None
+            if pod.first + int(pod.committee_of[pod.place[user]]) not in result.lost:
+                plain += self.contributions[user]
+        assert np.array_equal(plain, result.total), f"WRONG SUM, seed {self.seed}"
+        return EXACT
+
+    def _draw_parameters(self) -> Parameters:
         rng = self.rng
-        clients = int(rng.integers(3, 8))
-        pattern = str(rng.choice(["full", "pairwise", "committee"]))
+        clients = int(rng.integers(3, LARGEST + 1))
+        pattern = str(rng.choice(["full", "pairwise", "committee", "committee"]))
         authenticated = bool(rng.random() < 0.25)
-        people = make_identities(clients, "faults", seeded_entropy(self.seed, 999)) if authenticated else None
-        params = RoundParameters.create(
-            clients=clients,
-            dim=int(rng.integers(1, 40)),
-            pattern=pattern,
-            alpha=float(rng.uniform(3 / clients, 1)),
-            modulus_bits=int(rng.choice([8, 12, 16, 24, 32])),
-            neighbours=int(rng.integers(2, 7)) if not authenticated and rng.random() < 0.3 else None,
-            max_weight=int(rng.choice([0, 50])) if pattern != "pairwise" else 0,
-            min_survivors=1,
-            stripes=int(rng.integers(1, 4)),
-            roster_digest=people[0].roster.digest if people else b"",
-        )
-        return params, people
+        committees = int(rng.integers(1, clients // 3 + 1)) if pattern == "committee" else 1
+        settings: dict[str, Any] = {
+            "clients": clients,
+            "dim": int(rng.integers(1, 40)),
+            "pattern": pattern,
+            "alpha": float(rng.uniform(0.05, 1)) if pattern == "pairwise" else None,
+            "committees": committees,
+            "pods": int(rng.integers(1, committees + 1)),
+            "served": int(rng.integers(1, committees + 1)),
+            "modulus_bits": int(rng.integers(6, 33)),
+            "neighbours": int(rng.integers(2, 7)) if pattern != "committee" and rng.random() < 0.3 else None,
+            "max_weight": int(rng.choice([0, 50])) if pattern != "pairwise" else 0,
+            "min_survivors": int(rng.integers(1, 3)),
+            "confirm": bool(rng.random() < 0.5),
+            "dropout": 0.49,
+            "session": session_of(self.secret),
+        }
+        if authenticated:
+            settings |= {"neighbours": None, "roster_digest": people(clients)[0].roster.digest}
+        try:
+            return Parameters.create(**settings)
+        except InvalidInput as problem:
+            assert problem.option == "modulus_bits", problem
+            return Parameters.create(**{**settings, "modulus_bits": 32})
 
 
 def run_schedules(first: int, count: int) -> tuple[Counter[str], Counter[str]]:
@@ -207,7 +323,7 @@ def run_schedules(first: int, count: int) -> tuple[Counter[str], Counter[str]]:
     for seed in range(first, first + count):
         schedule = Schedule(seed)
         try:
-            endings[schedule.run()] += 1
+            endings.update(schedule.run())
         except Exception as error:
             raise AssertionError(f"schedule {seed} ended with {type(error).__name__}") from error
         seen += schedule.seen

@@ -37,7 +37,7 @@ def main() -> None:
             some_endings, some_seen = job.result()
             endings += some_endings
             seen += some_seen
-            done += sum(some_endings.values())
+            done = min(options.schedules, done + CHUNK)
             left = (time.monotonic() - begin) / done * (options.schedules - done)
             sys.stderr.write(f"\r{done:,} of {options.schedules:,} schedules, {left / 60:.0f} min left   ")
     sys.stderr.write("\n")

@@ -210,7 +210,7 @@ def packages() -> Vector:
     """What is derived from a user's or a pair's secrets of a round."""
     params = Parameters.create(clients=5, dim=30, session=named_bytes("session", 32))
     keys = EpochKeys(1, bytes(8), 1, b"", b"\x1f", named_bytes("sealing keys", 5 * 32))
-    epoch = Epoch(params, keys, bytes(32), params.groups(bytes(32)).pods[0])
+    epoch = Epoch(params, keys, bytes(32), params.groups(bytes(32), params.structure).pods[0])
     agreed, context = named_bytes("agreed by mask keys", 32), named_bytes("order digest", 32)
     mask_seed, pattern_seed = pair_seeds(AgreedSecret(agreed), context, 4, 1)
     heads = []

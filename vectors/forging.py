@@ -46,7 +46,8 @@ class Runs:
 
     def busy(self, name: str, *stages: str) -> int:
         """Return the first user that sends in all these stages."""
-        return next(user["user"] for user in self._vectors[name]["users"] if self.sends(name, user["user"], *stages))
+        users = range(len(self._vectors[name]["users"]))
+        return next(user for user in users if self.sends(name, user, *stages))
 
     def _steps(self, name: str) -> list[Vector]:
         steps: list[Vector] = self._vectors[name]["steps"]
@@ -62,7 +63,7 @@ class Runs:
 
     def pods(self, name: str) -> list[Vector]:
         """Return the pods of a run."""
-        pods: list[Vector] = self._vectors[name]["contexts"]["pods"]
+        pods: list[Vector] = self._vectors[name]["contexts"]["epochs"][0]
         return pods
 
     def to_server(

@@ -18,7 +18,7 @@ MODEL = named_bytes("terms: the model and what else matters", 32)
 
 def make_runs() -> dict[str, Vector]:
     """Return all runs by the name of their file."""
-    runs = [_full, _full_neighbours, _pairwise, _pairwise_neighbours]
+    runs = [_full, _full_neighbours, _sparse, _pairwise, _pairwise_neighbours]
     runs += [_committee, _pods, _weights, _rounds, _thin, _lost, _confirm, _authenticated, _false_shares]
     return {f"run{run.__name__}": run(f"run{run.__name__}").vector() for run in runs}
 
@@ -37,6 +37,17 @@ def _full_neighbours(name: str) -> Recorder:
     run = Recorder(name, about, params)
     run.set_up(late={2})
     run.round(missing={5})
+    return run
+
+
+def _sparse(name: str) -> Recorder:
+    about = "A circle: everybody masks with two others."
+    params = _params(
+        name, clients=6, dim=4, pattern="full", modulus_bits=8, neighbours=2, min_survivors=2, scale_bits=4
+    )
+    run = Recorder(name, about, params)
+    run.set_up()
+    run.round()
     return run
 
 
@@ -69,7 +80,7 @@ def _committee(name: str) -> Recorder:
 
 def _pods(name: str) -> Recorder:
     about = "Two pods of unequal size; every committee sends two of the four slices; words of 6 bits."
-    params = _params(name, clients=15, dim=22, committees=4, pods=2, served=2, alpha=0.5, modulus_bits=6, scale_bits=4)
+    params = _params(name, clients=13, dim=22, committees=4, pods=2, served=2, alpha=0.5, modulus_bits=6, scale_bits=4)
     run = Recorder(name, about, params)
     run.set_up(late={7})
     run.round(missing={_of(run, 1)})
@@ -77,11 +88,25 @@ def _pods(name: str) -> Recorder:
 
 
 def _weights(name: str) -> Recorder:
-    about = "Private weights in two digits beside the values of each slice; some values are clipped."
+    about = (
+        "Private weights in two digits beside the values of each slice; some values are clipped. In the second round a "
+        "user claims a weight that none may have, and its committee is lost."
+    )
     params = _params(name, clients=7, dim=26, committees=2, alpha=0.5, modulus_bits=8, max_weight=64, scale_bits=4)
     run = Recorder(name, about, params, weights=[64, 32, 16, 48, 0, 8, 56])
     run.set_up()
     run.round(missing={_of(run, 0)})
+    liar, digit = _of(run, 1), params.slices.length + 1
+
+    def forge(user: int, answer: bytes) -> bytes:
+        message = decode_client_message(answer)
+        if user != liar or not isinstance(message, Upload):
+            return answer
+        words = bytearray(message.words)
+        words[digit] = (words[digit] + 20) % 256  # The higher digit of its weight.
+        return encode(msgspec.structs.replace(message, words=memoryview(bytes(words))))
+
+    run.round(forge=forge)
     return run
 
 
@@ -90,7 +115,7 @@ def _rounds(name: str) -> Recorder:
         "Four rounds: slices rotate; one user misses the second and is back in the third, with its history; another "
         "misses the first two, so that it has no package for the third, deals again there and is back in the fourth."
     )
-    params = _params(name, clients=7, dim=15, committees=2, alpha=0.5, modulus_bits=12, dropout=0.1, scale_bits=6)
+    params = _params(name, clients=6, dim=15, committees=2, alpha=0.5, modulus_bits=12, dropout=0.1, scale_bits=6)
     run = Recorder(name, about, params)
     run.set_up()
     away, longer = _of(run, 0), _of(run, 1)
@@ -142,9 +167,12 @@ def _confirm(name: str) -> Recorder:
 
 
 def _authenticated(name: str) -> Recorder:
-    about = "With a roster: a jury of three draws; a juror of the first draw stays silent, so there is a second one."
+    about = (
+        "With a roster: a jury of three draws; a juror of the first draw stays silent, so there is a second one. After "
+        "a round another epoch begins, with other groups, and the rounds go on."
+    )
     identities, secrets = _enrolled(8)
-    settings: dict[str, Any] = {"clients": 8, "dim": 26, "committees": 2, "alpha": 0.5, "colluders": 1}
+    settings: dict[str, Any] = {"clients": 8, "dim": 16, "committees": 2, "alpha": 0.5, "colluders": 1}
     settings |= {"roster_digest": identities[0].roster.digest, "session": named_bytes("session", 32)}
     run = Recorder(
         name,
@@ -154,8 +182,9 @@ def _authenticated(name: str) -> Recorder:
         secrets=secrets,
     )
     run.set_up(silent={jury(identities[0].roster.digest, 1, 8, 1)[0]})
-    run.round(terms=MODEL, missing={_of(run, 0)})
-    run.round(terms=bytes(32), unconfirmed={_of(run, 1)})
+    run.round(terms=MODEL, missing={_of(run, 0)}, unconfirmed={_of(run, 1)})
+    run.next_epoch()
+    run.round()
     return run
 
 

@@ -120,7 +120,8 @@ def groups() -> Vector:
     for about, settings, excluded in cases:
         params = Parameters.create(**settings, dim=10, served=1)
         seed = named_bytes(f"draw seed: {about}", 32)
-        drawn = params.groups(seed, frozenset(excluded))
+        structure = params.structure.among(params.clients - len(excluded)) if excluded else params.structure
+        drawn = params.groups(seed, structure, frozenset(excluded))
         made.append(
             {
                 "about": about,

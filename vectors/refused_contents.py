@@ -104,9 +104,9 @@ def bad_share(runs: Runs) -> list[Case]:
         shamir.split([named_bytes("a secret", 16)], holders, 2, Secret(named_bytes(seed, 32))) for seed in ("1", "2")
     )
     mixed = [shamir.encode_shares(one[0]).hex(), shamir.encode_shares(other[1]).hex()]
-    more = {"shares": sent.shares + bytes(20)}
+    more = sent.shares + bytes(20)
     return [
-        runs.to_server(absent, "UNMASK", user, error, "of one who sent no package", owners=stranger, **more),
+        runs.to_server(absent, "UNMASK", user, error, "of one who sent no package", owners=stranger, shares=more),
         runs.to_server(
             sparse,
             "UNMASK",
@@ -158,9 +158,11 @@ def too_few(runs: Runs) -> list[Case]:
         encode(msgspec.structs.replace(message, shares=flip(message.shares, offset))) for offset in (0, 4 * 20 + 5)
     ]
     opened = "TooLittleOpened"
+    confirming = runs.find("run_confirm", "CONFIRM", sender=runs.busy("run_confirm", "CONFIRM")) + 4
     return [
         runs.closing(name, advertised, error, "two of five at ADVERTISE_KEYS, three are needed"),
         runs.closing(name, uploaded, error, "two of five at UPLOAD"),
+        runs.closing("run_confirm", confirming, error, "four of nine at CONFIRM, five are needed"),
         runs.closing(name, last, error, "two of five at UNMASK"),
         runs.closing(name, last, opened, "a false share of a survivor's private seed and none to spare", [false[0]]),
         runs.closing(name, last, opened, "a false share of a dropout's mask secret and none to spare", [false[1]]),

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from sparsesecagg.crypto.checksum import CHECKSUM_SIZE
 from sparsesecagg.protocol.messages import (
-    CHECKSUM_SIZE,
     AdvertiseKeys,
     EpochKeys,
     Order,
@@ -136,6 +136,7 @@ def wrong_stage(runs: Runs) -> list[Case]:
     unmask, epoch = runs.find(name, "UNMASK", sender=0), runs.find(name, "ADVERTISE_KEYS", receiver=0)
     order, request = (runs.find(name, stage, receiver=0) for stage in ("UPLOAD", "UNMASK"))
     confirm, late = "run_confirm", "run_full_neighbours"
+    other_epoch = encode(msgspec.structs.replace(runs.got(name, "ADVERTISE_KEYS", 0, EpochKeys), first_round=2))
     survivors = runs.got(name, "UNMASK", 0, UnmaskRequest)
     settle = ["confirm request", survivors.round_number, survivors.view, survivors.survivors]
     confirm_request = with_checksum(b"\x02" + msgspec.msgpack.encode(settle))
@@ -148,7 +149,7 @@ def wrong_stage(runs: Runs) -> list[Case]:
         runs.raw_to_server(name, upload, runs.data(name, unmask), error, "shares when uploads are due"),
         runs.raw_to_server(name, order - 1, runs.data(name, upload), error, "an upload before the round begins"),
         runs.raw_to_client(name, epoch, 0, runs.data(name, order), error, "an order before the epoch keys"),
-        runs.raw_to_client(name, order, 0, runs.data(name, epoch), error, "the epoch keys a second time"),
+        runs.raw_to_client(name, order, 0, other_epoch, error, "other epoch keys than those it has accepted"),
         runs.raw_to_client(name, request, 0, confirm_request, error, "a request to confirm where there is no CONFIRM"),
         runs.raw_to_client(confirm, before, user, runs.data(confirm, to_confirm), error, "UNMASK before CONFIRM"),
         runs.raw_to_client(late, runs.find(late, "UPLOAD", receiver=0), 2, other, error, "no package for this round"),
@@ -163,7 +164,8 @@ def already_answered(runs: Runs) -> list[Case]:
     answered, later = runs.find(name, "UNMASK", sender=0), runs.find(name, "UPLOAD", sender=0, nth=1)
     other = encode(msgspec.structs.replace(runs.got(name, "UPLOAD", 0, Order), terms=bytes(32)))
     asked = runs.got(name, "UNMASK", 0, UnmaskRequest)
-    fewer = encode(msgspec.structs.replace(asked, survivors=bytes([asked.survivors[0] & ~2])))
+    others = asked.survivors[0] & ~1
+    fewer = encode(msgspec.structs.replace(asked, survivors=bytes([asked.survivors[0] & ~(others & -others)])))
     return [
         runs.raw_to_client(name, uploaded + 1, 0, other, error, "another order for a round that it has uploaded in"),
         runs.raw_to_client(name, answered + 1, 0, fewer, error, "other survivors, after it has released shares"),
@@ -257,7 +259,7 @@ def replaced_key(runs: Runs) -> list[Case]:
     without = {"present": bytes([message.present[0] & ~2]), "keys": keys[:32] + keys[64:]}
     nonce = 33 + 16
     no_nonce = draw[:32] + bytes([draw[32] & ~2]) + draw[33:nonce] + draw[nonce + 16 :]
-    changed: list[tuple[str, str, dict[str, bytes]]] = [
+    changed: list[tuple[str, str, dict[str, Any]]] = [
         (error, "its sealing key", {"keys": keys[:32] + fresh + keys[64:]}),
         (error, "its sealing key is missing", without),
         (error, "another nonce for it in the draw", {"draw": draw[:nonce] + bytes(16) + draw[nonce + 16 :]}),

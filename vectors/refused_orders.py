@@ -14,6 +14,7 @@ from sparsesecagg.protocol.messages import (
     ConfirmRequest,
     Order,
     ShareKeys,
+    Unmask,
     UnmaskRequest,
     Upload,
     encode,
@@ -145,7 +146,7 @@ def bad_history(runs: Runs) -> list[Case]:
         changed(MALFORMED, "the round that begins", history + second),
         changed(MALFORMED, "a survivor beyond the pod", history[: size - 1] + b"\xff"),
         changed("WronglyExcluded", "another set than it has released shares for", flip(history, 8)),
-        changed("WronglyExcluded", "a round that it helped to open is missing", b""),
+        changed(REFUSED, "a round that it helped to open is missing", b""),
         runs.raw_to_client(
             lost, place, 3, runs.data(lost, place), "WronglyExcluded", "declared dropped three times of three"
         ),
@@ -192,11 +193,24 @@ def bad_release(runs: Runs) -> list[Case]:
             survivors=_three(runs),
             tags=sparse.tags[: 8 * 2],
         ),
+        _in_parts(runs),
         changed(MALFORMED, "a tag cut short", tags=request.tags[:-1]),
         changed(MALFORMED, "a tag too many", tags=request.tags + bytes(8)),
         changed(MALFORMED, "tags of sixteen bytes", tags=request.tags * 2),
         changed(MALFORMED, "a survivor beyond the pod", survivors=b"\x2f"),
     ]
+
+
+def _in_parts(runs: Runs) -> Case:
+    """Return a case in which survivors of a sparse graph fall into two parts, one of them a single user."""
+    name = "run_sparse"
+    near = {user: runs.sent(name, "UNMASK", user, Unmask).owners[0] for user in range(6)}
+    partner = next(user for user in range(1, 6) if near[0] >> user & 1)
+    far = next(user for user in range(1, 6) if not (near[0] | near[partner]) >> user & 1)
+    tags = runs.got(name, "UNMASK", 0, UnmaskRequest).tags[:8]
+    survivors = bytes([1 | 1 << partner | 1 << far])
+    about = "two survivors and one that no mask joins to them"
+    return runs.to_client(name, "UNMASK", 0, REFUSED, about, survivors=survivors, tags=tags)
 
 
 def _three(runs: Runs) -> bytes:

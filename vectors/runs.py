@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,11 +10,15 @@ from numpy.typing import NDArray
 
 from sparsesecagg.crypto.identity import Identity
 from sparsesecagg.errors import SparseSecAggError
-from sparsesecagg.protocol import Client, Parameters, Server, Stage
+from sparsesecagg.patterns import PATTERNS
+from sparsesecagg.protocol import Client, Parameters, Policy, Server, Stage
 from sparsesecagg.protocol.order import NO_TERMS
 from sparsesecagg.protocol.pod_round import PodRound
 from vectors.form import Vector, integers, named_bytes
 from vectors.wire import fields_of
+
+POLICY = Policy(min_anonymity=1, patterns=frozenset(PATTERNS))
+"""Vectors are about the protocol: their groups are small, and they have `pairwise` too."""
 
 Forge = Callable[[int, bytes], bytes]
 """Returns what a lying user sends in place of its answer."""
@@ -40,6 +44,7 @@ class Recorder:
             Client(
                 user,
                 params,
+                POLICY,
                 entropy=self._entropy(user),
                 identity=identities[user] if identities else None,
             )
@@ -48,6 +53,7 @@ class Recorder:
         self.server = Server(params, server_seed(name), identities[0].roster if identities else None)
         self._steps: list[Vector] = []
         self._rounds: list[Vector] = []
+        self._epochs: list[list[Vector]] = []
         self._inbox: dict[int, bytes] = {}
         self.terms = NO_TERMS
 
@@ -80,6 +86,13 @@ class Recorder:
         for user in self.members:
             if user not in late:
                 self.deal(user)
+
+    def next_epoch(self) -> None:
+        """Begin another epoch: everybody advertises again, another jury draws."""
+        self._epochs.append(self._pods())
+        self.server.begin_epoch()
+        self._steps.append({"epoch": self.server.epoch_number})
+        self.set_up()
 
     def deal(self, user: int) -> None:
         """Let a user send the packages of the next rounds."""
@@ -194,10 +207,13 @@ class Recorder:
             "steps": self._steps,
             "contexts": {
                 "parameters_digest": params.digest.hex(),
-                "pods": [_pod_of(self.server, index) for index in range(len(self.server.groups.pods))],
+                "epochs": [*self._epochs, self._pods()],
                 "rounds": self._rounds,
             },
         }
+
+    def _pods(self) -> list[Vector]:
+        return [_pod_of(self.server, index) for index in range(len(self.server.groups.pods))]
 
     def _result(self) -> Vector:
         result = self.server.result
@@ -218,7 +234,7 @@ def server_seed(name: str) -> bytes:
     return named_bytes(f"{name}/server seed", 32)
 
 
-def _pod_of(server: Server, index: int) -> Mapping[str, Any]:
+def _pod_of(server: Server, index: int) -> Vector:
     group, pod = server.groups.pods[index], server._pods[index]
     return {
         "users": integers(group.users),

@@ -12,10 +12,10 @@ from pathlib import Path
 from vectors.verifier.blocks import BUILDING_BLOCKS, checks_of_blocks
 from vectors.verifier.comparing import Case, Check, Mismatch
 from vectors.verifier.failures import checks_of_failures, is_failures
-from vectors.verifier.rounds import checks_of_round
+from vectors.verifier.runs import checks_of_run
 
-FOLDER = Path(__file__).parent / "v1"
-ROUND = "round_"
+FOLDER = Path(__file__).parent / "v2"
+RUN = "run_"
 
 
 def checks_of(name: str, documents: Mapping[str, Case]) -> Iterator[Check]:
@@ -26,9 +26,9 @@ def checks_of(name: str, documents: Mapping[str, Case]) -> Iterator[Check]:
     if not isinstance(document.get("about"), str):
         raise Mismatch("no `about`")
     if name in BUILDING_BLOCKS:
-        return checks_of_blocks(name, document)
-    if name.startswith(ROUND):
-        return checks_of_round(document)
+        return checks_of_blocks(name, documents)
+    if name.startswith(RUN):
+        return checks_of_run(document)
     if is_failures(document):
         return checks_of_failures(name, document, documents)
     raise Mismatch("a file of an unknown kind")

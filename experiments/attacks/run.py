@@ -17,7 +17,7 @@ from sparsesecagg.attacks import ATTACKS, Mode, Setting, run
 
 ROOT = Path(__file__).parents[2]
 RESULTS, PAGE = ROOT / "results" / "attacks.json", ROOT / "docs" / "threat-model.md"
-COHORTS = ((60, 1 / 6, 0), (30, 0.2, 1), (200, 0.1, 2))
+COHORTS = ((60, 1 / 6, 0), (30, 0.2, 1), (120, 0.1, 2))
 MODES: tuple[Mode, ...] = ("plain", "authenticated")
 BEGIN, END = "<!-- table: results/attacks.json -->\n", "<!-- end: attacks -->\n"
 

@@ -17,9 +17,17 @@ from sparsesecagg.learning.config import TrainingConfig
 from sparsesecagg.learning.federated import FederatedRun, Task
 
 SEEDS = (0, 1, 2)
-SYSTEMS = ("committee", "secagg")
 LAST = 5
 """Accuracy is the mean of so many last rounds: on shards it moves by a point or two from round to round."""
+STRETCHES = 16
+
+SYSTEMS: dict[str, tuple[dict[str, Any], int]] = {
+    "committee": ({"aggregator": "committee"}, 1),
+    "secagg": ({"aggregator": "secagg"}, 1),
+    "committee, steps": ({"aggregator": "committee", "downlink": "steps", "downlink_bits": 4}, 1),
+    f"committee, {STRETCHES} stretches": ({"aggregator": "committee"}, STRETCHES),
+}
+"""By name: options, and of how many stretches of the model a slice is made. The first edition has the first two."""
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "digits, iid": {"dataset": "digits", "clients": 50, "rounds": 40, "alpha": 0.2},
@@ -40,20 +48,28 @@ def main(edition: str, settings: list[str]) -> None:
     for name in settings or SETTINGS:
         for seed in SEEDS:
             task = None
-            for system in SYSTEMS:
-                config = TrainingConfig.create(**SETTINGS[name], dropout=DROPOUT, aggregator=system, seed=seed)
+            for system, (options, stretches) in SYSTEMS.items():
+                first = edition == "first"
+                if (first and system not in ("committee", "secagg")) or (stretches > 1 and "shards" not in name):
+                    continue
+                down = {} if first else {"downlink": "model"}
+                config = TrainingConfig.create(**SETTINGS[name], dropout=DROPOUT, seed=seed, **(down | options))
                 task = task or Task.prepare(config)
-                print(json.dumps({"edition": edition, "setting": name, **train(config, task)}), flush=True)  # noqa: T201
+                found = {"edition": edition, "setting": name, "system": system, **train(config, task, stretches)}
+                print(json.dumps(found), flush=True)
 
 
-def train(config: TrainingConfig, task: Task) -> dict[str, Any]:
+def train(config: TrainingConfig, task: Task, stretches: int) -> dict[str, Any]:
     """Train one run to its end in one process."""
     with tempfile.TemporaryDirectory() as folder:
         run = FederatedRun.create(config, task, Path(folder) / "run")
+        if stretches > 1:
+            from experiments.editions.stretches import Rearranged
+
+            run._aggregator = Rearranged(run._aggregator, stretches)  # type: ignore[assignment,arg-type]
         with task.pool(config, 1) as pool:
             lines = [metrics.to_json() for metrics in run.rounds(pool)]
     return {
-        "system": config.aggregator,
         "seed": config.seed,
         "accuracy": 100 * fmean(line["accuracy"] for line in lines[-LAST:]),
         "best": 100 * max(line["accuracy"] for line in lines),
@@ -64,6 +80,7 @@ def train(config: TrainingConfig, task: Task) -> dict[str, Any]:
         ),
         "upload_bytes": run.summary().upload_bytes_per_client_round,
         "sent_bytes": fmean(line["sent_bytes"]["total"] for line in lines),
+        "downlink_bytes": fmean(line.get("downlink_bytes", 4.0 * task.model.dim) for line in lines),
     }
 
 

@@ -12,7 +12,7 @@ from benchmarks.cohort import Cohort
 from conftest import ROOT
 from sparsesecagg.errors import InvalidInput, MissingExtra
 
-STAGES = {"ADVERTISE_KEYS", "SHARE_KEYS", "UPLOAD", "UNMASK", "total"}
+STAGES = {"SHARE_KEYS", "UPLOAD", "UNMASK", "total"}
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def test_reports_every_system_with_seconds_by_stage_bytes_and_memory(answer):
     assert list(answer["systems"]) == ["flower_secagg_plus", "secagg", "secagg_plus", "pairwise", "committee"]
     for measured in answer["systems"].values():
         for side in ("client_seconds", "server_seconds"):
-            assert set(measured[side]) == STAGES
+            assert STAGES <= set(measured[side]) <= STAGES | {"ADVERTISE_KEYS"}
             assert all(seconds >= 0 for seconds in measured[side].values())
         assert measured["sent_bytes"] > 0
         assert measured["received_bytes"] > 0
@@ -94,7 +94,7 @@ def test_medians_are_taken_stage_by_stage():
 def test_a_word_too_short_for_everybody_is_widened_for_pairwise_only():
     cohort = Cohort(clients=200, dim=1000, alpha=0.1, dropout=0.1, modulus_bits=8)
     assert systems.parameters("committee", cohort).modulus_bits == 8
-    assert systems.parameters("pairwise", cohort).modulus_bits == 12
+    assert systems.parameters("pairwise", cohort).modulus_bits == 9
 
 
 def test_secagg_plus_takes_a_degree_that_survives_the_dropouts_and_no_more():
@@ -146,12 +146,12 @@ def test_the_memory_estimate_is_above_what_was_used(answer, system):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--clients", "2"], "--clients must be at least 3, not 2."),
-        (["--dropout", "0.7"], "--dropout must be in [0, 0.5), not 0.7."),
-        (["--alpha", "0"], "--alpha must lie in (0, 1], not 0.0."),
+        (["--clients", "2"], "--clients must be at least 3, got 2."),
+        (["--dropout", "0.7"], "--dropout must be in [0, 0.5), got 0.7."),
+        (["--alpha", "0"], "--alpha must be in (0, 1], got 0.0."),
         (["--systems", "flwr"], "--systems must be some of"),
-        (["--repeats", "0"], "--repeats must be at least 1, not 0."),
-        (["--modulus-bits", "9"], "--modulus-bits must be one of 8, 12, 16, 24, 32, not 9."),
+        (["--repeats", "0"], "--repeats must be at least 1, got 0."),
+        (["--modulus-bits", "3"], "--modulus-bits must be from 4 to 32, got 3."),
         (["--clients", "20", "--alpha", "0.05"], "--alpha of 0.05 gives committees of 1"),
         (["--dim", "1000000000000"], "for flower_secagg_plus"),
         (["--dimension", "5"], "--dimension is not an option"),
@@ -181,7 +181,7 @@ def test_a_round_that_fails_ends_with_code_1_and_the_reason(monkeypatch, capsys)
 
 def test_a_failed_round_keeps_its_reason_across_the_process(cohort):
     with pytest.raises(child.ChildFailed, match="are needed"):
-        settings = {"alpha": 0.5, "modulus_bits": 16, "neighbours": None, "threshold": 10, "min_survivors": 2}
+        settings = {"alpha": 0.5, "modulus_bits": 16, "threshold": 10, "min_survivors": 2}
         child.measure("planned", cohort=cohort.settings(), plan=settings)
 
 

@@ -6,6 +6,8 @@ import re
 import pytest
 
 from benchmarks import claims, page, results
+from sparsesecagg.errors import InvalidInput
+from sparsesecagg.protocol.parameters import VERSION
 
 
 @pytest.fixture
@@ -40,12 +42,35 @@ def test_claims_hold_or_not_by_the_numbers_alone(directory):
 
 
 def test_results_are_written_with_the_machine_and_read_back(tmp_path):
-    results.write("one", {"seconds": 1.23456789, "points": [[1, 2.0]]}, tmp_path)
+    results.write("one", {"seconds": 1.23456789, "points": [[1, 2.0]]}, results.begin(), tmp_path)
     found = results.read("one", tmp_path)
     assert "commit" in found
     assert found["seconds"] == 1.2346
     assert found["points"] == [[1, 2.0]]
     assert found["machine"]["cores"] >= 1
+    assert found["machine"]["quiet"] is (found["machine"]["load_before"] < 1)
+    assert found["protocol"] == VERSION
+
+
+def test_nothing_is_published_from_a_tree_with_changes(monkeypatch):
+    monkeypatch.setattr(results, "_git", lambda *arguments: "abc1234" if "rev-parse" in arguments else " M src/x.py")
+    assert results.begin()["commit"] == "abc1234+"
+    with pytest.raises(InvalidInput, match="committed"):
+        results.begin(publish=True)
+
+
+def test_figures_of_another_protocol_are_called_that(directory):
+    content = {**json.loads((directory / "limits.json").read_text()), "commit": "abc1234"}
+    machine = {"load_before": 0.2, "quiet": True}
+    (directory / "limits.json").write_text(json.dumps({**content, "protocol": VERSION, "machine": machine}))
+    assert page.render("{{ provenance }}", directory).splitlines()[2:] == [
+        f"| limits | abc1234 | {VERSION} | 0.2 before | yes |"
+    ]
+    (directory / "limits.json").write_text(json.dumps({**content, "machine": {"load_average": 7.2}}))
+    text = page.render("{{ provenance }}", directory)
+    assert "protocol version 1" in text.splitlines()[0]
+    assert "limits (commit abc1234)" in text.splitlines()[0]
+    assert text.endswith("| limits | abc1234 | 1 | 7.2 at the end | **no** |")
 
 
 def test_the_committed_page_is_what_the_committed_results_say():

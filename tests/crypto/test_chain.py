@@ -18,7 +18,7 @@ draws = st.integers(1, MAX_DRAWS)
 
 def hashed(run: str, value: bytes) -> bytes:
     """One step of the chain, written out: each part preceded by its length."""
-    parts = (b"sparsesecagg/v1/draw chain", run.encode(), value)
+    parts = (b"sparsesecagg/v2/draw chain", run.encode(), value)
     return hashlib.sha256(b"".join(len(part).to_bytes(8, "little") + part for part in parts)).digest()
 
 

@@ -9,10 +9,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from crypto.test_stream import ScriptedStream, take
-from sparsesecagg.crypto import sealing, shamir
+from sparsesecagg.crypto import shamir
 from sparsesecagg.crypto.identity import IdentityKey, Roster, RunSecret, enrol, identity_of
 from sparsesecagg.crypto.keys import require_usable
-from sparsesecagg.crypto.secrets import ConfirmKey, Secret
+from sparsesecagg.crypto.secrets import Secret
 from sparsesecagg.crypto.stream import words_side_by_side
 from sparsesecagg.errors import InvalidKey
 from sparsesecagg.field import Word
@@ -106,7 +106,7 @@ def test_rosters_and_their_entries_are_frozen() -> None:
             setattr(record, name, b"")
 
 
-# Keys and tags
+# Keys
 
 
 @pytest.mark.parametrize("size", [0, 31, 33])
@@ -114,8 +114,3 @@ def test_only_32_bytes_are_a_usable_key(size: int) -> None:
     require_usable(b"\x09" * 32)
     with pytest.raises(InvalidKey):
         require_usable(b"\x09" * size)
-
-
-@pytest.mark.parametrize("size", [1, 16, 32])
-def test_a_tag_has_the_size_that_is_asked_for(size: int) -> None:
-    assert len(sealing.confirmation(ConfirmKey(bytes(32)), b"statement", size)) == size

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import hmac
 from functools import cache
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 import sparsesecagg
 from reference.kdf import hkdf
-from sparsesecagg.crypto.kdf import DIGEST_SIZE, derive, digest
+from sparsesecagg.crypto.kdf import DIGEST_SIZE, derive, digest, expand
 from strategies import seeds
 
 labels = st.text("abcdefghijklmnopqrstuvwxyz ", min_size=1, max_size=12)
@@ -23,7 +24,7 @@ SOURCE = Path(sparsesecagg.__file__).parent
 @cache
 def labels_in_use(function: str) -> list[str]:
     """The labels that the core passes to a function of this room."""
-    places = {"derive": 1, "digest": 0}
+    places = {"derive": 1, "digest": 0, "expand": 1}
     found = []
     for path in [path for room in ("crypto", "patterns", "protocol") for path in (SOURCE / room).rglob("*.py")]:
         for node in ast.walk(ast.parse(path.read_text())):
@@ -38,7 +39,7 @@ def labels_in_use(function: str) -> list[str]:
 def test_derivation_is_hkdf_with_the_context_as_salt(
     secret: bytes, label: str, context: bytes, names: bytes, length: int
 ) -> None:
-    info = b"sparsesecagg/v1/" + label.encode() + b"/" + names
+    info = b"sparsesecagg/v2/" + label.encode() + b"/" + names
     assert derive(secret, label, context, names, length) == hkdf(secret, context, info, length)
 
 
@@ -68,7 +69,7 @@ def test_a_change_anywhere_gives_an_unrelated_key(other: tuple[bytes, str, bytes
 def test_labels_in_use_can_not_run_into_names() -> None:
     """A slash ends the label, so a label must not contain one."""
     found = labels_in_use("derive")
-    assert {"sealing", "pair", "private mask"} <= set(found)
+    assert {"pair", "pair mask", "private mask", "mask key"} <= set(found)
     assert not [label for label in found if "/" in label]
 
 
@@ -82,7 +83,7 @@ def test_every_use_has_a_label_of_its_own(function: str) -> None:
 @given(labels, st.lists(st.binary(max_size=20), max_size=4))
 def test_a_digest_is_sha256_of_each_part_behind_its_length(label: str, parts: list[bytes]) -> None:
     written = b"".join(
-        len(part).to_bytes(8, "little") + part for part in [b"sparsesecagg/v1/" + label.encode(), *parts]
+        len(part).to_bytes(8, "little") + part for part in [b"sparsesecagg/v2/" + label.encode(), *parts]
     )
     assert digest(label, *parts) == hashlib.sha256(written).digest()
     assert len(digest(label, *parts)) == DIGEST_SIZE
@@ -92,3 +93,15 @@ def test_parts_of_a_digest_do_not_run_together() -> None:
     """The same bytes cut elsewhere are another input."""
     assert len({digest("a", b"bc", b"d"), digest("a", b"b", b"cd"), digest("a", b"bcd"), digest("ab", b"cd")}) == 4
     assert digest("a") != digest("a", b"")
+
+
+@given(st.binary(min_size=32, max_size=32), labels, st.lists(st.binary(max_size=40), max_size=3))
+def test_an_expansion_is_hmac_of_label_and_parts(key: bytes, label: str, parts: list[bytes]) -> None:
+    written = b"sparsesecagg/v2/" + label.encode() + b"/" + b"".join(parts)
+    assert expand(key, label, *parts) == hmac.digest(key, written, hashlib.sha256)
+
+
+def test_labels_of_expansions_do_not_run_into_what_follows() -> None:
+    found = set(labels_in_use("expand"))
+    assert found == {"next round", "this round", "seal"}
+    assert not [label for label in found if "/" in label]

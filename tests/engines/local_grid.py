@@ -1,4 +1,4 @@
-"""A Grid in one process: every node is a ClientApp and a Context, and messages travel as Flower's own objects.
+"""A Grid of Flower in one process: every node is a ClientApp and a Context, messages travel as Flower's own objects.
 
 Messages are deflated and inflated on the way, so a client never shares memory with the server, and bytes are real.
 Faults are functions that see each message before it reaches its node, and each reply before it reaches the server.
@@ -136,8 +136,8 @@ def travel(message: Message) -> Message:
 
 
 def stage_of(message: Message) -> str:
-    """Return the stage that a message belongs to."""
-    return str(message.content["secagg"]["stage"])
+    """Return the stage that a message belongs to; nothing for an error."""
+    return str(message.content["secagg"]["stage"]) if message.has_content() else ""
 
 
 def round_of(message: Message) -> int:

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from sparsesecagg.engines.in_process import InProcessRun
-from sparsesecagg.engines.in_process.simulation import make_identities, seeded_entropy
+from sparsesecagg.engines.in_process.simulation import EntropyByRound, make_identities, seeded_entropy
 from sparsesecagg.errors import MalformedMessage, WrongStage
-from sparsesecagg.protocol import Parameters, Server, Stage
+from sparsesecagg.protocol import Parameters, Policy, Server, Stage
 
 CLIENTS, DIM = 12, 60
 UPDATES = [np.random.default_rng(user).uniform(-1, 1, DIM) for user in range(CLIENTS)]
@@ -20,31 +20,14 @@ KINDS = {
 }
 
 
-class Entropy:
-    """Randomness of each user by round, which is all that is left of a process that ended."""
-
-    def __init__(self):
-        self.begin(0)
-
-    def begin(self, number):
-        self.number, self.sources = number, {}
-
-    def of(self, user):
-        def read(size):
-            if user not in self.sources:
-                self.sources[user] = seeded_entropy(3, self.number, user)
-            return self.sources[user](size)
-
-        return read
-
-
 def start(kind):
     """Return a run, its randomness, and what is given again on restoring it."""
-    options, entropy = dict(KINDS[kind]), Entropy()
+    options, entropy = dict(KINDS[kind]), EntropyByRound(3)
     identities = make_identities(CLIENTS, "saved", seeded_entropy(1)) if options.pop("roster", False) else None
     digest = identities[0].roster.digest if identities else b""
     params = Parameters.create(clients=CLIENTS, dim=DIM, dropout=0.2, min_survivors=1, roster_digest=digest, **options)
-    given = {"entropy_of": entropy.of, "identities": identities}
+    policy = Policy(min_anonymity=1, min_survivors=1, patterns=frozenset({params.pattern}))
+    given = {"policy": policy, "entropy_of": entropy.of, "identities": identities}
     return InProcessRun(params, **given), entropy, given
 
 

@@ -83,9 +83,26 @@ def test_authenticated_rounds_are_recorded_reported_and_resumed(capsys, tmp_path
 
 
 def test_many_failing_rounds_are_foretold(capsys, tmp_path):
-    """More than two thirds of ten users must stay, and a dropout of 0.3 leaves seven on average."""
-    _, _, err = run(capsys, *SMALL, "--out", tmp_path / "run", "--authenticated", "--dropout", "0.3", "--json")
-    assert "about 35 % of rounds will fail, with fewer than 7 users left: lower --dropout" in err
+    """More than two thirds of ten users must stay, and a dropout of 0.25 leaves seven on average."""
+    _, _, err = run(capsys, *SMALL, "--out", tmp_path / "run", "--authenticated", "--dropout", "0.25", "--json")
+    assert "about 34 % of rounds will fail, with fewer than 7 users left: lower --dropout" in err
+
+
+def test_many_thin_committees_are_foretold(capsys, tmp_path):
+    """Three users, of whom all three are demanded."""
+    options = ["--committee-size", "3", "--min-survivors", "3", "--json"]
+    _, out, err = run(capsys, *SMALL, "--out", tmp_path / "run", *options)
+    assert "% of committees will lose their slices in a round, with fewer than 3 survivors: raise" in err
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert json.loads(out)["rounds"] == 2 and any(line["committees_opened"] < 3 for line in lines)
+
+
+def test_alpha_that_is_not_used_is_said(capsys, tmp_path):
+    """Three committees send a third or two thirds."""
+    _, _, err = run(capsys, *SMALL, "--out", tmp_path / "run", "--committee-size", "3", "--json")
+    assert "alpha is 0.667 instead of 0.5" in err
+    effective = json.loads((tmp_path / "run" / "config.json").read_text())["effective"]
+    assert effective["alpha_asked"] == 0.5 and effective["alpha"] == pytest.approx(2 / 3)
 
 
 def test_a_resumed_run_finds_its_data_where_it_was(capsys, tmp_path):
@@ -120,13 +137,19 @@ def contents(folder):
         (["--alpha", "0.1"], "--alpha of 0.1 gives committees of"),
         (["--dropout", "1"], "--dropout must be in"),
         (["--rounds", "0"], "--rounds must be at least 1"),
-        (["--modulus-bits", "9"], "--modulus-bits"),
+        (["--modulus-bits", "3"], "--modulus-bits must be from 4 to 32"),
         (["--drop-at", "LUNCH"], "--drop-at must be one of ADVERTISE_KEYS"),
+        (["--committee-size", "2"], "--committee-size must be from 3 to 10"),
+        (["--committee-size", "5", "--pod-size", "4"], "--pod-size must be from 5, the users of a committee, to 10"),
+        (["--committee-size", "5", "--aggregator", "secagg"], "--committee-size must not be given with full"),
+        (["--min-survivors", "6"], "--min-survivors must be from 1 to 5"),
+        (["--downlink", "up"], "--downlink must be one of steps, model"),
+        (["--downlink-bits", "3"], "--downlink-bits must be one of 2, 4, 8"),
         (["--target-accuracy", "95"], "--target-accuracy must be in"),
         (["--workers", "0"], "--workers must be at least 1"),
         (["--samples", "0"], "--samples must be 1 to"),
         (["--seed", "-1"], "--seed"),
-        (["--authenticated", "--dropout", "0.4"], "--dropout of 0.4 leaves 6 of 10 users on average"),
+        (["--authenticated", "--dropout", "0.4"], "--dropout of 0.4 leaves 5.04 of 10 users on average"),
         (["--authenticated", "--aggregator", "plain"], "--authenticated can't be had with plain"),
         (["--authenticated", "--compare", "committee,plain"], "--authenticated can't be had with plain"),
         (["--dataset", "mnist", "--data-dir", "nowhere"], "--data-dir nowhere is no folder: put train-images"),

@@ -39,11 +39,20 @@ def test_each_run_is_as_if_it_were_alone(tmp_path, workers):
 
 
 def test_users_drop_out_alike_in_all_runs(tmp_path):
-    """Same seeds: the comparison is of aggregators, not of luck."""
-    config, task = small_task(rounds=3, dropout=0.2)
-    _, runs = run_all(create_comparison(config, ["committee", "plain"], task, tmp_path / "all"), 1)
+    """Same seeds: the comparison is of aggregators, not of luck. Without keys nobody misses a third round, though."""
+    config, task = small_task(rounds=4, dropout=0.2)
+    _, runs = run_all(create_comparison(config, ["committee", "secagg", "plain"], task, tmp_path / "all"), 1)
     survivors = [[line["survivors"] for line in run.folder.metrics()] for run in runs]
-    assert survivors[0] == survivors[1]
+    without_package = [line["dropped"]["SHARE_KEYS"] for line in runs[0].folder.metrics()]
+    assert survivors[0] == survivors[1] and without_package[:2] == [0, 0]
+    assert all(a <= c <= a + b for a, b, c in zip(survivors[0], without_package, survivors[2], strict=True))
+
+
+def test_options_of_one_aggregator_do_not_disturb_the_others(tmp_path):
+    """Committees have sizes, published graphs have degrees; each run gets what it knows."""
+    config, task = small_task(rounds=1, committee_size=5, neighbours=6)
+    runs = create_comparison(config, ["committee", "secagg-plus", "plain"], task, tmp_path / "all")
+    assert [(run.config.committee_size, run.config.neighbours) for run in runs] == [(5, None), (None, 6), (None, 6)]
 
 
 def test_a_comparison_resumes(tmp_path):
@@ -62,7 +71,7 @@ def test_a_comparison_resumes(tmp_path):
 
 def test_words_of_several_lengths_are_compared(tmp_path):
     """`committee:8` is a run of its own, beside that of the default length."""
-    config, task = small_task(rounds=1)
+    config, task = small_task(rounds=1, hidden=64)
     _, runs = run_all(create_comparison(config, ["committee:8", "committee"], task, tmp_path / "all"), 1)
     assert [run.folder.path.name for run in runs] == ["committee-8", "committee"]
     sizes = [run.summary().upload_bytes_per_client_round for run in runs]

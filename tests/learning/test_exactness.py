@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from sparsesecagg.learning.aggregation import uploaders
 from sparsesecagg.learning.faults import draw_dropouts
 from sparsesecagg.protocol import Client, Stage
 
@@ -16,16 +15,15 @@ def sent(monkeypatch):
     recorded = {}
     upload = Client.upload
 
-    def recording(self, data, update, weight=1, trace=None):
-        blocks = np.full(self.params.layout.blocks * self.params.width, np.nan)
+    def recording(self, data, update, weight=1, *, terms, trace):
+        values = np.full(self.params.dim, np.nan)
 
         def both(where, integers):
-            blocks[where] = integers
-            if trace:
-                trace(where, integers)
+            values[where] = integers
+            trace(where, integers)
 
-        answer = upload(self, data, update, weight, both)
-        recorded[self.user] = self.params.layout.flatten(blocks.reshape(self.params.layout.blocks, self.params.width))
+        answer = upload(self, data, update, weight, terms=terms, trace=both)
+        recorded[self.user] = values
         return answer
 
     monkeypatch.setattr(Client, "upload", recording)
@@ -40,10 +38,10 @@ def test_the_mean_is_the_plain_average_of_what_was_quantised(sent, name, bits):
     for number in range(1, 4):
         clip = one._clip.per_coordinate()
         drops = draw_dropouts(CLIENTS, 0.15, [Stage.UPLOAD], 5, number)
-        users = uploaders(CLIENTS, drops)
+        users = one.taking_part(CLIENTS, drops)
         sent.clear()
         done = one.aggregate({user: UPDATES[user] for user in users}, None, drops, number, bytes(32))
-        assert done.exact and sorted(sent) == users
+        assert done.exact and done.coordinates_updated > 0.9 and sorted(sent) == users
         integers = np.stack([sent[user] for user in users])
         contributors = np.count_nonzero(~np.isnan(integers), axis=0)
         average = np.nansum(integers, axis=0) / one.parameters.quantizer.scale / np.maximum(contributors, 1)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from reference import statistics
 from reference.kdf import hkdf
 from reference.stream import integers, key_stream
-from sparsesecagg.patterns.graphs import CircleGraph, Users, permutations, share_graph
+from sparsesecagg.patterns.graphs import CircleGraph, Users, permutation
 from strategies import seeds
 
 SEED = bytes(range(32))
@@ -39,48 +39,30 @@ def connected(users: Users, pairs: set[tuple[int, int]]) -> bool:
 # Permutations
 
 
-@given(seeds, user_sets, st.integers(1, 4))
-def test_permutations_sort_the_users_by_their_draws(seed: bytes, users: Users, count: int) -> None:
+@given(seeds, user_sets)
+def test_a_permutation_sorts_the_users_by_their_draws(seed: bytes, users: Users) -> None:
     """The description in plain integers: 64-bit draws of a stream under a labelled key; ties keep the order."""
-    key = hkdf(seed, b"", b"sparsesecagg/v1/" + b"committees" + b"/", 32)
-    draws = list(integers(key_stream(key, 8 * len(users) * count), 8))
-    found = permutations(seed, "committees", users, count)
-    for turn, order in enumerate(found):
-        part = draws[turn * len(users) : (turn + 1) * len(users)]
-        ranked = sorted(zip(part, users.tolist(), strict=True), key=itemgetter(0))
-        assert order.tolist() == [user for _, user in ranked]
+    key = hkdf(seed, b"", b"sparsesecagg/v2/" + b"groups" + b"/", 32)
+    draws = list(integers(key_stream(key, 8 * len(users)), 8))
+    ranked = sorted(zip(draws, users.tolist(), strict=True), key=itemgetter(0))
+    assert permutation(seed, "groups", users).tolist() == [user for _, user in ranked]
 
 
 def test_known_answers() -> None:
     """The same on every machine, for ever."""
-    found = permutations(SEED, "committees", np.arange(10), 2)
-    assert [order.tolist() for order in found] == [
-        [2, 7, 0, 4, 1, 8, 3, 6, 5, 9],
-        [0, 8, 4, 5, 9, 1, 7, 3, 6, 2],
-    ]
+    assert permutation(SEED, "groups", np.arange(10)).tolist() == [5, 6, 8, 4, 1, 7, 3, 0, 9, 2]
 
 
 def test_every_order_is_equally_likely() -> None:
     """All 24 orders of four users; error rate 1e-6."""
     number = {order: place for place, order in enumerate(all_orders(range(4)))}
-    found = permutations(SEED, "committees", np.arange(4), 12_000)
+    found = [permutation(draw.to_bytes(32, "little"), "groups", np.arange(4)) for draw in range(6000)]
     statistics.assert_uniform(np.array([number[tuple(order.tolist())] for order in found]), 24)
-
-
-def test_one_order_says_nothing_about_the_next() -> None:
-    """Where a user stands in two successive orders, jointly; error rate 1e-6."""
-    found = permutations(SEED, "committees", np.arange(5), 10_001)
-    place = np.array([order.tolist().index(0) for order in found])
-    statistics.assert_uniform(5 * place[:-1] + place[1:], 25)
 
 
 def test_labels_and_seeds_give_orders_of_their_own() -> None:
     users = np.arange(50)
-    orders = [
-        permutations(seed, label, users, 1)[0].tolist()
-        for seed in (SEED, SEED[::-1])
-        for label in ("committees", "share graph")
-    ]
+    orders = [permutation(seed, label, users).tolist() for seed in (SEED, SEED[::-1]) for label in ("groups", "others")]
     assert len({tuple(order) for order in orders}) == 4
 
 
@@ -122,16 +104,10 @@ def test_the_graph_is_complete_without_a_degree_or_with_a_large_one(users: Users
 def test_fewer_dropouts_than_the_degree_can_not_cut_the_graph(degree: int) -> None:
     """What Harary graphs are for: whichever degree − 1 users leave, the others stay connected."""
     users = np.arange(11)
-    pairs = edges(share_graph(SEED, users, degree), users)
+    pairs = edges(CircleGraph(permutation(SEED, "circle", users), degree), users)
     for gone in map(set, combinations(users.tolist(), degree - 1)):
         left = {(user, peer) for user, peer in pairs if not {user, peer} & gone}
         assert connected(np.array(sorted(set(users.tolist()) - gone)), left)
-
-
-@given(seeds, user_sets, degrees)
-def test_the_share_graph_is_the_circle_of_a_labelled_permutation(seed: bytes, users: Users, degree: int) -> None:
-    (circle,) = permutations(seed, "share graph", users, 1)
-    assert edges(share_graph(seed, users, degree), users) == edges(CircleGraph(circle, degree), users)
 
 
 def test_every_pair_is_equally_likely_to_be_joined() -> None:
@@ -139,7 +115,7 @@ def test_every_pair_is_equally_likely_to_be_joined() -> None:
     users, degree, rounds = np.arange(10), 4, 4000
     joined = np.zeros((10, 10), np.int64)
     for number in range(rounds):
-        graph = share_graph(number.to_bytes(32, "little"), users, degree)
+        graph = CircleGraph(permutation(number.to_bytes(32, "little"), "circle", users), degree)
         for user in users.tolist():
             joined[user, graph.neighbours(user)] += 1
     counts = joined[np.triu_indices(10, 1)]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -11,12 +13,17 @@ import numpy as np
 from sparsesecagg.crypto.identity import Identity
 from sparsesecagg.crypto.kdf import digest
 from sparsesecagg.engines.in_process.simulation import make_identities, seeded_entropy
-from sparsesecagg.patterns import Pod
+from sparsesecagg.patterns import PATTERNS, Pod
 from sparsesecagg.protocol import Client, MemoryLedger, Parameters, Policy, Result, Server, Stage, session_of
 from sparsesecagg.protocol.messages import decode_client_message, decode_server_message, encode, encode_users
 from sparsesecagg.protocol.order import NO_TERMS
 
-LENIENT = Policy(min_survivors=1)
+LENIENT = Policy(min_survivors=1, min_anonymity=1, patterns=frozenset(PATTERNS))
+
+
+def lenient(**changes: Any) -> Policy:
+    """Return a policy that demands nothing but what is named."""
+    return replace(LENIENT, **changes)
 
 
 def small(**settings: object) -> Parameters:
@@ -110,8 +117,7 @@ class Run:
 
     def copied(self, user: int) -> Client:
         """Return a second client in the same state with a ledger of its own: what a client that forgets would do."""
-        ledger = MemoryLedger()
-        ledger._last = self.ledgers[user].last()
+        ledger = MemoryLedger(last=self.ledgers[user].last())
         client = self.clients[user]
         return Client.restore(client.save(), self.policy, seeded_entropy(1, user), self.identity(user), ledger)
 

@@ -52,7 +52,9 @@ def keys_of(run: Run) -> bytes:
 
 class TestJoin:
     def test_another_sealing_key_than_the_advertised_one_is_noticed(self, run: Run) -> None:
-        refuses(run, tampered(run.inbox[0], keys=flipped(keys_of(run), 32 * run.place(0))), InvalidKey, "another sealing")
+        refuses(
+            run, tampered(run.inbox[0], keys=flipped(keys_of(run), 32 * run.place(0))), InvalidKey, "another sealing"
+        )
 
     def test_a_key_that_occurs_twice_is_refused(self, run: Run) -> None:
         places = [place for place in range(5) if place != run.place(0)]
@@ -99,8 +101,10 @@ class TestJoin:
     def test_nobody_joins_twice(self, run: Run) -> None:
         run.join()
         before = run.clients[0].save()
+        run.clients[0].join(run.inbox[0])  # The very same keys again change nothing.
+        assert run.clients[0].save() == before
         with pytest.raises(WrongStage):
-            run.clients[0].join(run.inbox[0])
+            run.clients[0].join(tampered(run.inbox[0], first_round=2))
         assert run.clients[0].save() == before
 
     def test_nobody_joins_before_it_has_advertised_a_key(self, run: Run) -> None:
@@ -113,10 +117,10 @@ class TestJoin:
             run.step()
         message = decode_server_message(run.inbox[3])
         with pytest.MonkeyPatch.context() as patch:
-            groups = run.params.groups(bytes(32), frozenset({3}))
-            patch.setattr(
-                "sparsesecagg.protocol.client.checked_groups", lambda *_: GroupDraw(1, bytes(32), groups)
-            )
+            structure = run.params.structure.among(19)
+            groups = run.params.groups(bytes(32), structure, frozenset({3}))
+            draw = GroupDraw(1, bytes(32), groups, structure)
+            patch.setattr("sparsesecagg.protocol.client.checked_groups", lambda *_: draw)
             with pytest.raises(PolicyViolation, match="excluded"):
                 run.clients[3].join(encode(message))
 
@@ -162,9 +166,7 @@ class TestPlainDraw:
 
     def test_groups_depend_on_every_nonce_and_on_the_seed(self) -> None:
         """Ten users in two pods; other randomness, other groups."""
-        found = {
-            tuple(map(tuple, Run(grouped(clients=12, committees=2), seed=seed).committees())) for seed in range(8)
-        }
+        found = {tuple(map(tuple, Run(grouped(clients=12, committees=2), seed=seed).committees())) for seed in range(8)}
         assert len(found) == 8
 
     def test_everybody_finds_the_same_groups(self) -> None:
@@ -344,5 +346,3 @@ def test_the_digest_of_an_epoch_covers_everything() -> None:
     ]
     assert len({epoch.digest for epoch in [base, *variants]}) == 1 + len(variants)
     assert base.view == base.digest[:8]
-
-

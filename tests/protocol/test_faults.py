@@ -1,4 +1,4 @@
-"""Thousands of rounds over a broken network: an exact sum or a typed error, every time."""
+"""Thousands of runs over a broken network: exact sums or typed errors, in every round of every one."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ def test_random_schedules_end_with_an_exact_sum_or_a_typed_error(chunk: int) -> 
     """2,000 schedules in all; `make soak` runs 100,000. The faults really happen, and many rounds survive them."""
     count = SCHEDULES // CHUNKS
     endings, seen = run_schedules(chunk * count, count)
-    assert sum(endings.values()) == count
-    assert endings[EXACT] > count // 4
+    assert sum(endings.values()) >= count, "several rounds in each, or an error that ended the set-up"
+    assert endings[EXACT] > count
     assert len(endings) > 1, "some rounds fail, with a typed error"
     assert all(seen[fault.value] for fault in Fault if fault is not Fault.NONE)
     assert seen["MalformedMessage"] > 0
     assert seen["DuplicateMessage"] > 0
     assert seen["WrongStage"] > 0
+    assert seen["AlreadyAnswered"] > 0
+    assert seen["WronglyExcluded"] == 0, "an honest server never drives anybody away"

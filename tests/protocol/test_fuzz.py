@@ -6,19 +6,20 @@ The checksum would catch nearly all of them, so it is made to fit again: what is
 from __future__ import annotations
 
 import resource
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
 
-from protocol.rounds import Round, identities, small
+from protocol.rounds import LENIENT, Run, grouped, small, with_roster
+from sparsesecagg.engines.in_process import InProcessRun
 from sparsesecagg.errors import MalformedMessage, SparseSecAggError
-from sparsesecagg.protocol import Client, Stage
+from sparsesecagg.protocol import Client, Server, Stage
 from sparsesecagg.protocol.locations import decode_locations, encode_locations
 from sparsesecagg.protocol.messages import CHECKSUM_SIZE, checksum, decode_client_message, decode_server_message
 
-PER_TYPE = 100_000
-DEEP = 1_500
+PER_TYPE = 50_000
+DEEP = 1_000
 
 
 def mutants(data: bytes, count: int, seed: int, skip: int = 1) -> Iterator[bytes]:
@@ -49,17 +50,26 @@ def resealed(message: bytes, count: int, seed: int) -> Iterator[bytes]:
 
 def transcript() -> dict[str, tuple[bytes, bool]]:
     """Return one genuine message of each type, and whether it is a client's."""
-    people = identities(5)
-    game = Round(small(pattern="pairwise", roster_digest=people[0].roster.digest), identities=people)
+    run = Run(with_roster(small, pattern="pairwise"), set_up=False)
     found: dict[str, tuple[bytes, bool]] = {}
-    while game.server.stage is not Stage.DONE:
-        if game.inbox[0]:
-            found[type(decode_server_message(game.inbox[0])).__name__] = game.inbox[0], False
-        for user in game.inbox:
-            answer = game.answer(user)
-            game.server.receive(answer)
-        found[type(decode_client_message(answer)).__name__] = answer, True
-        game.inbox = game.server.close_stage()
+
+    def note(data: bytes, from_client: bool) -> None:
+        message = decode_client_message(data) if from_client else decode_server_message(data)
+        found[type(message).__name__] = data, from_client
+
+    note(run.answer(0), True)
+    run.step()
+    while run.server.stage is Stage.DRAW:
+        run.step()
+    note(run.inbox[0], False)
+    run.join()
+    note(run.clients[0].share_keys(0, again=True)[0], True)
+    run.begin()
+    while run.server.stage is not Stage.DONE:
+        note(run.inbox[0], False)
+        note(run.answer(0), True)
+        run.step()
+    assert len(found) == 9
     return found
 
 
@@ -67,7 +77,7 @@ MESSAGES = transcript()
 
 
 @pytest.mark.parametrize("name", sorted(MESSAGES))
-def test_a_hundred_thousand_mutants_of_each_type_decode_or_raise_a_typed_error(name: str) -> None:
+def test_fifty_thousand_mutants_of_each_type_decode_or_raise_a_typed_error(name: str) -> None:
     data, from_client = MESSAGES[name]
     decode = decode_client_message if from_client else decode_server_message
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -82,33 +92,76 @@ def test_a_hundred_thousand_mutants_of_each_type_decode_or_raise_a_typed_error(n
 
 
 @pytest.mark.parametrize("pattern", ["full", "pairwise", "committee"])
-@pytest.mark.parametrize("stage", [Stage.ADVERTISE_KEYS, Stage.SHARE_KEYS, Stage.UPLOAD, Stage.UNMASK])
+@pytest.mark.parametrize("stage", [Stage.ADVERTISE_KEYS, Stage.SHARE_KEYS, Stage.UPLOAD, Stage.CONFIRM, Stage.UNMASK])
 def test_the_server_meets_mutants_with_typed_errors(stage: Stage, pattern: str) -> None:
-    game = Round(small(pattern=pattern, alpha=0.7)).run_to(stage)
-    answer = game.answer(0)
+    params = small(clients=6, pattern=pattern, alpha=0.5, confirm=True)
+
+    def start(seed: int) -> tuple[Run, bytes]:
+        if stage is Stage.ADVERTISE_KEYS:
+            run = Run(params, seed=seed, set_up=False)
+            return run, run.answer(0)
+        if stage is Stage.SHARE_KEYS:
+            run = Run(params, seed=seed, late=[0])
+            return run, run.clients[0].share_keys(0)[0]
+        run = Run(params, seed=seed).run_to(stage)
+        return run, run.answer(0)
+
+    run, answer = start(0)
     taken = 0
     for mutant in resealed(answer, DEEP // 5, seed=1):
         try:
-            game.server.receive(mutant)
+            run.server.receive(mutant)
         except SparseSecAggError:
             continue
         taken += 1
-        game = Round(small(pattern=pattern, alpha=0.7), seed=taken).run_to(stage)
-        if taken == 20:
+        run, _ = start(taken)
+        if taken == 10:
             break
 
 
-@pytest.mark.parametrize("stage", [Stage.SHARE_KEYS, Stage.UPLOAD, Stage.CONFIRM, Stage.UNMASK])
+@pytest.mark.parametrize("stage", [Stage.ADVERTISE_KEYS, Stage.DRAW, Stage.UPLOAD, Stage.CONFIRM, Stage.UNMASK])
 def test_clients_meet_mutants_with_typed_errors(stage: Stage) -> None:
-    people = identities(5)
-    params = small(pattern="committee", alpha=0.7, roster_digest=people[0].roster.digest)
-    game = Round(params, identities=people).run_to(stage)
-    saved, request = game.clients[0].save(), game.inbox[0]
+    """Whatever the server sends: the epoch's keys, a draw, orders and requests."""
+    run = Run(with_roster(grouped), set_up=stage not in (Stage.ADVERTISE_KEYS, Stage.DRAW))
+    if stage is Stage.DRAW:
+        run.step()
+    elif stage is Stage.ADVERTISE_KEYS:
+        run.step()
+        while run.server.stage is Stage.DRAW:
+            run.step()
+    else:
+        run.run_to(stage)
+    user = next(iter(run.inbox))
+    request = run.inbox[user]
+    actions: dict[Stage, Callable[[Client, bytes], object]] = {
+        Stage.ADVERTISE_KEYS: lambda client, data: client.join(data),
+        Stage.DRAW: lambda client, data: client.reveal(data),
+        Stage.UPLOAD: lambda client, data: client.upload(data, run.updates[user]),
+        Stage.CONFIRM: lambda client, data: client.confirm(data),
+        Stage.UNMASK: lambda client, data: client.unmask(data),
+    }
     for mutant in resealed(request, DEEP, seed=2):
-        game.clients[0] = Client.restore(saved, game.policy, identity=people[0])
-        game.inbox[0] = mutant
         try:
-            game.answer(0)
+            actions[stage](run.copied(user), mutant)
+        except SparseSecAggError:
+            continue
+
+
+@pytest.mark.parametrize("who", ["client", "server", "run"])
+def test_mutated_states_are_restored_or_refused(who: str) -> None:
+    """And one that is restored fails, if at all, with a typed error."""
+    run = Run(small()).begin()
+    order = run.inbox[0]
+    whole = InProcessRun(small(), policy=LENIENT)
+    saved = {"client": run.clients[0].save(), "server": whole.server.save(), "run": whole.save()}[who]
+    for mutant in mutants(saved, DEEP // 3, seed=4, skip=0):
+        try:
+            if who == "client":
+                run.restored(0, mutant).upload(order, run.updates[0])
+            elif who == "server":
+                Server.restore(mutant).begin_round()
+            else:
+                InProcessRun.restore(mutant, policy=LENIENT)
         except SparseSecAggError:
             continue
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from protocol.rounds import LENIENT, Run, grouped, small, tampered, with_roster
+from protocol.rounds import LENIENT, Run, grouped, lenient, small, tampered, with_roster
 from sparsesecagg.crypto.secrets import Secret
 from sparsesecagg.errors import (
     AlreadyAnswered,
@@ -19,7 +19,7 @@ from sparsesecagg.errors import (
     WrongStage,
     WrongView,
 )
-from sparsesecagg.protocol import Client, MemoryLedger, Policy, Stage
+from sparsesecagg.protocol import Client, MemoryLedger, Stage
 from sparsesecagg.protocol.client_state import ClientState
 from sparsesecagg.protocol.ledger import Entry
 from sparsesecagg.protocol.messages import decode_server_message
@@ -198,7 +198,9 @@ class TestFailures:
         """To refuse would tell the server about it."""
         run = Run(small(max_weight=7)).begin()
         for user in range(5):
-            run.server.receive(run.clients[user].upload(run.inbox[user], run.updates[user], weight=[0, 3, 7, 8, 10**9][user]))
+            run.server.receive(
+                run.clients[user].upload(run.inbox[user], run.updates[user], weight=[0, 3, 7, 8, 10**9][user])
+            )
         run.inbox = run.server.close_stage()
         run.run_to(Stage.DONE)
         assert run.result.weight_per_slice is not None
@@ -299,9 +301,7 @@ class TestErasure:
         """Whether they were used or not."""
         run = Run(small())
         state = run.clients[0]._state
-        old, due = (
-            [secret for part in secrets_of(state, number).values() for secret in part] for number in (1, 2)
-        )
+        old, due = ([secret for part in secrets_of(state, number).values() for secret in part] for number in (1, 2))
         run.clients[0].share_keys(2)
         assert is_erased(old)
         assert not any(is_erased([secret]) for secret in due)
@@ -357,7 +357,7 @@ class TestRestart:
     def test_a_restored_client_obeys_the_policy_that_it_is_given(self) -> None:
         run = Run(small()).begin()
         with pytest.raises(PolicyViolation):
-            run.restored(0, policy=Policy(min_clients=6))
+            run.restored(0, policy=lenient(min_clients=6))
 
     def test_rubbish_is_no_saved_client(self) -> None:
         for rubbish in (b"", b"rubbish", Run(small()).clients[0].save()[:-1]):

@@ -128,9 +128,7 @@ def forged_tags(liar: Liar, how: str) -> dict[int, dict[int, bytes]]:
     if how == "reflected":  # The holder's own tag for the victim.
         return {user: {liar.victim: liar.tag(user, liar.victim)} for user in others}
     # A tag that another survivor made for this holder, which is valid under that name.
-    return {
-        user: {liar.victim: liar.tag(next(each for each in others if each != user), user)} for user in others
-    }
+    return {user: {liar.victim: liar.tag(next(each for each in others if each != user), user)} for user in others}
 
 
 def possible(run: Run, attack: Attack) -> bool:
@@ -226,8 +224,8 @@ def test_keys_of_the_servers_own_in_everybodys_order_are_refused_by_their_owners
     assert set(liar.refusals) == set(liar.peers)
     assert all(isinstance(refusal, InvalidKey) for refusal in liar.refusals.values())
     others = [user for user in liar.users if user not in liar.peers]
-    everybody = {user: liar.users for user in others}
-    told = {user: others for user in others} if run.params.committees > run.params.pods else everybody
+    everybody = dict.fromkeys(others, liar.users)
+    told = dict.fromkeys(others, others) if run.params.committees > run.params.pods else everybody
     liar.unmask(told)
     assert all(not liar.shares_of(user) for user in (liar.victim, *liar.peers))
     assert read_by_own_keys(liar) is None
@@ -239,7 +237,7 @@ def test_if_owners_did_not_look_for_their_heads_the_victim_would_be_read(
     no_own_head(monkeypatch)
     liar = own_keys_for_everybody(run)
     assert not liar.refusals
-    liar.unmask({user: liar.users for user in liar.users})
+    liar.unmask(dict.fromkeys(liar.users, liar.users))
     assert np.array_equal(read_by_own_keys(liar), liar.truth)  # type: ignore[arg-type]
 
 
@@ -259,7 +257,7 @@ def test_a_round_that_is_restarted_under_another_order_is_refused(run: Run) -> N
     """Private seed in one try, mask secret in the other: together they would open the victim's upload."""
     liar = Liar(run, victim=run.committees()[0][0])
     liar.collect_uploads()
-    liar.unmask({user: liar.users for user in liar.users})
+    liar.unmask(dict.fromkeys(liar.users, liar.users))
     assert liar.secret_of(liar.victim) is not None
     again = liar.another_try()
     again.uploads = {}
@@ -279,11 +277,11 @@ def test_clients_that_forget_what_they_answered_are_read(run: Run) -> None:
     liar = Liar(run, victim=run.committees()[0][0])
     liar.collect_uploads()
     forgetful = {user: run.copied(user) for user in liar.users}
-    liar.unmask({user: liar.users for user in liar.users})
+    liar.unmask(dict.fromkeys(liar.users, liar.users))
     again = liar.another_try()
     run.clients = {**run.clients, **forgetful}
     survivors = [user for user in liar.users if user != liar.victim]
-    again.unmask({user: survivors for user in survivors})
+    again.unmask(dict.fromkeys(survivors, survivors))
     found = read_by_both_secrets(liar, again)
     assert np.array_equal(found, liar.truth)  # type: ignore[arg-type]
 
@@ -291,13 +289,13 @@ def test_clients_that_forget_what_they_answered_are_read(run: Run) -> None:
 def test_the_same_clients_with_their_ledgers_are_not(run: Run) -> None:
     liar = Liar(run, victim=run.committees()[0][0])
     liar.collect_uploads()
-    liar.unmask({user: liar.users for user in liar.users})
+    liar.unmask(dict.fromkeys(liar.users, liar.users))
     survivors = [user for user in liar.users if user != liar.victim]
     released, liar.released = liar.released, {}
     liar.refusals.clear()
     if run.params.confirm:
         liar.run.params = run.params.replace(confirm=False)
-    liar.unmask({user: survivors for user in survivors})
+    liar.unmask(dict.fromkeys(survivors, survivors))
     assert not liar.released
     assert set(liar.refusals) == set(survivors)
     assert released

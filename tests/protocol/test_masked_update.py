@@ -1,27 +1,26 @@
-"""From an update to an upload: what is clipped is counted, block by block, whatever the size of the pieces."""
+"""From an update to an upload: what is clipped is counted, slice by slice, whatever the size of the pieces."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from protocol.rounds import LENIENT, Round, small
-from sparsesecagg.protocol import Stage, run_round
+from protocol.rounds import LENIENT, Run, small
+from sparsesecagg.engines.in_process import run_round
+from sparsesecagg.protocol import Stage
+from sparsesecagg.protocol.work import ArrayUpdate
 
 
 @pytest.mark.parametrize(("pattern", "alpha"), [("full", 1.0), ("committee", 0.5), ("pairwise", 0.9)])
-def test_clipped_values_are_counted_over_all_blocks(pattern: str, alpha: float) -> None:
+def test_clipped_values_are_counted_over_all_slices(pattern: str, alpha: float) -> None:
     """Every second value is beyond the clip; a user counts those that it sends."""
     params = small(clients=8, dim=64, pattern=pattern, alpha=alpha)
     update = np.where(np.arange(64) % 2 == 0, 1.5, 0.5).astype(np.float32)
-    game = Round(params).run_to(Stage.UPLOAD)
-    game.updates = [update] * 8
-    game.step()
-    game.run_to(Stage.DONE)
-    result = game.server.result
-    assert result is not None
+    run = Run(params)
+    run.updates = [update] * 8
+    result = run.round()
     beyond = int(result.contributors[::2].sum())
-    assert sum(client.clipped for client in game.clients.values()) == beyond > 0
+    assert sum(client.clipped for client in run.clients.values()) == beyond > 0
     assert result.clipped == (None if pattern == "pairwise" else beyond)
 
 
@@ -36,7 +35,7 @@ def test_values_at_the_clip_are_not_beyond_it() -> None:
 def test_an_update_longer_than_a_piece_is_masked_in_one_go_with_the_next() -> None:
     """Two and a bit pieces of 2^16 coordinates: nothing is lost or doubled at the seams."""
     dim = 2 * (1 << 16) + 5
-    params = small(clients=3, dim=dim, stripes=1)
+    params = small(clients=3, dim=dim)
     vectors = [np.linspace(-1, 1, dim).astype(np.float32)] * 3
     outcome = run_round(params, vectors, policy=LENIENT)
     assert outcome.exact
@@ -45,16 +44,41 @@ def test_an_update_longer_than_a_piece_is_masked_in_one_go_with_the_next() -> No
 
 @pytest.mark.parametrize("shape", [(39,), (41,), (40, 1), (1, 40), ()])
 def test_another_shape_is_refused(shape: tuple[int, ...]) -> None:
-    game = Round(small()).run_to(Stage.UPLOAD)
+    run = Run(small()).begin()
     with pytest.raises(ValueError, match="must have shape"):
-        game.clients[0].upload(game.inbox[0], np.zeros(shape, np.float32))
+        run.clients[0].upload(run.inbox[0], np.zeros(shape, np.float32))
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
 def test_any_floats_will_do(kind: type) -> None:
-    game = Round(small()).run_to(Stage.UPLOAD)
-    game.updates = [np.full(40, 0.25, kind)] * 5
-    game.step()
-    game.run_to(Stage.DONE)
-    assert game.server.result is not None
-    assert game.server.result.mean() == pytest.approx([0.25] * 40, abs=1e-6)
+    run = Run(small())
+    run.updates = [np.full(40, 0.25, kind)] * 5
+    assert run.round().mean() == pytest.approx([0.25] * 40, abs=1e-6)
+
+
+@pytest.mark.parametrize("pattern", ["committee", "pairwise"])
+def test_a_source_is_asked_for_what_is_sent_and_nothing_else(pattern: str) -> None:
+    class Source(ArrayUpdate):
+        asked = 0
+
+        def read(self, start: int, stop: int) -> np.ndarray:
+            self.asked += stop - start
+            return super().read(start, stop)
+
+        def take(self, coordinates: np.ndarray) -> np.ndarray:
+            self.asked += len(coordinates)
+            return super().take(coordinates)
+
+    run = Run(small(clients=12, dim=400, pattern=pattern, alpha=0.25)).begin()
+    sources = [Source(update) for update in run.updates]
+    for user in run.inbox:
+        run.server.receive(run.clients[user].upload(run.inbox[user], sources[user]))
+    run.inbox = run.server.close_stage()
+    run.run_to(Stage.DONE)
+    assert sum(source.asked for source in sources) == run.result.contributors.sum()
+
+
+def test_a_source_of_another_length_is_refused() -> None:
+    run = Run(small()).begin()
+    with pytest.raises(ValueError, match="a source of 40 floats"):
+        run.clients[0].upload(run.inbox[0], ArrayUpdate(np.zeros(39, np.float32)))

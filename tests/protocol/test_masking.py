@@ -9,13 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reference.kdf import hkdf
 from reference.stream import MACHINE_BYTES, key_stream, words
-from sparsesecagg.crypto.secrets import MaskSeed
+from sparsesecagg.crypto.secrets import AgreedSecret, MaskSeed, SharedSecret
 from sparsesecagg.crypto.stream import MaskStream
 from sparsesecagg.field import Word
 from sparsesecagg.protocol import masking
-from sparsesecagg.protocol.masking import Mask, add_to_column, add_up
-from strategies import word_sizes
+from sparsesecagg.protocol.masking import (
+    DrawnMask,
+    Mask,
+    WholeMasks,
+    add_to_column,
+    add_up,
+    pair_seeds,
+    private_mask_seed,
+)
+from strategies import seeds, user_numbers, word_sizes
 
 Drawn = list[tuple[set[int], bool]]
 """For each mask its coordinates and its sign."""
@@ -23,9 +32,9 @@ Drawn = list[tuple[set[int], bool]]
 masks_below_60 = st.lists(st.tuples(st.sets(st.integers(0, 59), max_size=30), st.booleans()), max_size=8)
 
 
-def make_masks(drawn: Drawn, word: Word, offset: int = 0) -> list[Mask]:
+def make_masks(drawn: Drawn, word: Word, offset: int = 0) -> list[DrawnMask]:
     return [
-        Mask(MaskStream(MaskSeed(bytes([key]) * 32), word), np.array(sorted(rows), np.int64) + offset, positive)
+        DrawnMask(MaskStream(MaskSeed(bytes([key]) * 32), word), positive, np.array(sorted(rows), np.int64) + offset)
         for key, (rows, positive) in enumerate(drawn)
     ]
 
@@ -68,8 +77,34 @@ def test_a_column_gets_every_mask_however_they_are_batched(word: Word, drawn: Dr
     assert word.reduce(column).tolist() == [(row + expected.get(row, 0)) % word.modulus for row in range(60)]
 
 
-@given(word_sizes, st.booleans())
-def test_a_mask_may_cover_the_whole_column(word: Word, positive: bool) -> None:
-    column = word.zeros((25,))
-    add_to_column(column, [Mask(MaskStream(MaskSeed(bytes(32)), word), slice(None), positive)], word)
-    assert word.reduce(column).tolist() == list(plain_sums([(set(range(25)), positive)], word).values())
+@given(word_sizes, st.lists(st.booleans(), max_size=4), st.lists(st.integers(0, 40), max_size=4))
+def test_masks_that_cover_everything_run_on_from_piece_to_piece(
+    word: Word, signs: list[bool], pieces: list[int]
+) -> None:
+    masks = [Mask(MaskStream(MaskSeed(bytes([key]) * 32), word), positive) for key, positive in enumerate(signs)]
+    whole = WholeMasks(masks, word)
+    sums = [word.zeros((size,)) for size in pieces]
+    for piece in sums:
+        whole.add(piece)
+    length = sum(pieces)
+    expected = plain_sums([(set(range(length)), positive) for positive in signs], word) if signs else {}
+    found = [value for piece in sums for value in word.reduce(piece).tolist()]
+    assert found == [expected.get(row, 0) for row in range(length)]
+
+
+@given(seeds, seeds, user_numbers, user_numbers)
+def test_seeds_of_a_pair_are_the_same_for_both_and_say_who_and_where(
+    agreed: bytes, context: bytes, one: int, other: int
+) -> None:
+    mask, pattern = pair_seeds(AgreedSecret(agreed), context, one, other)
+    assert (mask, pattern) == pair_seeds(AgreedSecret(agreed), context, other, one)
+    low, high = sorted((one, other))
+    names = low.to_bytes(4, "little") + high.to_bytes(4, "little")
+    both = hkdf(agreed, context, b"sparsesecagg/v2/pair mask/" + names, 64)
+    assert mask.reveal() + pattern.reveal() == both
+
+
+@given(st.binary(min_size=16, max_size=16), seeds, user_numbers)
+def test_the_private_mask_says_who_and_where(seed: bytes, context: bytes, user: int) -> None:
+    found = private_mask_seed(SharedSecret(seed), context, user)
+    assert found.reveal() == hkdf(seed, context, b"sparsesecagg/v2/private mask/" + user.to_bytes(4, "little"), 32)

@@ -6,16 +6,15 @@ import tracemalloc
 
 import pytest
 
-from protocol.rounds import Round, small
-from sparsesecagg.protocol import Stage
+from protocol.rounds import Run, small
 
 
 def peak_and_sent(**settings: object) -> tuple[int, int]:
     """Return the peak of one client's UPLOAD in bytes, above the update itself, and the size of its message."""
-    game = Round(small(clients=30, **settings)).run_to(Stage.UPLOAD)
+    run = Run(small(clients=30, **settings)).begin()
     tracemalloc.start()
     try:
-        message = game.clients[3].upload(game.inbox[3], game.updates[3])
+        message = run.clients[3].upload(run.inbox[3], run.updates[3])
         return tracemalloc.get_traced_memory()[1], len(message)
     finally:
         tracemalloc.stop()

@@ -30,6 +30,7 @@ from sparsesecagg.protocol.messages import (
     decode_users,
     encode,
     encode_users,
+    pieces,
 )
 from sparsesecagg.protocol.parameters import MAX_CLIENTS, VERSION
 from strategies import mutated
@@ -83,7 +84,7 @@ def example(kind: type[Message], fill: bytes = b"\x5a") -> Message:
 
 def on_wire(body: bytes) -> bytes:
     """Put version and checksum around a body, as an attacker can: what follows must not lean on the checksum."""
-    label, content = b"sparsesecagg/v1/message", bytes([VERSION]) + body
+    label, content = b"sparsesecagg/v2/message", bytes([VERSION]) + body
     key = hashlib.sha256(len(label).to_bytes(8, "little") + label).digest()
     return content + poly1305(key, content)[:CHECKSUM_SIZE]
 
@@ -242,9 +243,9 @@ def test_fields_keep_to_their_sizes(kind: type[Message]) -> None:
 
 def test_sets_of_users_keep_to_the_largest_cohort() -> None:
     """Every kind of message has its sets limited, wherever it names users."""
-    sets = {"users", "survivors", "confirmers", "owners"}
+    sets = {"present", "members", "survivors", "confirmers", "owners"}
     named = [field for kind in KINDS for field in fields_of(kind) if field.name in sets]
-    assert len(named) >= 4
+    assert len(named) == 6
     assert all(field.type.max_length == MAX_CLIENTS // 8 for field in named)
 
 
@@ -352,14 +353,14 @@ def test_a_set_of_users_survives(clients: int, data: st.DataObject) -> None:
 @given(st.integers(1, 300), st.integers(0, 50))
 def test_a_set_for_another_cohort_is_refused(clients: int, size: int) -> None:
     if size != (clients + 7) // 8:
-        with pytest.raises(MalformedMessage, match=f"not {size}"):
+        with pytest.raises(MalformedMessage, match=f"got {size}"):
             decode_users(bytes(size), clients)
 
 
 @pytest.mark.parametrize(("clients", "user"), [(1, 1), (7, 7), (9, 9), (9, 15), (100, 103)])
 def test_a_user_beyond_the_cohort_is_refused_by_number(clients: int, user: int) -> None:
     bitmap = (1 << user).to_bytes((clients + 7) // 8, "little")
-    with pytest.raises(MalformedMessage, match=f"user {user} "):
+    with pytest.raises(MalformedMessage, match=f"place {user} "):
         decode_users(bitmap, clients)
 
 
@@ -384,5 +385,21 @@ def test_a_set_of_users_is_no_longer_than_the_largest_cohort_needs() -> None:
 
 
 def test_sizes_are_those_of_the_specification() -> None:
-    sizes = (CHECKSUM_SIZE, messages.USER_SIZE, messages.NONCE_SIZE, messages.CONFIRM_TAG_SIZE, messages.SEALED_SIZE)
-    assert sizes == (8, 2, 16, 16, 88)
+    sizes = (CHECKSUM_SIZE, messages.USER_SIZE, messages.NONCE_SIZE, messages.VIEW_SIZE)
+    assert sizes == (8, 4, 16, 8)
+    assert (messages.HEAD_SIZE, messages.SEALED_SIZE) == (64, 48)
+    assert messages.LARGEST_ROUND == 2**63 - 1
+
+
+@given(st.binary(max_size=60), st.integers(0, 8), st.integers(1, 9))
+def test_pieces_are_cut_to_size_or_refused(data: bytes, count: int, size: int) -> None:
+    if len(data) == count * size:
+        cut = pieces(data, count, size, "things")
+        assert len(cut) == count
+        assert b"".join(cut) == data
+        assert all(len(piece) == size for piece in cut)
+    else:
+        with pytest.raises(
+            MalformedMessage, match=f"things of {count} users take {count * size} bytes, got {len(data)}"
+        ):
+            pieces(data, count, size, "things")

@@ -124,3 +124,13 @@ def test_a_run_without_rounds_has_figures_too() -> None:
     """All of them empty."""
     measures = measure(run_of())
     assert (measures.accuracy, measures.rounds, measures.sent_total, measures.upload_total) == (None, 0, 0, 0)
+
+
+def test_what_a_user_receives_includes_the_model() -> None:
+    """Keys, shares and requests, and the model on its way down; the steady state counts the exchanges."""
+    first = RoundRecord(round=1, received_bytes={"total": 50}, downlink_bytes=400, exchanges=4, coordinates_updated=1.0)
+    later = RoundRecord(round=2, received_bytes={"total": 30}, downlink_bytes=20, exchanges=2, coordinates_updated=0.8)
+    measures = measure(run_of(first, later))
+    assert (measures.received_per_round, measures.model_per_round, measures.received_total) == (250, 210, 500)
+    assert measures.exchanges == 2 and measures.coordinates_updated == pytest.approx(0.9)
+    assert measure(run_of(GOOD)).exchanges is None is measure(run_of(GOOD)).coordinates_updated

@@ -181,3 +181,26 @@ def test_without_plotly_the_error_says_what_to_install(tmp_path: Path, monkeypat
     with pytest.raises(MissingExtra, match=r"sparsesecagg\[learn\]"):
         write_report(folder)
     assert not (folder / "report.html").exists()
+
+
+def test_groups_exchanges_and_the_way_down_are_told(tmp_path: Path) -> None:
+    """Both α, the sizes of committees, bytes down with the model, and how much of the model a round updates."""
+    effective = {
+        "alpha": 0.25,
+        "alpha_asked": 0.2,
+        "committees": 4,
+        "committee_size": {"min": 12, "max": 13},
+        "pods": 1,
+    }
+    page = Document(write_report(write_run(tmp_path / "run", rounds=2, effective=effective)))
+    for words in (
+        "α asked for\n0.2\n",
+        "Users per committee\n12 to 13\n",
+        "Exchanges per round\n2\n",
+        "Coordinates updated per round\n90.0\u202f%\n",
+        "All received per round, with the model, kB\n",
+        "of it the model",
+    ):
+        assert words in page.text
+    same = write_run(tmp_path / "same", rounds=1, effective={"alpha": 0.2, "alpha_asked": 0.2})
+    assert "α asked for" not in Document(write_report(same)).text

@@ -21,12 +21,10 @@ from sparsesecagg.protocol.locations import decode_locations
 from sparsesecagg.protocol.messages import UnmaskRequest, decode_server_message, decode_users
 
 Case = dict[str, Any]
-CASES = [
-    pytest.param(case, id=f"{name}: {case['about']}")
-    for name in names()
-    for case in load(name).get("cases", [])
-    if "error" in case
+REFUSED = [
+    (f"{name}: {case['about']}", case) for name in names() for case in load(name).get("cases", []) if "error" in case
 ]
+CASES = [pytest.param(case, id=name) for name, case in REFUSED]
 raw = bytes.fromhex
 
 
@@ -145,9 +143,9 @@ def test_it_is_refused_with_the_error_that_the_vector_names(case: Case) -> None:
 
 
 def test_every_protocol_error_has_a_vector() -> None:
-    """RoundRefused sums up clients' refusals in one process; what a server lacks for a draw is no answer to anybody."""
-    named = {case.values[0]["error"] for case in CASES}
+    """RoundRefused sums up refusals in one process, a lack of jurors is no answer to anybody, and steps are apart."""
+    named = {case["error"] for _, case in REFUSED}
     # Engines and benchmarks have errors of their own, which may be loaded in this process too.
     kinds = [kind for kind in errors.ProtocolError.__subclasses__() if kind.__module__ == errors.__name__]
     typed = {kind.__name__ for kind in kinds}
-    assert named == (typed | {"InvalidInput", "InvalidDraw"}) - {"RoundRefused", "DrawError"}
+    assert named == (typed | {"InvalidInput", "InvalidDraw"}) - {"RoundRefused", "DrawError", "WrongStep"}

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-VECTORS = ROOT / "vectors" / "v1"
+VECTORS = ROOT / "vectors" / "v2"
 VERIFIER = [ROOT / "vectors" / "verify.py", *sorted((ROOT / "vectors" / "verifier").glob("*.py"))]
 BLOCKED = ["sparsesecagg", "numpy", "msgspec"]
 BLOCKED_RUN = f"""
@@ -58,13 +58,13 @@ def is_failures(document: Any) -> bool:
 
 ALL = sorted(path.stem for path in VECTORS.glob("*.json"))
 FAILURES = [name for name in ALL if is_failures(read(name))]
-BLOCKS_AND_ROUNDS = [name for name in ALL if name not in FAILURES]
+BLOCKS_AND_RUNS = [name for name in ALL if name not in FAILURES]
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A copy of the vectors."""
-    return shutil.copytree(VECTORS, tmp_path / "v1")
+    return shutil.copytree(VECTORS, tmp_path / "v2")
 
 
 def test_all_vectors_pass_without_the_package() -> None:
@@ -91,20 +91,29 @@ def test_it_imports_only_the_standard_library_cryptography_and_itself(path: Path
 
 def hexadecimals(value: Any) -> Iterator[Place]:
     """Find all byte strings of a document on which something else in it depends."""
-    if isinstance(value, dict) and "silent_from" in value:
-        return  # Nothing shows what a user would have drawn after it fell silent.
     if isinstance(value, dict) and value.get("positions") == [] and "pattern_seed" in value:
         return  # Other seeds give an empty pattern too.
     items = list(value.items() if isinstance(value, dict) else enumerate(value))
+    if isinstance(value, dict) and "randomness" in value:
+        yield from ((value["randomness"], place) for place in observed(value["randomness"]))
+        return
+    if isinstance(value, dict) and "excluded" in value:
+        items = [(key, item) for key, item in items if key != "parameters"]  # Most of them do not matter for groups.
     for key, item in items:
         if isinstance(item, dict | list):
             yield from hexadecimals(item)
-        elif (
-            isinstance(item, str)
-            and re.fullmatch("([0-9a-f]{2})+", item)
-            and key not in ("round_number", "rounding_seed")
-        ):
+        elif isinstance(item, str) and re.fullmatch("([0-9a-f]{2})+", item):
             yield value, key
+
+
+def observed(draws: list[str]) -> Iterator[int]:
+    """Find the draws of a user that show in its messages: not the rounding seeds, which are its own affair."""
+    place = 0
+    while place < len(draws):
+        sizes = [len(draw) // 2 for draw in draws[place : place + 3]]
+        count = 2 if place == 0 else 3 if sizes == [16, 16, 32] else 0
+        yield from range(place, place + count)
+        place += count or 1
 
 
 def flip(place: Place) -> None:
@@ -116,12 +125,12 @@ def flip(place: Place) -> None:
 
 
 def changed(name: str, choice: random.Random) -> Any:
-    """Return a building block or round with one digit changed."""
+    """Return a building block or run with one digit changed."""
     document = read(name)
     places = list(hexadecimals(document))
     if places:
         flip(choice.choice(places))
-    elif name == "full_layout":
+    elif name == "slices":
         document["cases"][3]["length"] += 1
     else:
         document["fit"][0]["limit"] += 1
@@ -129,12 +138,12 @@ def changed(name: str, choice: random.Random) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_one_changed_digit_is_found_in_every_building_block_and_round(tmp_path: Path, seed: int) -> None:
-    for name in BLOCKS_AND_ROUNDS:
+def test_one_changed_digit_is_found_in_every_building_block_and_run(tmp_path: Path, seed: int) -> None:
+    for name in BLOCKS_AND_RUNS:
         write(tmp_path, name, changed(name, random.Random(f"{name} {seed}")))
     run = verify(tmp_path)
     assert run.returncode == 1
-    assert results(run) == dict.fromkeys(BLOCKS_AND_ROUNDS, "FAIL")
+    assert results(run) == dict.fromkeys(BLOCKS_AND_RUNS, "FAIL")
 
 
 def harmless(name: str) -> Any:
@@ -143,22 +152,30 @@ def harmless(name: str) -> Any:
     case = document["cases"][0]
     match name:
         case "bad_parameters":
-            assert case["bytes"].startswith("dc001102")
-            case["bytes"] = "dc001101" + case["bytes"][8:]
+            assert case["bytes"].startswith("dc001301")
+            case["bytes"] = "dc001302" + case["bytes"][8:]
         case "bad_roster":
             case["run"] = read("roster")["run"]
         case "padding_not_zero":
             assert case["bytes"] == "ff1f"
             case["bytes"] = "ff0f"
-        case "threshold_not_met":
+        case "too_few":
             case["after"] += 1
+        case "bad_seal":
+            case["round_secret"] = document["cases"][1]["round_secret"]
+        case "bad_draw":
+            case["request"] = document["cases"][4]["request"]  # The roster is right there, and only the user is wrong.
         case "truncated_message":
             case = next(case for case in document["cases"] if "checksum flipped" in case["about"])
-            whole = next(m["bytes"] for m in read(case["round"])["messages"] if m["bytes"][:-16] == case["bytes"][:-16])
+            whole = next(
+                step["bytes"]
+                for step in read(case["run"])["steps"]
+                if step.get("bytes", "")[:-16] == case["bytes"][:-16]
+            )
             assert sum(a != b for a, b in zip(whole, case["bytes"], strict=True)) == 1
             case["bytes"] = whole
         case _:
-            flip((next(case for case in document["cases"] if "round" in case and "bytes" in case), "bytes"))
+            flip((next(case for case in document["cases"] if "run" in case and "bytes" in case), "bytes"))
     return document
 
 
@@ -167,7 +184,7 @@ def test_a_failure_that_is_not_what_it_claims_is_found_in_every_file(folder: Pat
         write(folder, name, harmless(name))
     run = verify(folder)
     assert run.returncode == 1
-    assert results(run) == dict.fromkeys(FAILURES, "FAIL") | dict.fromkeys(BLOCKS_AND_ROUNDS, "ok")
+    assert results(run) == dict.fromkeys(FAILURES, "FAIL") | dict.fromkeys(BLOCKS_AND_RUNS, "ok")
     assert counts(run)[1] == len(FAILURES)
 
 
@@ -183,16 +200,16 @@ def test_another_error_than_the_page_demands_is_found_in_every_case(folder: Path
 
 
 def test_unknown_unread_and_missing_files_are_failures(tmp_path: Path) -> None:
-    names = [name for name in BLOCKS_AND_ROUNDS if not name.startswith("round_")]
+    names = [name for name in BLOCKS_AND_RUNS if not name.startswith("run_")]
     for name in names:
         write(tmp_path, name, read(name))
     (tmp_path / "packing.json").unlink()
     write(tmp_path, "surprise", {"about": "Something new.", "cases": [{"bytes": "00"}]})
     write(tmp_path, "locations", {"about": "No cases.", "cases": []})
-    write(tmp_path, "full_layout", read("full_layout") | {"more": [1]})
+    write(tmp_path, "slices", read("slices") | {"more": [1]})
     (tmp_path / "broken.json").write_text("{", "utf-8")
     (tmp_path / "notes.txt").write_text("not a vector", "utf-8")
-    failed = ["packing", "surprise", "locations", "full_layout", "broken", "notes"]
+    failed = ["packing", "surprise", "locations", "slices", "broken", "notes"]
     run = verify(tmp_path)
     assert run.returncode == 1
     assert results(run) == dict.fromkeys(names, "ok") | dict.fromkeys(failed, "FAIL")

@@ -11,13 +11,16 @@ import numpy as np
 
 from sparsesecagg import errors
 from sparsesecagg.crypto.identity import Identity, Roster, RosterEntry, RunSecret
-from sparsesecagg.protocol import Client, Parameters, Result, Server, Stage
+from sparsesecagg.patterns import PATTERNS
+from sparsesecagg.protocol import Client, Parameters, Policy, Result, Server, Stage
 from sparsesecagg.protocol.draw_messages import decode_draw
 from sparsesecagg.protocol.messages import ConfirmRequest, EpochKeys, Order, UnmaskRequest, decode_server_message
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "vectors" / "v2"
 Vector = dict[str, Any]
+POLICY = Policy(min_anonymity=1, patterns=frozenset(PATTERNS))
+"""That of docs/protocol.md, 22: two survivors per committee, whatever the pattern."""
 raw = bytes.fromhex
 
 
@@ -55,7 +58,7 @@ class ReplayedRun:
         self.server = Server(self.params, seed, identities[0].roster if identities else None)
         self.draws = [[raw(draw) for draw in user["randomness"]] for user in self.vector["users"]]
         self.clients = [
-            Client(user, self.params, entropy=self._entropy(user), identity=identities[user] if identities else None)
+            Client(user, self.params, POLICY, self._entropy(user), identities[user] if identities else None)
             for user in range(self.params.clients)
         ]
         self.terms = bytes(32)
@@ -84,6 +87,9 @@ class ReplayedRun:
                 self.terms = raw(step["terms"])
                 self.inbox = self.server.begin_round(terms=self.terms)
                 assert self.server.round_number == step["begin"]
+            elif "epoch" in step:
+                self.server.begin_epoch()
+                assert self.server.epoch_number == step["epoch"]
             elif "close" in step:
                 self._close(step)
             elif "result" in step:

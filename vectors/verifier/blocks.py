@@ -1,10 +1,11 @@
-"""Files of building blocks: input and output side by side (17)."""
+"""Files of building blocks: input and output side by side (22)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
-from vectors.verifier import graphs, keys, locations, messages, parameters, patterns, sharing, words
+from vectors.verifier import draws, groups, keys, locations, messages, parameters, patterns, sharing, words
 from vectors.verifier.comparing import Case, Check, Mismatch, expect, take, unhex
-from vectors.verifier.hashing import derive, digest
+from vectors.verifier.draws import roster_of
+from vectors.verifier.hashing import derive, digest, expand, set_of_users
 
 
 def check_digest(case: Case) -> None:
@@ -19,6 +20,12 @@ def check_derive(case: Case) -> None:
     expect("derived", stated, derive(unhex(secret), label, unhex(context), unhex(names), length).hex())
 
 
+def check_expand(case: Case) -> None:
+    """expand(key, label, data)."""
+    key, label, data, stated = take(case, "key label data expanded")
+    expect("expanded", stated, expand(unhex(key), label, unhex(data)).hex())
+
+
 def check_agreement(case: Case) -> None:
     """X25519, from both sides."""
     private, public, peer_private, peer_public, agreed = take(case, "private public peer_private peer_public agreed")
@@ -28,30 +35,44 @@ def check_agreement(case: Case) -> None:
     expect("agreed by the peer", agreed, keys.agree(unhex(peer_private), unhex(public)).hex())
 
 
-def check_pair_seeds(case: Case) -> None:
+def check_head(case: Case) -> None:
+    """The head of a package."""
+    run, number, user, mask_secret, private_seed, private, head = take(
+        case, "run round user mask_secret private_seed mask_private head"
+    )
+    found = keys.mask_private(unhex(mask_secret), unhex(run), int(number), user)
+    expect("mask_private", private, found.hex())
+    made = keys.head(unhex(mask_secret), unhex(private_seed), unhex(run), int(number), user)
+    expect("head", head, made.hex())
+
+
+def check_pair_masks(case: Case) -> None:
     """The two seeds of a pair."""
-    agreed, context, users, mask_seed, pattern_seed = take(case, "agreed context users mask_seed pattern_seed")
+    agreed, context, users, mask_seed, pattern_seed = take(case, "agreed order_digest users mask_seed pattern_seed")
     found = keys.pair_seeds(unhex(agreed), unhex(context), *users)
     expect("seeds", (mask_seed, pattern_seed), (found[0].hex(), found[1].hex()))
 
 
-def check_private_mask(case: Case) -> None:
+def check_private_masks(case: Case) -> None:
     """The seed of a private mask."""
-    private_seed, context, user, mask_seed = take(case, "private_seed context user mask_seed")
+    private_seed, context, user, mask_seed = take(case, "private_seed order_digest user mask_seed")
     expect("mask_seed", mask_seed, keys.private_mask_seed(unhex(private_seed), unhex(context), user).hex())
 
 
-def check_nonce_commitment(case: Case) -> None:
-    """The commitment to a nonce."""
-    sealing_key, mask_key, nonce, commitment = take(case, "sealing_key mask_key nonce commitment")
-    expect("commitment", commitment, keys.nonce_commitment(unhex(sealing_key), unhex(mask_key), unhex(nonce)).hex())
-
-
-def check_seed_commitment(case: Case) -> None:
-    """The commitment to a private seed."""
-    parameters_digest, user, private_seed, commitment = take(case, "parameters_digest user private_seed commitment")
-    found = keys.seed_commitment(unhex(parameters_digest), user, unhex(private_seed))
-    expect("commitment", commitment, found.hex())
+def check_pair_chain(case: Case) -> None:
+    """A chain, a secret of a round, a sealed pair of shares, tags."""
+    agreed, context, sender, receiver, first, rounds, chain, secret, plain, sealed, statement, order, confirm = take(
+        case,
+        "agreed epoch_digest sender receiver first_chain rounds_later chain round_secret plain sealed statement "
+        "order_tag confirm_tag",
+    )
+    expect("first_chain", first, keys.first_chain(unhex(agreed), unhex(context), sender, receiver).hex())
+    expect("chain", chain, keys.chain_after(unhex(first), rounds).hex())
+    expect("round_secret", secret, keys.round_secret(unhex(chain)).hex())
+    expect("sealed", sealed, keys.seal(unhex(secret), sender, receiver, unhex(plain)).hex())
+    expect("plain", plain, keys.unseal(unhex(secret), sender, receiver, unhex(sealed)).hex())
+    expect("order_tag", order, keys.order_tag(unhex(secret), sender, receiver, unhex(statement)).hex())
+    expect("confirm_tag", confirm, keys.confirm_tag(unhex(secret), sender, receiver, unhex(statement)).hex())
 
 
 def check_shamir(case: Case) -> None:
@@ -68,19 +89,12 @@ def check_shamir(case: Case) -> None:
         expect("secret", secret, sharing.combine(chosen, first).hex())
 
 
-def check_sealing(case: Case) -> None:
-    """Seal and open a pair of shares; the tag of a confirmation."""
-    agreed, context, number, sender, receiver = (
-        case[name] for name in ("agreed", "context", "round_number", "sender", "receiver")
-    )
-    *_, key, plain, sealed, confirm_key, statement, tag = take(
-        case, "agreed context round_number sender receiver sealing_key plain sealed confirm_key statement tag"
-    )
-    expect("sealing_key", key, keys.sealing_key(unhex(agreed), unhex(context), sender, receiver).hex())
-    expect("sealed", sealed, keys.seal(unhex(key), int(number), sender, receiver, unhex(plain)).hex())
-    expect("plain", plain, keys.unseal(unhex(key), int(number), sender, receiver, unhex(sealed)).hex())
-    expect("confirm_key", confirm_key, keys.confirm_key(unhex(agreed), unhex(context), sender, receiver).hex())
-    expect("tag", tag, keys.confirmation_tag(unhex(confirm_key), unhex(statement)).hex())
+def check_false_shares(case: Case) -> None:
+    """Shares of which some are false."""
+    holders, threshold, shares, secret, false = take(case, "holders threshold shares secret false")
+    found, liars = sharing.restore(dict(zip(holders, map(unhex, shares), strict=True)), threshold)
+    expect("secret", secret, found.hex())
+    expect("false", false, sorted(liars))
 
 
 def check_mask_stream(case: Case) -> None:
@@ -99,10 +113,10 @@ def check_roster(case: Case) -> None:
             user, "identity_private run_secret identity run_key draw_key chain_tip signature", "signed"
         )
         made = keys.run_keys_of(unhex(run_secret), run)
-        expect("identity", identity, keys.identity_of(unhex(identity_private)).hex())
+        expect("identity", identity, keys.signing_public(unhex(identity_private)).hex())
         expect("run_key", run_key, keys.public_key(made.run_private).hex())
-        expect("draw_key", draw_key, keys.identity_of(made.draw_private).hex())
-        expect("chain_tip", chain_tip, made.chain_tip.hex())
+        expect("draw_key", draw_key, keys.signing_public(made.draw_private).hex())
+        expect("chain_tip", chain_tip, made.nonces[0].hex())
         public = unhex(run_key), unhex(draw_key), unhex(chain_tip)
         statement = keys.signed_enrolment(run, *public)
         expect("signature", signature, keys.sign(unhex(identity_private), statement).hex())
@@ -125,47 +139,62 @@ def check_gap_sampling(case: Case) -> None:
     expect("positions", positions, patterns.sample_gaps(probability, unhex(seed), dim))
 
 
-def check_share_graph(case: Case) -> None:
-    """A share graph; the seed stands for the directory digest."""
-    seed, users, neighbours, circle, graph = take(case, "seed users neighbours circle graph")
-    expect("circle", circle, graphs.share_circle(users, unhex(seed)))
-    found = graphs.share_graph(users, unhex(seed), neighbours)
-    expect("graph", graph, [{"user": user, "neighbours": found[user]} for user in users])
+def check_jury_size(case: Case) -> None:
+    """How large a jury is."""
+    clients, colluders, size = take(case, "clients colluders size")
+    expect("size", size, draws.jury_size(clients, colluders))
 
 
-def layout(**fields: object) -> parameters.Parameters:
-    """Return parameters in which only these fields matter."""
+def check_jury(case: Case) -> None:
+    """Who is in a jury."""
+    roster_digest, draw, clients, colluders, stated = take(case, "roster_digest draw clients colluders jury")
+    expect("jury", stated, draws.jury(unhex(roster_digest), draw, clients, colluders))
+
+
+def check_draw(case: Case, roster: draws.Roster, secrets: list[keys.RunKeys]) -> None:
+    """A draw by a jury, from the request to the seed."""
+    encoded, draw, request, stated, nonces, reveals, proof, seed = take(
+        case, "parameters draw request statement nonces reveals proof seed"
+    )
+    p = parameters.decode(unhex(encoded))
+    jury = draws.jury(p.roster_digest, draw, p.clients, p.colluders)
+    named = sorted(jury[: -(-3 * len(jury) // 4)])
+    everybody, chosen = set_of_users(range(p.clients), p.clients), set_of_users(named, p.clients)
+    found = messages.encode_array("draw request", draw, roster.digest, everybody, chosen)
+    expect("request", request, found.hex())
+    expect("statement", stated, draws.statement(p, draw, everybody, chosen).hex())
+    expect("nonces", nonces, [secrets[user].nonces[draw].hex() for user in named])
+    expect("reveals", reveals, [draws.Juror(p, user, secrets[user]).answer(found).hex() for user in named])
+    made = b"".join(draws.make_reveal(secrets[user], draw, unhex(stated)) for user in named)
+    expect("proof", proof, messages.encode_array("draw proof", draw, everybody, chosen, made).hex())
+    expect("seed", seed, draws.read_proof(p, roster, unhex(proof)).seed.hex())
+
+
+def check_groups(case: Case) -> None:
+    """Pods, committees and partners."""
+    encoded, excluded, seed, pods = take(case, "parameters excluded seed pods")
+    p = parameters.decode(unhex(encoded))
+    found = groups.draw_groups(p, unhex(seed), excluded)
+    expect("number of pods", len(pods), len(found))
+    for stated, pod in zip(pods, found, strict=True):
+        users, committees, partners = take(stated, "users committees partners")
+        expect("users", users, pod.users)
+        expect("committees", committees, pod.committees)
+        expect("partners", partners, pod.partners[pod.users[0]])
+
+
+def check_slices(case: Case) -> None:
+    """Slices and who sends them."""
+    dim, committees, served, length, bounds, sent = take(case, "dim committees served length bounds sent")
     filler: Case = dict.fromkeys(parameters.Parameters.__dataclass_fields__, 0)
-    return parameters.Parameters(**(filler | fields))
-
-
-def check_committees(case: Case) -> None:
-    """The committees of all blocks, and the blocks and peers of some users."""
-    clients, dim, alpha_q32, neighbours, stripes = (
-        case[name] for name in ("clients", "dim", "alpha_q32", "neighbours", "stripes")
+    p = parameters.Parameters(
+        **(filler | {"pattern": "committee", "dim": dim, "committees": committees, "served": served})
     )
-    *_, members, context, fraction, contributors, blocks, length, committees, users = take(
-        case,
-        "clients dim alpha_q32 neighbours stripes members context fraction contributors blocks length committees users",
-    )
-    p = layout(
-        clients=clients, dim=dim, alpha_q32=alpha_q32, neighbours=neighbours, stripes=stripes, pattern="committee"
-    )
-    expect("sizes", (tuple(fraction), contributors, blocks, length), (p.fraction, p.contributors, p.blocks, p.length))
-    pattern = patterns.Pattern(p, unhex(context), members, {})
-    expect("committees", committees, pattern.senders)
-    for stated in users:
-        user, selected, peers = take(stated, "user selected peers")
-        expect("selected", selected, pattern.public_blocks(user))
-        found = [{"peer": q, "blocks": pattern.blocks_of_pair(user, q, b"")} for q in pattern.peers(user)]
-        expect("peers", peers, found)
-
-
-def check_full_layout(case: Case) -> None:
-    """How `full` cuts the coordinates."""
-    dim, blocks, length = take(case, "dim blocks length")
-    p = layout(dim=dim, pattern="full")
-    expect("layout", (blocks, length), (p.blocks, p.length))
+    expect("length", length, p.length)
+    expect("bounds", bounds, [list(p.bounds(number)) for number in range(committees)])
+    for each in sent:
+        committee, number, stated = take(each, "committee round slices")
+        expect("slices", stated, p.slices_of(committee, number))
 
 
 def check_fit(case: Case) -> None:
@@ -190,13 +219,16 @@ def check_lift(case: Case) -> None:
 
 def check_parameters(case: Case) -> None:
     """Fields, canonical bytes, digest and what follows from them."""
-    fields, data, stated_digest, view = (case[name] for name in ("fields", "bytes", "digest", "view"))
-    derived = "authenticated holders contributors blocks length width limit scale digit_bits digit_counts"
-    take(case, "fields bytes digest view " + derived)
+    derived = "holders contributors length width limit scale digit_bits digit_counts sizes"
+    fields, data, stated_digest, run, thresholds, least, *_ = take(
+        case, f"fields bytes digest run thresholds min_survivors {derived}"
+    )
     p = parameters.from_json(fields)
     expect("bytes", data, p.canonical.hex())
     expect("decoded", parameters.decode(unhex(data)), p)
-    expect("digest and view", (stated_digest, view), (p.digest.hex(), p.view.hex()))
+    expect("digest and run", (stated_digest, run), (p.digest.hex(), p.run.hex()))
+    expect("thresholds", thresholds, [p.threshold_of(sum(sizes)) for sizes in p.sizes])
+    expect("min_survivors", least, [[p.survivors_of(size) for size in sizes] for sizes in p.sizes])
     for name in derived.split():
         found = getattr(p, name)
         expect(name, case[name], list(found) if isinstance(found, tuple) else found)
@@ -204,13 +236,16 @@ def check_parameters(case: Case) -> None:
 
 def check_message(case: Case) -> None:
     """A message of each kind, written and read."""
-    name, fields, data = take(case, "tag fields bytes")
-    contents = {key: unhex(value) for key, value in fields.items() if key != "round_number"}
-    expect("bytes", data, messages.encode(name, fields["round_number"], *contents.values()).hex())
+    name, fields, data = take(case, "name fields bytes")
+    contents = {key: unhex(value) if isinstance(value, str) else value for key, value in fields.items()}
+    expect("bytes", data, messages.encode_array(name, *contents.values()).hex())
+    if name in messages.OF_DRAWS:
+        expect("decoded", list(contents.items()), list(messages.decode_draw(unhex(data), name).items()))
+        return
     names = messages.FROM_USERS if name in messages.FROM_USERS else messages.FROM_SERVER
     found = messages.decode(unhex(data), names)
-    stated = (name, fields["round_number"], [*contents.items()])
-    expect("decoded", stated, (found.name, found.round_number, [("view", found.view), *found.fields.items()]))
+    read = {"round_number": found.round_number, "view": found.view, **found.fields}
+    expect("decoded", (name, list(contents.items())), (found.name, list(read.items())))
 
 
 def check_packing(case: Case) -> None:
@@ -229,22 +264,19 @@ def check_locations(case: Case) -> None:
 
 # Per file, how the cases below each of its keys are checked. A roster is one case with all keys of its file.
 BUILDING_BLOCKS: dict[str, dict[str, Callable[[Case], None]]] = {
-    "digest_and_derive": {"digest": check_digest, "derive": check_derive},
+    "digest_and_derive": {"digest": check_digest, "derive": check_derive, "expand": check_expand},
     "x25519_agreement": {"cases": check_agreement},
-    "seeds_and_commitments": {
-        "pair": check_pair_seeds,
-        "private_mask": check_private_mask,
-        "nonce_commitment": check_nonce_commitment,
-        "seed_commitment": check_seed_commitment,
-    },
+    "pair_chains": {"cases": check_pair_chain},
+    "packages": {"heads": check_head, "pair_masks": check_pair_masks, "private_masks": check_private_masks},
     "shamir": {"cases": check_shamir},
-    "sealing": {"cases": check_sealing},
+    "false_shares": {"cases": check_false_shares},
     "mask_stream": {"cases": check_mask_stream},
     "roster": {},
+    "jury": {"sizes": check_jury_size, "juries": check_jury},
+    "draw": {},
+    "groups": {"cases": check_groups},
+    "slices": {"cases": check_slices},
     "gap_sampling": {"cases": check_gap_sampling},
-    "share_graph": {"cases": check_share_graph},
-    "committees": {"cases": check_committees},
-    "full_layout": {"cases": check_full_layout},
     "quantise": {"fit": check_fit, "lift": check_lift},
     "parameters": {"cases": check_parameters},
     "messages": {"cases": check_message},
@@ -253,15 +285,21 @@ BUILDING_BLOCKS: dict[str, dict[str, Callable[[Case], None]]] = {
 }
 
 
-def checks_of_blocks(name: str, document: Case) -> Iterator[Check]:
+def checks_of_blocks(name: str, documents: Mapping[str, Case]) -> Iterator[Check]:
     """Return the checks of a file of building blocks."""
+    document = documents[name]
     if name == "roster":
         if "digest" not in document or any("signed" not in user for user in document["users"]):
             raise Mismatch("a roster without its digest or without what is signed")
         yield name, lambda: check_roster(document)
         return
+    if name == "draw":
+        roster, secrets = roster_of(documents["roster"])
+        for place, case in enumerate(*take(document, "cases")):
+            yield f"draw {place}", lambda case=case: check_draw(case, roster, secrets)  # type: ignore[misc]
+        return
     sections = BUILDING_BLOCKS[name]
     for section, cases in zip(sections, take(document, " ".join(sections)), strict=True):
-        for place, case in enumerate(cases if isinstance(cases, list) else [cases]):
+        for place, case in enumerate(cases):
             check = sections[section]
             yield f"{section} {place}", lambda check=check, case=case: check(case)  # type: ignore[misc]

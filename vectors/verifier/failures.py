@@ -1,69 +1,89 @@
-"""Files of failures: what must be refused, and with which error (16, 17)."""
+"""Files of failures: what must be refused, and with which error (21, 22)."""
 
 from collections.abc import Callable, Iterator, Mapping
 
-from vectors.verifier import keys, locations, messages, parameters, sharing, words
+from vectors.verifier import draws, keys, locations, messages, parameters, sharing, words
 from vectors.verifier.comparing import Case, Check, Mismatch, expect, take, unhex
 from vectors.verifier.errors import Refused
 from vectors.verifier.hashing import read_set_of_users
 from vectors.verifier.replay import Replay
 
-Rounds = Mapping[str, Case]
+Runs = Mapping[str, Case]
 DAMAGED = "truncated_message"  # The only file whose messages were damaged on the way.
 
 
-def unpack_words(case: Case, _rounds: Rounds) -> None:
-    """Unpack (8)."""
+def unpack_words(case: Case, _runs: Runs) -> None:
+    """Unpack (10)."""
     bits, count, data = take(case, "bits count bytes")
     words.unpack(unhex(data), count, bits)
 
 
-def decode_users(case: Case, _rounds: Rounds) -> None:
-    """Read a set of users (1)."""
-    clients, data = take(case, "clients bytes")
-    read_set_of_users(unhex(data), clients)
+def decode_users(case: Case, _runs: Runs) -> None:
+    """Read a set (1)."""
+    count, data = take(case, "count bytes")
+    read_set_of_users(unhex(data), count)
 
 
-def decode_locations(case: Case, _rounds: Rounds) -> None:
-    """Read locations (12)."""
+def decode_locations(case: Case, _runs: Runs) -> None:
+    """Read locations (13)."""
     dim, data = take(case, "dim bytes")
     locations.decode(unhex(data), dim)
 
 
-def decode_parameters(case: Case, _rounds: Rounds) -> None:
+def decode_parameters(case: Case, _runs: Runs) -> None:
     """Read and check parameters (3)."""
     (data,) = take(case, "bytes")
     parameters.decode(unhex(data))
 
 
-def x25519(case: Case, _rounds: Rounds) -> None:
-    """Agree (4)."""
+def x25519(case: Case, _runs: Runs) -> None:
+    """Agree (7)."""
     private, peer_public = take(case, "private peer_public")
     keys.agree(unhex(private), unhex(peer_public))
 
 
-def unseal(case: Case, _rounds: Rounds) -> None:
-    """Open a pair of shares (13)."""
-    key, number, sender, receiver, sealed = take(case, "sealing_key round_number sender receiver sealed")
-    keys.unseal(unhex(key), int(number), sender, receiver, unhex(sealed))
+def unseal(case: Case, _runs: Runs) -> None:
+    """Open a pair of shares (8)."""
+    secret, sender, receiver, sealed = take(case, "round_secret sender receiver sealed")
+    keys.unseal(unhex(secret), sender, receiver, unhex(sealed))
 
 
-def combine_shares(case: Case, _rounds: Rounds) -> None:
-    """Combine the shares of one secret (7)."""
+def combine_shares(case: Case, _runs: Runs) -> None:
+    """Combine the shares of one secret (9)."""
     holders, shares = take(case, "holders shares")
     sharing.combine(holders, [unhex(share) for share in shares])
 
 
-def check_roster(case: Case, _rounds: Rounds) -> None:
-    """Check a roster (14)."""
+def check_roster(case: Case, _runs: Runs) -> None:
+    """Check a roster (5)."""
     run, users = take(case, "run users")
     entries = [take(user, "identity run_key draw_key chain_tip signature") for user in users]
     keys.check_roster(run, [keys.RosterEntry(*map(unhex, entry)) for entry in entries])
 
 
-def brought_to(case: Case, rounds: Rounds) -> Replay:
-    """Bring a round to where its first messages have been exchanged."""
-    replay = Replay(rounds[case["round"]])
+def answer_draw(case: Case, runs: Runs) -> None:
+    """Ask a juror of the roster (5)."""
+    encoded, user, answered, request = take(case, "parameters user answered request")
+    _, secrets = draws.roster_of(runs["roster"])
+    juror = draws.Juror(parameters.decode(unhex(encoded)), user, secrets[user])
+    for data in answered:
+        try:
+            juror.answer(unhex(data))
+        except Refused as refused:
+            raise Mismatch(f"what was answered before is refused: {refused}") from refused
+    juror.answer(unhex(request))
+
+
+def verify_draw(case: Case, runs: Runs) -> None:
+    """Check a proof (5)."""
+    encoded, last_draw, proof = take(case, "parameters last_draw proof")
+    roster, _ = draws.roster_of(runs["roster"])
+    draws.read_proof(parameters.decode(unhex(encoded)), roster, unhex(proof), last_draw)
+
+
+def brought_to(case: Case, runs: Runs) -> Replay:
+    """Bring a run to where its first steps have been made."""
+    replay = Replay(runs[case["run"]])
     try:
         replay.run(case["after"])
     except Refused as refused:
@@ -71,22 +91,23 @@ def brought_to(case: Case, rounds: Rounds) -> Replay:
     return replay
 
 
-def server_receives(case: Case, rounds: Rounds) -> None:
+def server_receives(case: Case, runs: Runs) -> None:
     """Give a message to the server."""
-    _, _, data, transport_sender = take(case, "round after bytes", "transport_sender")
-    brought_to(case, rounds).server.receive(unhex(data), transport_sender)
+    _, _, data, transport_sender = take(case, "run after bytes", "transport_sender")
+    brought_to(case, runs).server.receive(unhex(data), transport_sender)
 
 
-def client_receives(case: Case, rounds: Rounds) -> None:
+def client_receives(case: Case, runs: Runs) -> None:
     """Give a message to a user."""
-    _, _, user, data = take(case, "round after user bytes")
-    brought_to(case, rounds).users[user].receive(unhex(data))
+    _, _, user, data = take(case, "run after user bytes")
+    replay = brought_to(case, runs)
+    replay.users[user].receive(unhex(data), replay.terms)
 
 
-def server_closes(case: Case, rounds: Rounds) -> None:
+def server_closes(case: Case, runs: Runs) -> None:
     """Give messages to the server, which takes them, and end the stage."""
-    _, _, given = take(case, "round after messages")
-    server = brought_to(case, rounds).server
+    _, _, given = take(case, "run after messages")
+    server = brought_to(case, runs).server
     for data in given:
         try:
             server.receive(unhex(data))
@@ -95,7 +116,7 @@ def server_closes(case: Case, rounds: Rounds) -> None:
     server.close()
 
 
-OPERATIONS: dict[str, Callable[[Case, Rounds], None]] = {
+OPERATIONS: dict[str, Callable[[Case, Runs], None]] = {
     operation.__name__: operation
     for operation in (
         unpack_words,
@@ -106,6 +127,8 @@ OPERATIONS: dict[str, Callable[[Case, Rounds], None]] = {
         unseal,
         combine_shares,
         check_roster,
+        answer_draw,
+        verify_draw,
         server_receives,
         client_receives,
         server_closes,
@@ -113,15 +136,15 @@ OPERATIONS: dict[str, Callable[[Case, Rounds], None]] = {
 }
 
 
-def check_failure(name: str, case: Case, rounds: Rounds) -> None:
+def check_failure(name: str, case: Case, runs: Runs) -> None:
     """Attempt the operation and compare the error."""
     stated = {key: case[key] for key in ("operation", "error", "option") if key in case}
     inputs = {key: value for key, value in case.items() if key not in stated}
-    if "round" in case and name != DAMAGED:
+    if "run" in case and "after" in case and name != DAMAGED:
         for data in case.get("messages", [case.get("bytes")]):
             expect("an intact checksum", True, messages.checksum_fits(unhex(data)))
     try:
-        OPERATIONS[case["operation"]](inputs, rounds)
+        OPERATIONS[case["operation"]](inputs, runs)
     except Refused as refused:
         expect("error", stated["error"], refused.error)
         expect("option", stated.get("option", ""), refused.option)
@@ -129,12 +152,12 @@ def check_failure(name: str, case: Case, rounds: Rounds) -> None:
     raise Mismatch(f"nothing is wrong; the vector states {stated['error']}")
 
 
-def checks_of_failures(name: str, document: Case, rounds: Rounds) -> Iterator[Check]:
+def checks_of_failures(name: str, document: Case, runs: Runs) -> Iterator[Check]:
     """Return the checks of a file of failures."""
     (cases,) = take(document, "cases")
     for place, case in enumerate(cases):
         what = f"case {place} ({case.get('about', 'no about')})"
-        yield what, lambda case=case: check_failure(name, case, rounds)  # type: ignore[misc]
+        yield what, lambda case=case: check_failure(name, case, runs)  # type: ignore[misc]
 
 
 def is_failures(document: Case) -> bool:

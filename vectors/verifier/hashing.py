@@ -1,6 +1,7 @@
 """Digests, derived keys, key streams (2) and sets of users (1)."""
 
 import hashlib
+import hmac
 from collections.abc import Iterable
 
 from cryptography.hazmat.primitives.ciphers import Cipher
@@ -11,7 +12,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from vectors.verifier.errors import demand
 
-PREFIX = b"sparsesecagg/v1/"
+PREFIX = b"sparsesecagg/v2/"
 
 
 def little_endian(number: int, size: int) -> bytes:
@@ -31,6 +32,11 @@ def derive(secret: bytes, label: str, context: bytes, names: bytes = b"", length
     return HKDF(SHA256(), length, salt=context, info=info).derive(secret)
 
 
+def expand(key: bytes, label: str, data: bytes = b"") -> bytes:
+    """Derive a key from a derived key."""
+    return hmac.digest(key, PREFIX + label.encode("ascii") + b"/" + data, "sha256")
+
+
 def pair_of_names(first: int, second: int) -> bytes:
     """LE4(first) ‖ LE4(second)."""
     return little_endian(first, 4) + little_endian(second, 4)
@@ -48,7 +54,7 @@ class KeyStream:
 
 
 def set_of_users(users: Iterable[int], clients: int) -> bytes:
-    """Write a set of users as a bitmap of ⌈N/8⌉ bytes."""
+    """Write a set over n users as a bitmap of ⌈n/8⌉ bytes."""
     return little_endian(sum(1 << user for user in set(users)), (clients + 7) // 8)
 
 
@@ -56,7 +62,7 @@ def read_set_of_users(data: bytes, clients: int) -> list[int]:
     """Read a bitmap; the users come sorted."""
     demand(len(data) == (clients + 7) // 8, "MalformedMessage", "a set of users of another length")
     bits = int.from_bytes(data, "little")
-    demand(bits < 1 << clients, "MalformedMessage", "a user at N or beyond")
+    demand(bits < 1 << clients, "MalformedMessage", "a user at n or beyond")
     return [user for user in range(clients) if bits >> user & 1]
 
 

@@ -1,4 +1,4 @@
-"""Locations: the positions that a user sends, as a bitmap or as Rice-coded gaps (12)."""
+"""Locations: the positions that a user sends, as a bitmap or as Rice-coded gaps (13)."""
 
 from collections.abc import Sequence
 
@@ -47,6 +47,7 @@ def encode(positions: Sequence[int], dim: int) -> bytes:
 def decode(data: bytes, dim: int) -> list[int]:
     """Read positions in either code."""
     demand(data[:1] in (b"\0", b"\1"), "MalformedMessage", "locations in no known code")
+    demand(len(data) <= 1 + (dim + 7) // 8, "MalformedMessage", "more bytes than a bitmap takes")
     if data[0] == 0:
         demand(len(data) == 1 + (dim + 7) // 8, "MalformedMessage", "a bitmap of another length")
         bits = int.from_bytes(data[1:], "little")

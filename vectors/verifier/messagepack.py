@@ -1,11 +1,11 @@
-"""The part of MessagePack that the protocol uses: one array of integers, floats, text and bytes (3, 5)."""
+"""The part of MessagePack that the protocol uses: an array of integers, floats, truth values, text, bytes (3, 6)."""
 
 import struct
 from collections.abc import Sequence
 
 from vectors.verifier.errors import Refused, demand
 
-Value = int | float | str | bytes
+Value = bool | int | float | str | bytes
 
 SCALARS = {
     0xCA: ">f", 0xCB: ">d", 0xCC: ">B", 0xCD: ">H", 0xCE: ">I", 0xCF: ">Q",
@@ -24,6 +24,8 @@ def shortest(number: int, *forms: tuple[int, str, int]) -> bytes:
 
 def write_value(value: Value) -> bytes:
     """Write one value in the shortest form of its type."""
+    if isinstance(value, bool):
+        return b"\xc3" if value else b"\xc2"
     if isinstance(value, float):
         return b"\xcb" + struct.pack(">d", value)
     if isinstance(value, str):
@@ -75,6 +77,8 @@ class Reader:
             return head
         if head >= 0xE0:
             return head - 0x100
+        if head in (0xC2, 0xC3):
+            return head == 0xC3
         if head in SCALARS:
             return self.unpack(SCALARS[head])
         if head in (0xC4, 0xC5, 0xC6):

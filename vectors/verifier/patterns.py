@@ -1,12 +1,9 @@
-"""Patterns: who sends which block, and which pairs mask it (10)."""
+"""The pattern of `pairwise`, by its gaps (12)."""
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from vectors.verifier.graphs import circle_graph, permutation, permutation_stream
 from vectors.verifier.hashing import KeyStream
-from vectors.verifier.parameters import Parameters
 
 ONE = 2**64
 
@@ -42,53 +39,3 @@ def sample_gaps(p: int, pattern_seed: bytes, dim: int) -> list[int]:
             if passed <= dim:
                 positions.append(passed - 1)
     return positions
-
-
-def committees_of(parameters: Parameters, context: bytes, members: Sequence[int]) -> list[list[int]]:
-    """Return the committee of each block, in the order of its circle."""
-    stream = permutation_stream(context, "committees")
-    a, b = parameters.fraction
-    larger = {step * a % b for step in range(len(members) % b)}
-    committees = []
-    for _ in range(parameters.used_stripes):
-        order = permutation(members, stream)
-        arcs = []
-        for arc in range(b):
-            size = len(members) // b + (arc in larger)
-            arcs.append(order[:size])
-            order = order[size:]
-        for block in range(b):
-            committees.append([user for step in range(a) for user in arcs[(block + step) % b]])
-    return committees
-
-
-class Pattern:
-    """The pattern of a round whose members are known."""
-
-    def __init__(
-        self, parameters: Parameters, context: bytes, members: Sequence[int], neighbours: Mapping[int, Sequence[int]]
-    ) -> None:
-        self.parameters = parameters
-        if parameters.pattern == "committee":
-            self.senders = committees_of(parameters, context, members)
-            self.graphs = [circle_graph(committee, parameters.neighbours) for committee in self.senders]
-        else:
-            self.senders = [list(members)] * parameters.blocks  # With `pairwise`: those who may send.
-            self.graphs = [{u: [v for v in neighbours[u] if v in members] for u in members}]
-
-    def peers(self, user: int) -> list[int]:
-        """Return the users with whom this one masks, sorted."""
-        return sorted({peer for graph in self.graphs for peer in graph.get(user, ())})
-
-    def blocks_of_pair(self, user: int, peer: int, pattern_seed: bytes) -> list[int]:
-        """Return the blocks that a pair of peers masks."""
-        p = self.parameters
-        if p.pattern == "full":
-            return list(range(p.blocks))
-        if p.pattern == "pairwise":
-            return sample_gaps(probability(p.alpha_q32, p.neighbours or p.clients - 1), pattern_seed, p.dim)
-        return [block for block, graph in enumerate(self.graphs) if peer in graph.get(user, ())]
-
-    def public_blocks(self, user: int) -> list[int]:
-        """Return the blocks that a user sends with a public pattern."""
-        return [block for block, senders in enumerate(self.senders) if user in senders]

@@ -1,235 +1,252 @@
-"""The server, stage by stage (5, 13, 14)."""
+"""The server of a run: the epoch (5, 7), packages (8), and rounds stage by stage (14 to 18)."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
-from vectors.verifier import keys, locations, messages, words
-from vectors.verifier.errors import demand
-from vectors.verifier.graphs import Directory, Entry, members_context, nonce_fits, read_directory, share_graph
-from vectors.verifier.hashing import cut, read_set_of_users, set_of_users
+from vectors.verifier import draws, keys, messages
+from vectors.verifier.errors import Refused, demand
+from vectors.verifier.groups import Pod
+from vectors.verifier.hashing import cut, little_endian, set_of_users
+from vectors.verifier.messages import Message
 from vectors.verifier.parameters import Parameters
-from vectors.verifier.patterns import Pattern
-from vectors.verifier.sharing import SHARE, combine, elements
-from vectors.verifier.user import SEALED, TAG, Blocks, lay_mask
+from vectors.verifier.pod_round import PodRound, Result
+from vectors.verifier.pods import Epoch, extended
+from vectors.verifier.user import SEALED
 
 Outgoing = list[tuple[list[int], bytes]]
 
 
-class Result(NamedTuple):
-    """What the server learns."""
+class HeldDraw(NamedTuple):
+    """A draw that waits for reveals."""
 
-    survivors: list[int]
-    total: list[int]
-    contributors_per_block: list[int]
-    weight_per_block: list[int]
-    clipped_per_block: list[int]
+    number: int
+    population: bytes
+    named: list[int]
+    reveals: dict[int, bytes]
+
+
+class EpochPod:
+    """What the server keeps of a pod between rounds."""
+
+    def __init__(self, epoch: Epoch) -> None:
+        self.epoch = epoch
+        self.packages: dict[int, dict[int, Message]] = {}
+        self.chain = epoch.digest
+        self.declared: list[tuple[int, bytes]] = []
+        self.last_upload: dict[int, int] = {}
+
+    def history(self, user: int) -> bytes:
+        """Return the declared sets that a user may not know."""
+        since = self.last_upload.get(user, 0)
+        return b"".join(little_endian(number, 8) + each for number, each in self.declared if number >= since)
 
 
 class Server:
-    """The server of one round: takes messages of users, and ends stages."""
+    """The server: takes messages of users, ends stages, begins rounds."""
 
-    directory: Directory
-    neighbours: dict[int, list[int]]
-    sealed: dict[int, dict[int, bytes]]
-    members: list[int]
-    context: bytes
-    pattern: Pattern
-    survivors: list[int]
     result: Result
 
-    def __init__(self, parameters: Parameters) -> None:
-        p = self.parameters = parameters
-        confirm = ["confirm"] if p.authenticated else []
-        self.stages = ["advertise keys", "share keys", "upload", *confirm, "unmask"]
-        self.may_send = list(range(p.clients))
-        self.accepted: dict[int, messages.Message] = {}  # Of the present stage.
-        self.keys: set[bytes] = set()
-        self.seed_commitments: dict[int, bytes] = {}
-        self.blocks_of: dict[int, list[int]] = {}
-        self.sums: Blocks = {block: [0] * p.width for block in range(p.blocks)}
+    def __init__(self, p: Parameters, server_seed: bytes, roster: draws.Roster | None) -> None:
+        self.parameters, self.server_seed, self.roster = p, server_seed, roster
+        self.stage = "ADVERTISE_KEYS"
+        self.epoch = 1
+        self.round_number = 0
+        self.may_send = set(range(p.clients))
+        self.heard: set[int] = set()
+        self.adverts: dict[int, Message] = {}
+        self.draw: HeldDraw | None = None
+        self.last_draw = 0
+        self.silent: set[int] = set()
+        self.groups: list[Pod] = []
+        self.pods: list[EpochPod | None] = []
+        self.rounds: list[PodRound] = []
 
     def receive(self, data: bytes, transport_sender: int | None = None) -> None:
         """Check a message in the page's order and take it."""
+        if self.stage == "DRAW":
+            self.take_reveal(data, transport_sender)
+            return
         message = messages.decode(data, messages.FROM_USERS)
-        demand(message.round_number == self.parameters.round_number, "WrongRound", "another round")
-        demand(message.view == self.parameters.view, "WrongView", "another view")
-        demand(self.stages[:1] == [message.name], "WrongStage", f"{message.name} in another stage")
-        known = message.sender in self.may_send and transport_sender in (None, message.sender)
-        demand(known, "UnknownSender", f"user {message.sender} may not send")
-        demand(message.sender not in self.accepted, "DuplicateMessage", "a second message")
-        take = {
-            "advertise keys": self.take_keys,
-            "share keys": self.take_shares,
-            "upload": self.take_upload,
-            "confirm": self.take_confirmation,
-            "unmask": self.take_unmask,
-        }
-        take[message.name](message.sender, message.fields)
-        self.accepted[message.sender] = message
+        known = message.sender < self.parameters.clients and transport_sender in (None, message.sender)
+        demand(known, "UnknownSender", "nobody, or somebody else")
+        if message.name == "share keys":
+            self.take_package(message)
+            return
+        demand(message.name == self.stage.lower().replace("_", " "), "WrongStage", f"{message.name} at {self.stage}")
+        due = self.epoch if self.stage == "ADVERTISE_KEYS" else self.round_number
+        demand(message.round_number == due, "WrongRound", "another round")
+        demand(message.sender in self.may_send, "UnknownSender", "may not send")
+        demand(message.sender not in self.heard, "DuplicateMessage", "a second message")
+        if message.name == "advertise keys":
+            self.take_keys(message)
+        else:
+            self.round_of(message.sender).take(message)
+            if message.name == "upload":
+                self.pod_of(message.sender).last_upload[message.sender] = self.round_number
+        self.heard.add(message.sender)
+
+    # The epoch
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Begin another epoch, which only a jury can draw."""
+        self.epoch, self.pods, self.groups, self.adverts, self.draw = epoch, [], [], {}, None
+        self.open_stage("ADVERTISE_KEYS", list(range(self.parameters.clients)))
+
+    def take_keys(self, message: Message) -> None:
+        """ADVERTISE_KEYS."""
+        demand(message.view == self.parameters.digest[:8], "WrongView", "other parameters")
+        key = message.fields["sealing_key"]
+        fresh = all(key != other.fields["sealing_key"] for other in self.adverts.values())
+        demand(fresh, "InvalidKey", "a sealing key that occurs twice")
+        keys.demand_no_low_order(key)
+        self.adverts[message.sender] = message
+
+    def name_jurors(self) -> Outgoing:
+        """Name as few jurors as allowed, of those that are present and have not been silent."""
+        p = self.parameters
+        while True:
+            self.last_draw += 1
+            jury = draws.jury(p.roster_digest, self.last_draw, p.clients, p.colluders)
+            needed = -(-3 * len(jury) // 4)
+            willing = [user for user in jury if user not in self.silent]
+            if len(willing) >= needed:
+                break
+        named = [user for user in willing if user in self.adverts][:needed]
+        population = set_of_users(range(p.clients), p.clients)
+        self.draw = HeldDraw(self.last_draw, population, sorted(named), {})
+        named_set = set_of_users(named, p.clients)
+        request = messages.encode_array("draw request", self.last_draw, p.roster_digest, population, named_set)
+        self.open_stage("DRAW", named)
+        return [(sorted(named), request)]
+
+    def take_reveal(self, data: bytes, transport_sender: int | None) -> None:
+        """DRAW."""
+        message = messages.decode_draw(data, "draw reveal")
+        assert self.draw and self.roster
+        demand(message["draw"] == self.draw.number, "WrongStage", "another draw")
+        user = int.from_bytes(message["number"], "little")
+        known = user in self.draw.named and transport_sender in (None, user)
+        demand(known, "UnknownSender", "not a named juror")
+        p, named = self.parameters, set_of_users(self.draw.named, self.parameters.clients)
+        stated = draws.statement(p, self.draw.number, self.draw.population, named)
+        draws.check_reveal(self.roster, self.draw.number, stated, user, message["reveal"])
+        self.draw.reveals[user] = message["reveal"]
+        self.heard.add(user)
+
+    def make_epoch(self) -> Outgoing:
+        """Draw the groups and send the epoch keys."""
+        p = self.parameters
+        if self.roster and self.draw:
+            named = set_of_users(self.draw.named, p.clients)
+            reveals = b"".join(self.draw.reveals[user] for user in self.draw.named)
+            proof = messages.encode_array("draw proof", self.draw.number, self.draw.population, named, reveals)
+            drawn = draws.read_proof(p, self.roster, proof)
+        else:
+            nonces = {user: message.fields["nonce"] for user, message in self.adverts.items()}
+            proof = draws.plain_draw(p, self.server_seed, nonces)
+            drawn = draws.read_plain_draw(p, proof)
+        self.groups = drawn.pods
+        outgoing: Outgoing = []
+        for pod in drawn.pods:
+            present = [user for user in pod.users if user in self.adverts]
+            sealing_keys = b"".join(self.adverts[user].fields["sealing_key"] for user in present)
+            places = set_of_users(map(pod.users.index, present), len(pod.users))
+            data = messages.encode(
+                "epoch keys", self.epoch, p.digest[:8], self.round_number + 1, proof, places, sealing_keys
+            )
+            epoch = Epoch(p, messages.decode(data, messages.FROM_SERVER), drawn.seed, pod)
+            takes_part = len(present) >= epoch.threshold
+            self.pods.append(EpochPod(epoch) if takes_part else None)
+            if takes_part:
+                outgoing.append((present, data))
+        demand(bool(outgoing), "ThresholdNotMet", "no pod has enough users")
+        return outgoing
+
+    # Packages
+
+    def pod_of(self, user: int) -> EpochPod:
+        """Return the pod in which a user is present."""
+        for pod in self.pods:
+            if pod and user in pod.epoch.key_of:
+                return pod
+        raise Refused("UnknownSender", "present in no pod")
+
+    def take_package(self, message: Message) -> None:
+        """SHARE_KEYS."""
+        pod = self.pod_of(message.sender)
+        demand(message.view == pod.epoch.digest[:8], "WrongView", "another epoch")
+        ahead = message.round_number - self.round_number
+        demand(ahead in (1, 2), "WrongRound", "not one of the next two rounds")
+        packages = pod.packages.setdefault(message.round_number, {})
+        demand(message.sender not in packages, "DuplicateMessage", "a second package for the round")
+        cut(message.fields["shares"], SEALED, len(pod.epoch.partners(message.sender)), "shares")
+        mask_key = message.fields["head"][:32]
+        keys.demand_no_low_order(mask_key)
+        fresh = all(mask_key != other.fields["head"][:32] for other in packages.values())
+        demand(fresh, "InvalidKey", "a mask key that occurs twice")
+        packages[message.sender] = message
+
+    # Rounds
+
+    def begin(self, round_number: int, terms: bytes) -> Outgoing:
+        """Begin a round: send orders to the members of committees that can still be opened."""
+        self.round_number, self.rounds, outgoing = round_number, [], []
+        for pod in self.pods:
+            if pod:
+                members = pod.packages.pop(round_number, {})
+                self.rounds.append(PodRound(pod.epoch, round_number, members, terms, pod.chain))
+                outgoing += self.rounds[-1].orders(pod.history)
+        self.open_stage("UPLOAD", [user for users, _ in outgoing for user in users])
+        return outgoing
+
+    def round_of(self, user: int) -> PodRound:
+        """Return the round of a user's pod."""
+        epoch = self.pod_of(user).epoch
+        return next(each for each in self.rounds if each.epoch is epoch)
+
+    def open_stage(self, stage: str, may_send: list[int]) -> None:
+        """Wait for these users."""
+        self.stage, self.may_send, self.heard = stage, set(may_send), set()
 
     def close(self) -> Outgoing:
         """End the stage; return what is sent to whom."""
-        senders = sorted(self.accepted)
-        demand(len(senders) >= self.parameters.threshold, "ThresholdNotMet", f"{len(senders)} messages")
-        end = {
-            "advertise keys": self.send_directory,
-            "share keys": self.send_deliveries,
-            "upload": self.send_survivors,
-            "confirm": self.send_confirmations,
-            "unmask": self.open,
-        }
-        outgoing = end[self.stages.pop(0)](senders)
-        self.may_send = senders
-        self.accepted = {}
+        stage = self.stage
+        if stage == "ADVERTISE_KEYS" and self.roster:
+            return self.name_jurors()
+        if stage == "DRAW" and self.draw and len(self.draw.reveals) < len(self.draw.named):
+            self.silent |= set(self.draw.named) - set(self.draw.reveals)
+            return self.name_jurors()
+        self.stage = "DONE"
+        if stage in ("ADVERTISE_KEYS", "DRAW"):
+            return self.make_epoch()
+        if stage == "UPLOAD":
+            self.declare()
+        if stage == "CONFIRM":
+            for each in self.rounds:
+                each.lose_unless(len(each.confirmed) >= each.epoch.threshold)
+        if stage == "UNMASK":
+            for each in self.rounds:
+                each.open()
+        self.demand_any()
+        if stage == "UNMASK":
+            self.result = Result.of(self.parameters, self.rounds, self.groups)
+            return []
+        following = "CONFIRM" if stage == "UPLOAD" and self.parameters.confirm else "UNMASK"
+        outgoing = [request for each in self.rounds if not each.over for request in each.requests(following)]
+        self.open_stage(following, [user for users, _ in outgoing for user in users])
         return outgoing
 
-    def field(self, name: str, senders: Sequence[int]) -> list[bytes]:
-        """Return one field of the accepted messages, sorted by sender."""
-        return [self.accepted[user].fields[name] for user in senders]
+    def declare(self) -> None:
+        """UPLOAD has ended: settle the survivors."""
+        for each in self.rounds:
+            survivors = each.declare()
+            if not each.over:
+                pod = self.pod_of(each.epoch.present[0])
+                pod.chain = extended(pod.chain, self.round_number, survivors)
+                pod.declared.append((self.round_number, survivors))
 
-    def message(self, name: str, *fields: bytes) -> bytes:
-        """Write a message of the server."""
-        return messages.encode(name, self.parameters.round_number, self.parameters.view, *fields)
-
-    def set_of(self, users: Sequence[int]) -> bytes:
-        """Write a set of users."""
-        return set_of_users(users, self.parameters.clients)
-
-    def take_keys(self, _sender: int, fields: dict[str, bytes]) -> None:
-        """ADVERTISE_KEYS: keys are new and no low-order points."""
-        own = {fields["sealing_key"], fields["mask_key"]}
-        demand(len(own) == 2 and not own & self.keys, "InvalidKey", "a key that occurs twice")
-        for key in own:
-            keys.demand_no_low_order(key)
-        self.keys |= own
-
-    def send_directory(self, senders: list[int]) -> Outgoing:
-        """Send everybody's keys to all advertisers."""
-        p = self.parameters
-        users = self.set_of(senders)
-        entries = b"".join(b"".join(self.field(name, [u])[0] for name in Entry._fields) for u in senders)
-        self.directory = read_directory(p.digest, p.clients, users, entries)
-        self.neighbours = share_graph(senders, self.directory.digest, p.neighbours)
-        return [(senders, self.message("key directory", users, entries))]
-
-    def take_shares(self, sender: int, fields: dict[str, bytes]) -> None:
-        """SHARE_KEYS: a sealed pair per neighbour, a nonce that fits."""
-        cut(fields["shares"], SEALED, len(self.neighbours[sender]), "shares")
-        demand(nonce_fits(self.directory.entries[sender], fields["nonce"]), "InvalidKey", "a nonce that does not fit")
-
-    def send_deliveries(self, senders: list[int]) -> Outgoing:
-        """Sort the sealed pairs of shares by receiver."""
-        users, nonces = self.set_of(senders), b"".join(self.field("nonce", senders))
-        self.members, self.context = senders, members_context(self.directory.digest, users, nonces)
-        self.pattern = Pattern(self.parameters, self.context, senders, self.neighbours)
-        self.seed_commitments = dict(zip(senders, self.field("seed_commitment", senders), strict=True))
-        sealed = {}
-        for user in senders:
-            pieces = cut(self.accepted[user].fields["shares"], SEALED, len(self.neighbours[user]), "shares")
-            sealed[user] = dict(zip(self.neighbours[user], pieces, strict=True))
-        outgoing: Outgoing = []
-        for receiver in senders:
-            pairs = b"".join(sealed[u][receiver] for u in self.neighbours[receiver] if u in sealed)
-            outgoing.append(([receiver], self.message("share delivery", users, nonces, pairs)))
-        return outgoing
-
-    def take_upload(self, sender: int, fields: dict[str, bytes]) -> None:
-        """UPLOAD: add the words of each block to the sums."""
-        p = self.parameters
-        if p.public_pattern:
-            demand(not fields["locations"], "MalformedMessage", "locations with a public pattern")
-            blocks = self.pattern.public_blocks(sender)
-        else:
-            blocks = locations.decode(fields["locations"], p.dim)
-        received = words.unpack(fields["words"], p.width * len(blocks), p.modulus_bits)
-        for place, block in enumerate(blocks):
-            added = received[place * p.width : (place + 1) * p.width]
-            self.sums[block] = [(a + b) % p.modulus for a, b in zip(self.sums[block], added, strict=True)]
-        self.blocks_of[sender] = blocks
-
-    def send_survivors(self, senders: list[int]) -> Outgoing:
-        """Ask the survivors to confirm each other, or to unmask."""
-        self.survivors = senders
-        users = self.set_of(senders)
-        if self.parameters.authenticated:
-            return [(senders, self.message("confirm request", users))]
-        return [(senders, self.message("unmask request", users, b"", b""))]
-
-    def take_confirmation(self, _sender: int, fields: dict[str, bytes]) -> None:
-        """CONFIRM: a tag for each other survivor."""
-        cut(fields["tags"], TAG, len(self.survivors) - 1, "tags")
-
-    def send_confirmations(self, senders: list[int]) -> Outgoing:
-        """Hand each user that confirmed the tags of the others for it."""
-        tags: dict[tuple[int, int], bytes] = {}
-        for sender in senders:
-            receivers = [user for user in self.survivors if user != sender]
-            pieces = cut(self.accepted[sender].fields["tags"], TAG, len(receivers), "tags")
-            tags |= {(sender, receiver): tag for receiver, tag in zip(receivers, pieces, strict=True)}
-        outgoing: Outgoing = []
-        for receiver in senders:
-            others = [user for user in senders if user != receiver]
-            theirs = b"".join(tags[sender, receiver] for sender in others)
-            request = self.message("unmask request", self.set_of(self.survivors), self.set_of(others), theirs)
-            outgoing.append(([receiver], request))
-        return outgoing
-
-    def take_unmask(self, sender: int, fields: dict[str, bytes]) -> None:
-        """UNMASK: shares of members whose secrets the sender holds."""
-        owners = read_set_of_users(fields["owners"], self.parameters.clients)
-        held = {sender, *self.neighbours[sender]} & set(self.members)
-        demand(set(owners) <= held, "InvalidShare", "a share that the sender does not hold")
-        for share in cut(fields["shares"], SHARE, len(owners), "shares"):
-            elements(share)
-
-    def restore(self, senders: Sequence[int]) -> dict[int, bytes]:
-        """Restore the private seed of each survivor and the private mask key of each dropout."""
-        p = self.parameters
-        shares: dict[int, dict[int, bytes]] = {member: {} for member in self.members}
-        for holder in senders:
-            fields = self.accepted[holder].fields
-            owners = read_set_of_users(fields["owners"], p.clients)
-            for owner, share in zip(owners, cut(fields["shares"], SHARE, len(owners), "shares"), strict=True):
-                shares[owner][holder] = share
-        secrets = {}
-        for owner, given in shares.items():
-            demand(len(given) >= p.threshold, "ThresholdNotMet", f"{len(given)} shares of user {owner}")
-            first = sorted(given)[: p.threshold]
-            secret = combine(first, [given[holder] for holder in first])
-            if owner in self.survivors:
-                genuine = keys.seed_commitment(p.digest, owner, secret) == self.seed_commitments[owner]
-            else:
-                genuine = keys.public_key(secret) == self.directory.entries[owner].mask_key
-            demand(genuine, "InvalidShare", f"false shares of user {owner}")
-            secrets[owner] = secret
-        return secrets
-
-    def open(self, senders: list[int]) -> Outgoing:
-        """Take the masks out of the sums."""
-        p = self.parameters
-        for owner, secret in self.restore(senders).items():
-            if owner in self.survivors:
-                seed = keys.private_mask_seed(secret, self.context, owner)
-                lay_mask(self.sums, self.blocks_of[owner], seed, -1, p)
-                continue
-            for peer in self.pattern.peers(owner):
-                if peer in self.survivors:
-                    agreed = keys.agree(secret, self.directory.entries[peer].mask_key)
-                    mask_seed, pattern_seed = keys.pair_seeds(agreed, self.context, owner, peer)
-                    blocks = self.pattern.blocks_of_pair(owner, peer, pattern_seed)
-                    lay_mask(self.sums, blocks, mask_seed, -1 if peer < owner else 1, p)
-        self.result = self.read_sums()
-        return []
-
-    def read_sums(self) -> Result:
-        """Read values as signed integers, digits without a sign."""
-        p = self.parameters
-        values = [word for block in self.sums.values() for word in block[: p.length]]
-        after_weight = p.length + p.digit_counts[0]
-        return Result(
-            self.survivors,
-            [words.signed(word, p.modulus_bits) for word in values[: p.dim]],
-            [sum(block in blocks for blocks in self.blocks_of.values()) for block in self.sums],
-            [words.from_digits(block[p.length : after_weight], p.digit_bits) for block in self.sums.values()],
-            [words.from_digits(block[after_weight:], p.digit_bits) for block in self.sums.values()],
-        )
+    def demand_any(self) -> None:
+        """The round is over if nothing can be opened."""
+        if all(each.over for each in self.rounds):
+            needed = sum(each.epoch.threshold for each in self.rounds)
+            demand(len(self.heard) >= needed, "ThresholdNotMet", "too few users")
+            raise Refused("TooLittleOpened", "nothing could be opened")

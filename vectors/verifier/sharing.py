@@ -1,18 +1,20 @@
-"""Shamir's secret sharing over GF(2^31 − 1), nine limbs of 29 bits (7)."""
+"""Shamir's secret sharing over GF(2^31 − 1), five limbs of 29 bits (9)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import combinations
 
-from vectors.verifier.errors import demand
+from vectors.verifier.errors import Refused, demand
 from vectors.verifier.hashing import KeyStream, little_endian
 
 FIELD = 2**31 - 1
-LIMBS = 9
+LIMBS = 5
+SECRET = 16
 LIMB = 2**29
 SHARE = 4 * LIMBS
 
 
 def limbs_of(secret: bytes) -> list[int]:
-    """Cut a secret of 32 bytes into limbs, lowest first."""
+    """Cut a secret of 16 bytes into limbs, lowest first."""
     number = int.from_bytes(secret, "little")
     return [number // LIMB**place % LIMB for place in range(LIMBS)]
 
@@ -63,5 +65,45 @@ def combine(holders: Sequence[int], shares: Sequence[bytes]) -> bytes:
     columns = zip(*map(elements, shares), strict=True)
     limbs = [sum(w * value for w, value in zip(weights, column, strict=True)) % FIELD for column in columns]
     secret = sum(limb * LIMB**place for place, limb in enumerate(limbs))
-    demand(all(limb < LIMB for limb in limbs) and secret < 2**256, "InvalidShare", "shares that do not fit together")
-    return little_endian(secret, 32)
+    demand(all(limb < LIMB for limb in limbs) and secret < 2**128, "InvalidShare", "shares that do not fit together")
+    return little_endian(secret, SECRET)
+
+
+def at(points: Sequence[int], values: Sequence[int], place: int) -> int:
+    """Return the value at a place of the polynomial through some points, by Lagrange's formula."""
+    total = 0
+    for own, value in zip(points, values, strict=True):
+        term = value
+        for other in points:
+            if other != own:
+                term = term * (place - other) * pow(own - other, -1, FIELD) % FIELD
+        total += term
+    return total % FIELD
+
+
+def corrected_limb(shares: Mapping[int, int], threshold: int) -> tuple[int, set[int]]:
+    """Return a limb and the holders whose values are false: at most half of those to spare are, so one fits the rest.
+
+    All subsets are tried, the plainest way to say what a decoder must find.
+    """
+    most = (len(shares) - threshold) // 2
+    for chosen in combinations(sorted(shares), threshold):
+        points, values = [holder + 1 for holder in chosen], [shares[holder] for holder in chosen]
+        false = {holder for holder, value in shares.items() if at(points, values, holder + 1) != value}
+        if len(false) <= most:
+            return at(points, values, 0), false
+    raise Refused("InvalidShare", "too many false shares")
+
+
+def restore(shares: Mapping[int, bytes], threshold: int) -> tuple[bytes, set[int]]:
+    """Restore a secret from all shares there are; return it and whose shares are false in any limb."""
+    demand(len(shares) >= threshold, "InvalidShare", "too few shares")
+    values = {holder: elements(share) for holder, share in shares.items()}
+    limbs, false = [], set()
+    for place in range(LIMBS):
+        limb, liars = corrected_limb({holder: row[place] for holder, row in values.items()}, threshold)
+        limbs.append(limb)
+        false |= liars
+    secret = sum(limb * LIMB**place for place, limb in enumerate(limbs))
+    demand(all(limb < LIMB for limb in limbs) and secret < 2**128, "InvalidShare", "shares that do not fit together")
+    return little_endian(secret, SECRET), false

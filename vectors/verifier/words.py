@@ -1,11 +1,11 @@
-"""Words, packing, mask streams (8), quantisation and digits (9)."""
+"""Words, packing, mask streams (10), quantisation and digits (11)."""
 
 from collections.abc import Sequence
 
 from vectors.verifier.errors import demand
 from vectors.verifier.hashing import KeyStream, little_endian
 
-WORD_SIZES = (8, 12, 16, 24, 32)
+WORD_SIZES = range(4, 33)
 
 
 def modulus(bits: int) -> int:
@@ -49,7 +49,7 @@ class MaskStream:
     def __init__(self, seed: bytes, bits: int) -> None:
         self.stream = KeyStream(seed)
         self.bits = bits
-        self.size = {8: 1, 12: 2, 16: 2, 24: 4, 32: 4}[bits]
+        self.size = 1 if bits <= 8 else 2 if bits <= 16 else 4
 
     def word(self) -> int:
         """Read the next word."""

@@ -115,7 +115,7 @@ def left_out(setting: Setting) -> Reading:
     """A user that uploads is declared dropped again and again, to compare its committee with and without it."""
     world = World(setting, confirm=False, dropout=0.01)
     victim, server = world.victim, world.run.server
-    times, rounds = 0, 12
+    times, rounds = 0, 7
     for _ in range(rounds):
         orders = server.begin_round()
         for user, order in orders.items():

@@ -77,9 +77,7 @@ def train(
         float | None, _simulated("Fraction of users that help the server (γ), for the expected exposure.", 0)
     ] = None,
     target_accuracy: Annotated[float | None, _task("Stop when the test accuracy reaches this, such as 0.95.")] = None,
-    modulus_bits: Annotated[
-        int | None, _aggregation("Bits of a word, 4 to 32.", "16 for committee, else 32")
-    ] = None,
+    modulus_bits: Annotated[int | None, _aggregation("Bits of a word, 4 to 32.", "16 for committee, else 32")] = None,
     committee_size: Annotated[
         int | None, _aggregation("Users per committee, who mask together.", "N divided by 1/α")
     ] = None,

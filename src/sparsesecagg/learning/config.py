@@ -89,7 +89,7 @@ class TrainingConfig:
         _one_of("downlink", self.downlink, DOWNLINKS)
         if self.downlink_bits not in STEP_BITS:
             allowed = ", ".join(map(str, sorted(STEP_BITS)))
-            raise InvalidInput("downlink_bits", f"must be one of {allowed}; got {self.downlink_bits}")
+            raise InvalidInput("downlink_bits", f"must be one of {allowed}, got {self.downlink_bits}")
         _one_of("normalisation", self.normalisation, NORMALISATIONS)
         if not isinstance(self.authenticated, bool):
             raise InvalidInput("authenticated", f"must be true or false, got {self.authenticated!r}")

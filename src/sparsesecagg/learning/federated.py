@@ -116,7 +116,9 @@ class FederatedRun:
         self.config, self.task, self.folder = config, task, folder
         self._aggregator = aggregator
         self._aggregator.restore(checkpoint.aggregator)
-        self._way_down = make_way_down(config.downlink, config.downlink_bits, checkpoint.parameters, config.clients)
+        self._way_down = make_way_down(
+            config.downlink, config.downlink_bits, checkpoint.parameters, task.model.layers, config.clients
+        )
         if checkpoint.way_down:
             self._way_down.restore(checkpoint.way_down)
         self._round = checkpoint.round_number

@@ -160,9 +160,12 @@ class SecureAggregator(Aggregator):
         )
 
     def _given(self) -> dict[str, Any]:
+        # Simulated users accept the options of the run, whatever these protect; `train` says if it is little.
         policy = Policy(
-            min_survivors=self.parameters.min_survivors,
+            min_anonymity=1,
+            min_survivors=1,
             authenticated=self._settings.authenticated,
+            patterns=frozenset({self.parameters.pattern}),
         )
         return {
             "policy": policy,
@@ -199,7 +202,7 @@ class SecureAggregator(Aggregator):
             reason=reason,
             survivors=len(sent),
             dropped={Stage.ADVERTISE_KEYS.name: run.params.clients - len(run.members)} | dict(dropped),
-            upload_bytes=float(np.mean(list(sent.values()) or [0.0])),
+            upload_bytes=float(np.mean(list(sent.values()) or [0])),
             uploads=len(sent),
             sent_bytes=self._sizes.means(self._sizes.sent, names),
             received_bytes=self._sizes.means(self._sizes.received, names),
@@ -330,5 +333,5 @@ class _Sizes(Observer):
     def means(sizes: Mapping[str, Counter[int]], stages: Sequence[str]) -> ByStage:
         """Return the mean of each stage over those who sent (or got) something, and the total."""
         names = dict.fromkeys((*(name for name in sizes if name not in stages), *stages))
-        means = {name: float(np.mean(list(sizes.get(name, {}).values()) or [0.0])) for name in names}
+        means = {name: float(np.mean(list(sizes.get(name, {}).values()) or [0])) for name in names}
         return {**means, "total": sum(means.values())}

@@ -14,7 +14,17 @@ from typing import Any
 from sparsesecagg.learning.run_folder import write_atomically
 
 FILE_NAME = "events.out.tfevents.0000000000.sparsesecagg"
-SCALARS = ("accuracy", "loss", "survivors", "upload_bytes", "cumulative_upload_bytes", "training_seconds", "clipped")
+SCALARS = (
+    "accuracy",
+    "loss",
+    "survivors",
+    "upload_bytes",
+    "downlink_bytes",
+    "coordinates_updated",
+    "cumulative_upload_bytes",
+    "training_seconds",
+    "clipped",
+)
 
 
 def write_events(folder: Path, lines: Iterable[Mapping[str, Any]]) -> Path:

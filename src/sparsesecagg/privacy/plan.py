@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.patterns.anonymity import SERVERS, Structure, Server, availability, colluder_count
+from sparsesecagg.patterns.anonymity import SERVERS, Server, Structure, availability, colluder_count
 
 DEFAULT_FAILURE_LOG2: Final = -40.0
 LOWEST_FAILURE_LOG2: Final = -1000.0
@@ -163,7 +163,7 @@ class Plan:
         return None if self.confirm is None else 2 + self.confirm
 
     def round_options(self) -> dict[str, Any]:
-        """Return the keyword arguments for `RoundParameters.create`."""
+        """Return the keyword arguments for `Parameters.create`."""
         if not self.feasible:
             raise InvalidInput("min_anonymity", f"can't be kept: {self.reason}")
         return {

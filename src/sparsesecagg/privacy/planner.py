@@ -51,7 +51,7 @@ WORTH_AN_EXCHANGE: Final = 1.1
 class _Choice:
     """Groups that keep the goal, and what they cost."""
 
-    groups: Groups
+    groups: Structure
     confirm: bool
     modulus_bits: int
     bytes: MessageBytes
@@ -150,7 +150,7 @@ def _cost(goal: Goal, groups: Structure, confirm: bool) -> _Choice:
     return _Choice(groups, confirm, bits, sizes)
 
 
-def _abort_probability(goal: Goal, groups: Groups) -> float:
+def _abort_probability(goal: Goal, groups: Structure) -> float:
     """Bound the chance that a committee's slices are lost in a round: it is thin, or its pod fails."""
     return max(
         min(

@@ -244,6 +244,7 @@ class Client:
         `round_number` is the round that the server is at, or the one before the first. With `again`, packages that were
         dealt before are returned too, as the same bytes.
         """
+        self._require_going()
         state = self._state.from_round(round_number)
         wanted = range(max(state.round_number + 1, self._epoch.first_round), state.round_number + 1 + AHEAD)
         fresh = [number for number in wanted if number not in state.packages and self._may_deal(state, number)]
@@ -517,6 +518,8 @@ class Client:
 
     def _declared(self, state: ClientState, message: Order) -> ClientState:
         """Take in the survivors that were declared since; stop for good if this user was wrongly left out."""
+        if message.view != self._epoch.view:
+            raise WrongView("the server")  # Another pod's past is no reason to stop.
         declared = Declared(state, self._place, self.params.dropout)
         for round_number, survivors in read_history(message.history, len(self._epoch.pod)):
             declared.take(round_number, survivors)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 from math import exp, lgamma, log, log1p
 
-from sparsesecagg.errors import MalformedMessage
+from sparsesecagg.errors import MalformedMessage, PolicyViolation
 from sparsesecagg.protocol.client_state import ClientState
 from sparsesecagg.protocol.messages import decode_users
 from sparsesecagg.protocol.order import extend_chain
@@ -70,8 +70,10 @@ class Declared:
         """Return the state as a new round begins, and what is wrong, if anything is."""
         if self._last >= round_number:
             raise MalformedMessage("the survivors of this round can't be declared before it")
-        if not self._problem and any(self._pending.values()):
-            self._problem = f"round {min(self._pending)} was opened with this user's help and is not declared"
+        undeclared = [number for number, answered in self._pending.items() if answered]
+        if undeclared and not self._problem:
+            # No reason to stop for good: the message may have been meant for somebody who knows more.
+            raise PolicyViolation(f"round {min(undeclared)} was opened with this user's help and is not declared")
         if not self._problem and self._exclusions >= LEAST_EXCLUSIONS and self._chance() <= LEAST_CHANCE:
             self._problem = (
                 f"this user was declared dropped {self._exclusions} times in {self._uploads} rounds that it uploaded "

@@ -105,9 +105,13 @@ class Parameters(msgspec.Struct, frozen=True, array_like=True, dict=True, forbid
         alpha_q32 = max(1, round(asked * 2**32))
         if committees is None:
             committees, pods, served = _structure(pattern, clients, alpha_q32, committee_size, pod_size)
+            _require_company(clients, committees, asked)
             if alpha is None and committee_size is None:
                 served = committees
+        elif pattern == "committee":
+            _require_range("committees", committees, 1, clients // SMALLEST_COMMITTEE)
         pods, served = pods or 1, served or 1
+        _require_range("served", served, 1, committees)
         if alpha is None:
             alpha_q32 = max(1, round(served / committees * 2**32))
         degree = _even_degree(pattern, neighbours, clients)
@@ -172,13 +176,7 @@ class Parameters(msgspec.Struct, frozen=True, array_like=True, dict=True, forbid
             # Tags of all survivors are what proves one view, so everybody must share a secret with everybody.
             raise InvalidInput("neighbours", "must not be given with a roster: authenticated rounds need complete pods")
         smallest = self.smallest_committee
-        if smallest < SMALLEST_COMMITTEE:
-            enough = -(-1000 * SMALLEST_COMMITTEE // self.clients) / 1000
-            raise InvalidInput(
-                "alpha",
-                f"of {self.alpha:g} gives committees of {smallest} among {self.clients} clients, and the minimum is "
-                f"{SMALLEST_COMMITTEE}: use {enough:g} or more",
-            )
+        _require_company(self.clients, self.committees, self.alpha)
         holders = self.holders
         _require(
             "threshold",
@@ -339,10 +337,21 @@ def _structure(
         return by_alpha, min(by_alpha, _nearest(clients, wanted)), 1
     per_pod = wanted // size
     pods = 1 if wanted == clients else _nearest(clients, per_pod * size)
-    if pods > 1 and clients // (pods * per_pod) < size - 1:
+    if clients // (pods * per_pod) < max(size - 1, SMALLEST_COMMITTEE):
         pods = clients // (per_pod * size)  # Nobody should get much smaller committees than were asked for.
     committees = pods * per_pod
     return committees, pods, max(1, (alpha_q32 * committees + (1 << 31)) >> 32)
+
+
+def _require_company(clients: int, committees: int, alpha: float) -> None:
+    """Raise unless every committee has enough users; α is what asks for so many committees."""
+    if clients // committees < SMALLEST_COMMITTEE:
+        enough = -(-1000 * SMALLEST_COMMITTEE // clients) / 1000
+        raise InvalidInput(
+            "alpha",
+            f"of {alpha:g} gives committees of {clients // committees} among {clients} clients, and the minimum is "
+            f"{SMALLEST_COMMITTEE}: use {enough:g} or more",
+        )
 
 
 def _nearest(clients: int, size: int) -> int:

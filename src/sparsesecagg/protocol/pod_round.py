@@ -6,11 +6,13 @@ what they have sent in this round; nothing else is lost.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 
 import numpy as np
 
 from sparsesecagg.crypto import sealing, shamir
+from sparsesecagg.crypto.secrets import SharedSecret
 from sparsesecagg.errors import InvalidShare, MalformedMessage
 from sparsesecagg.patterns.graphs import Users
 from sparsesecagg.protocol.epoch import Epoch
@@ -27,10 +29,11 @@ from sparsesecagg.protocol.messages import (
     decode_users,
     encode,
     encode_users,
-    pieces,
+    require_pieces,
 )
 from sparsesecagg.protocol.opening import orphaned_pairs, restore_secrets
 from sparsesecagg.protocol.order import OrderView
+from sparsesecagg.protocol.relay import sorted_by_receiver
 from sparsesecagg.protocol.work import Total, Work
 from sparsesecagg.protocol.works import work_of
 
@@ -61,8 +64,9 @@ class PodRound:
         self.survivors: Users = np.empty(0, np.int64)
         self._survived: set[int] = set()
         self._works: dict[int, Work] = {}
-        self._tags: dict[int, dict[int, bytes]] = {}
-        self._confirmations: dict[int, dict[int, bytes]] = {}
+        self._tags: dict[int, tuple[Users, bytes]] = {}
+        """By sender: the receivers, and a tag for each."""
+        self._confirmations: dict[int, tuple[Users, bytes]] = {}
         self._unmask: dict[int, Unmask] = {}
         for number in range(len(epoch.pod.committees)):
             if not self.order.large_enough(number):
@@ -74,14 +78,15 @@ class PodRound:
         """Return the order for each member of a committee that can still be opened."""
         epoch, order, outbound = self.epoch, self.order, {}
         bitmap = encode_users(order.members, len(epoch.pod))
-        sealed = {place: self._sealed_by(place) for place in order.members.tolist()}
+        sealed = sorted_by_receiver(
+            {owner: (epoch.partners(owner), package.shares) for owner, package in self.packages.items()}, SEALED_SIZE
+        )
         for number in range(len(epoch.pod.committees)):
             if epoch.pod.first + number in self.lost:
                 continue
             members = order.committee(number).tolist()
             heads = b"".join(self._heads[place] for place in members)
             for place in members:
-                shares = b"".join(sealed[owner][place] for owner in order.partners(place).tolist())
                 outbound[place] = encode(
                     Order(
                         order.round_number,
@@ -91,35 +96,28 @@ class PodRound:
                         heads,
                         self._terms,
                         write_history(history[place]),
-                        shares,
+                        sealed.get(place, b""),
                     )
                 )
         return outbound
-
-    def _sealed_by(self, owner: int) -> dict[int, bytes]:
-        """Return the sealed shares of one owner, by holder."""
-        partners = self.epoch.partners(owner).tolist()
-        return dict(
-            zip(partners, pieces(self.packages[owner].shares, len(partners), SEALED_SIZE, "shares"), strict=True)
-        )
 
     # Receiving
 
     def take_upload(self, place: int, upload: Upload) -> None:
         """Add an upload to its committee's sum, and keep its tags."""
-        partners = self.order.partners(place).tolist()
-        tags = dict(zip(partners, pieces(upload.tags, len(partners), sealing.TAG_SIZE, "the tags"), strict=True))
+        partners = self.order.partners(place)
+        require_pieces(upload.tags, len(partners), sealing.TAG_SIZE, "the tags")
         number = int(self.epoch.pod.committee_of[place])
         work = self._works.get(number) or work_of(self.order, number)
         work.add(upload)
         self._works[number] = work
-        self._tags[place] = tags
+        self._tags[place] = partners, upload.tags
 
     def take_confirm(self, place: int, message: Confirm) -> None:
         """Keep a survivor's confirmations."""
-        others = [partner for partner in self.order.partners(place).tolist() if partner in self._survived]
-        tags = pieces(message.tags, len(others), sealing.TAG_SIZE, "the confirmations")
-        self._confirmations[place] = dict(zip(others, tags, strict=True))
+        others = self._among(self.order.partners(place), self._survived)
+        require_pieces(message.tags, len(others), sealing.TAG_SIZE, "the confirmations")
+        self._confirmations[place] = others, message.tags
 
     def take_unmask(self, place: int, message: Unmask) -> None:
         """Keep the shares that a survivor releases."""
@@ -160,31 +158,44 @@ class PodRound:
         request = encode(ConfirmRequest(self.order.round_number, self.order.view, bitmap))
         return dict.fromkeys(self.survivors.tolist(), request)
 
+    def settle(self) -> None:
+        """End CONFIRM: nobody releases a share unless enough users have confirmed the survivors."""
+        if len(self._confirmations) < self.epoch.threshold:
+            self._lose_all(f"{len(self._confirmations)} of the {self.epoch.threshold} users that a pod needs confirmed")
+
     def unmask_requests(self) -> dict[int, bytes]:
         """Return what asks the survivors for shares: the survivors' tags, and confirmations where there are any."""
         size = len(self.epoch.pod)
         bitmap = encode_users(self.survivors, size)
         asked = sorted(self._confirmations) if self.epoch.params.confirm else self.survivors.tolist()
+        tags = sorted_by_receiver(self._tags, sealing.TAG_SIZE)
+        confirmations = sorted_by_receiver(self._confirmations, sealing.TAG_SIZE)
         outbound = {}
         for place in asked:
-            partners = [partner for partner in self.order.partners(place).tolist() if partner in self._survived]
-            tags = b"".join(self._tags[partner][place] for partner in partners)
-            confirmers = [partner for partner in partners if partner in self._confirmations]
-            confirmations = b"".join(self._confirmations[partner][place] for partner in confirmers)
+            confirmers = self._among(self.order.partners(place), self._confirmations)
             outbound[place] = encode(
                 UnmaskRequest(
                     self.order.round_number,
                     self.order.view,
                     bitmap,
-                    tags,
-                    encode_users(np.array(confirmers, np.int64), size) if confirmers else b"",
-                    confirmations,
+                    tags.get(place, b""),
+                    encode_users(confirmers, size) if len(confirmers) else b"",
+                    confirmations.get(place, b""),
                 )
             )
         return outbound
 
-    def open(self, total: Total) -> None:
-        """Restore the secrets, remove the masks that are left, and add what could be opened to the total."""
+    def _among(self, places: Users, some: Collection[int]) -> Users:
+        """Return those places that are in a set."""
+        included = np.zeros(len(self.epoch.pod), np.bool_)
+        included[list(some)] = True
+        return places[included[places]]
+
+    def openings(self, total: Total) -> list[Callable[[], None]]:
+        """Restore the secrets; return what opens each committee and adds it to the total.
+
+        Committees are independent, so the calls may run in threads.
+        """
         pod, order = self.epoch.pod, self.order
         if len(self._unmask) < self.epoch.threshold:
             self._lose_all(f"{len(self._unmask)} of the {self.epoch.threshold} users that a pod needs sent shares")
@@ -193,19 +204,23 @@ class PodRound:
         restored = restore_secrets(order, owners, self._survived, self.packages, self._unmask)
         for holder, owner in restored.false_shares:
             self.false_shares.setdefault(self._user(holder), set()).add(self._user(owner))
-        for number in numbers:
-            members = order.committee(number).tolist()
-            missing = [self._user(place) for place in members if place not in restored.secrets]
-            if missing:
-                self._lose(number, f"the secret of user {missing[0]} can't be restored from the shares that were sent")
-                continue
-            work = self._works[number]
-            private = {self._user(place): restored.secrets[place] for place in members if place in self._survived}
-            work.open(private, orphaned_pairs(order, number, self._survived, restored.secrets, self.packages))
-            if problem := work.problem():
-                self._lose(number, problem)
-            else:
-                work.add_to(total)
+        return [partial(self._open, number, restored.secrets, total) for number in numbers]
+
+    def _open(self, number: int, secrets: Mapping[int, SharedSecret], total: Total) -> None:
+        """Remove the masks that are left in a committee's sum, and add it to the total."""
+        members = self.order.committee(number).tolist()
+        missing = [self._user(place) for place in members if place not in secrets]
+        if missing:
+            self._lose(number, f"the secret of user {missing[0]} can't be restored from the shares that were sent")
+            return
+        work = self._works.pop(number)  # Its memory is free as soon as it is opened.
+        private = {self._user(place): secrets[place] for place in members if place in self._survived}
+        work.open(private, orphaned_pairs(self.order, number, self._survived, secrets, self.packages))
+        if problem := work.problem():
+            self._lose(number, problem)
+            return
+        with total.lock:
+            work.add_to(total)
 
     def _lose(self, number: int, reason: str) -> None:
         self.lost.setdefault(self.epoch.pod.first + number, reason)

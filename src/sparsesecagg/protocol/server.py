@@ -7,7 +7,9 @@ here is above the pods: groups are drawn, messages find their pod, and what the 
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import msgspec
@@ -121,10 +123,20 @@ class Server:
     """A run. Feed it with `receive`, end each stage with `close_stage`, start rounds with `begin_round`, read `result`.
 
     In a plain run `seed` is the server's part of the draw, to which `params.session` commits it (`session_of`).
+    Committees are opened in as many `threads`, by default one for each processor.
     """
 
-    def __init__(self, params: Parameters, seed: bytes = bytes(32), roster: Roster | None = None) -> None:
+    def __init__(
+        self,
+        params: Parameters,
+        seed: bytes = bytes(32),
+        roster: Roster | None = None,
+        threads: int | None = None,
+    ) -> None:
         params.check()
+        if threads is not None and threads < 1:
+            raise InvalidInput("threads", f"must be at least 1, got {threads}")
+        self.threads = threads or os.cpu_count() or 1
         if not params.authenticated and params.session != session_of(seed):
             raise InvalidInput("session", "must commit to the server's seed: session_of(seed)")
         self.params = params
@@ -150,6 +162,8 @@ class Server:
         self._pods: list[Pod | None] = []
         """None for a pod too few of whose members advertised keys."""
         self._rounds: list[PodRound] = []
+        self._round_of: dict[int, PodRound] = {}
+        """The same by the pod's number."""
         self._demanded = 0.0
         self.dropped: dict[str, int] = {Stage.ADVERTISE_KEYS.name: 0}
         self._forget_sizes()
@@ -209,10 +223,10 @@ class Server:
         return msgspec.msgpack.encode(state)
 
     @staticmethod
-    def restore(data: bytes, roster: Roster | None = None) -> Server:
+    def restore(data: bytes, roster: Roster | None = None, threads: int | None = None) -> Server:
         """Return the server that `save` wrote down; the roster of an authenticated run is given again."""
         state = restore_server_state(data)
-        server = Server(Parameters.decode(state.params), state.seed, roster)
+        server = Server(Parameters.decode(state.params), state.seed, roster, threads)
         draw = (
             checked_groups(server.params, state.draw, 0, None, None, 0)
             if roster is None
@@ -251,6 +265,7 @@ class Server:
         self._present, self._heard = set(range(self.params.clients)), set()
         self._adverts, self._keys = {}, set()
         self.groups, self._pods, self._rounds = Groups((), np.empty(0, np.int64)), [], []
+        self._round_of = {}
         self.dropped = {Stage.ADVERTISE_KEYS.name: 0}
         self._forget_sizes()
 
@@ -322,15 +337,6 @@ class Server:
 
     # Packages
 
-    def holding(self, round_number: int) -> set[int]:
-        """Return the users whose packages of a round ahead are here."""
-        return {
-            int(pod.epoch.pod.users[place])
-            for pod in self._pods
-            if pod is not None
-            for place in pod.packages.get(round_number, {})
-        }
-
     def lacking(self, user: int) -> list[int]:
         """Return the rounds ahead for which a user could have sent its package and has not."""
         try:
@@ -394,7 +400,7 @@ class Server:
             raise WrongRound(number, self.round_number + 1)
         self.round_number, self.result, self._demanded = number, None, min_updated
         self._forget_sizes()
-        self._rounds, absent = [], 0
+        self._rounds, self._round_of, absent = [], {}, 0
         outbound: dict[int, bytes] = {}
         for pod in self._pods:
             if pod is None:
@@ -405,6 +411,7 @@ class Server:
             absent += len(pod.epoch.present) - len(packages)
             pod_round = PodRound(pod.epoch, number, packages, terms, pod.chain)
             self._rounds.append(pod_round)
+            self._round_of[pod.epoch.pod.index] = pod_round
             orders = pod_round.orders({place: pod.unknown_to(place) for place in packages})
             outbound |= self._by_user(pod_round, orders)
         self.dropped = {Stage.SHARE_KEYS.name: absent}
@@ -412,7 +419,7 @@ class Server:
 
     def _take(self, message: Upload | Confirm | Unmask) -> None:
         pod, place = self._place_of(message.sender)
-        pod_round = next(each for each in self._rounds if each.epoch is pod.epoch)
+        pod_round = self._round_of[pod.epoch.pod.index]
         if message.view != pod_round.order.view:
             raise WrongView(f"user {message.sender}")
         match message:
@@ -451,6 +458,9 @@ class Server:
                 survivors = pod_round.declare()
                 if not pod_round.over:
                     pod.declare(self.round_number, survivors)
+        if stage is Stage.CONFIRM:
+            for pod_round in self._rounds:
+                pod_round.settle()
         if stage is Stage.UNMASK:
             self._open()
             return {}
@@ -487,9 +497,16 @@ class Server:
     def _open(self) -> None:
         """Open all pods, add them up, and write the result."""
         total = Total(self.params)
-        for pod_round in self._rounds:
-            if not pod_round.over:
-                pod_round.open(total)
+        openings = [
+            opening for pod_round in self._rounds if not pod_round.over for opening in pod_round.openings(total)
+        ]
+        if self.threads == 1:
+            for opening in openings:
+                opening()
+        else:
+            with ThreadPoolExecutor(self.threads) as pool:
+                for done in [pool.submit(opening) for opening in openings]:
+                    done.result()
         self._require_any(Stage.UNMASK, len(self._heard))
         public = self.params.pattern != "pairwise"
         result = Result(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -84,6 +85,8 @@ class Total:
         self.weights = np.zeros(params.slices.count if params.max_weight else 0, np.int64)
         """By slice: the sum of their private weights."""
         self.clipped = 0
+        self.lock = Lock()
+        """For committees that are opened in several threads."""
 
 
 class Work(ABC):

@@ -94,6 +94,10 @@ def _cost(lead: Measures, secagg: Baseline | None) -> list[str]:
         source = "measured" if secagg.measured else "computed for 32-bit words, it was not run"
         upload += f", {against(ratio, 'SecAgg')} ({bytes_text(secagg.upload)}, {source})"
     whole = f"with keys, shares and unmasking a user sends {bytes_text(lead.sent_per_round)} a round"
+    if lead.received_per_round:
+        whole += f" and receives {bytes_text(lead.received_per_round)}"
+        if lead.model_per_round:
+            whole += f", {bytes_text(lead.model_per_round)} of it the model"
     return [f"{upload}; {whole}."]
 
 

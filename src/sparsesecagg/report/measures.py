@@ -30,8 +30,16 @@ class Measures:
     upload_per_round: float
     sent_per_round: float
     received_per_round: float
+    """The model included."""
+    model_per_round: float
+    """The model on its way down, whole or in steps."""
     upload_total: float
     sent_total: float
+    received_total: float
+    exchanges: int | None
+    """Per round in steady state."""
+    coordinates_updated: float | None
+    """The mean fraction of the coordinates that a round updated."""
     computing_seconds: float
     transfer_seconds: float
 
@@ -58,9 +66,15 @@ def measure(run: Run) -> Measures:
         reached_target_at=_reached_target_at(run),
         upload_per_round=mean(record.upload_bytes for record in good),
         sent_per_round=mean(record.all_sent_bytes for record in good),
-        received_per_round=mean(total(record.received_bytes) for record in good),
+        received_per_round=mean(record.all_received_bytes for record in good),
+        model_per_round=mean(record.downlink_bytes for record in good),
         upload_total=cumulative_upload(run)[-1] if run.rounds else 0.0,
         sent_total=sum(record.all_sent_bytes for record in run.rounds),
+        received_total=sum(record.all_received_bytes for record in run.rounds),
+        exchanges=min((record.exchanges for record in run.rounds if record.exchanges is not None), default=None),
+        coordinates_updated=_mean_or_none(
+            [record.coordinates_updated for record in good if record.coordinates_updated is not None]
+        ),
         computing_seconds=_seconds(run, "computing", _computing),
         transfer_seconds=_seconds(run, "transfer", lambda record: record.transfer_seconds),
     )
@@ -123,6 +137,10 @@ def contributors_distribution(run: Run) -> dict[int, float]:
 def fewest_contributors(run: Run) -> float | None:
     """Return the smallest number of contributors any coordinate had in any round that worked."""
     return min((r.contributors.min for r in worked(run) if r.contributors.min is not None), default=None)
+
+
+def _mean_or_none(values: Sequence[float]) -> float | None:
+    return mean(values) if values else None
 
 
 def _running_sum(values: Iterable[float]) -> list[float]:

@@ -46,6 +46,13 @@ class RoundRecord(msgspec.Struct, frozen=True):
     upload_bytes: float = 0.0
     sent_bytes: dict[str, float] = {}
     received_bytes: dict[str, float] = {}
+    downlink_bytes: float = 0.0
+    """The model on its way down, whole or in steps."""
+    exchanges: int | None = None
+    coordinates_updated: float | None = None
+    committees_opened: int | None = None
+    lost: dict[str, int] = {}
+    """By reason: committees whose sum was not opened."""
     client_seconds: dict[str, float] = {}
     server_seconds: dict[str, float] = {}
     training_seconds: float = 0.0
@@ -65,6 +72,11 @@ class RoundRecord(msgspec.Struct, frozen=True):
     def all_sent_bytes(self) -> float:
         """Bytes of all messages a client sent: over all stages, or the upload where nothing else was sent."""
         return total(self.sent_bytes) or self.upload_bytes
+
+    @property
+    def all_received_bytes(self) -> float:
+        """Bytes of all messages a client received, the model included."""
+        return total(self.received_bytes) + self.downlink_bytes
 
 
 class Partition(msgspec.Struct, frozen=True):

@@ -34,6 +34,10 @@ SETTINGS = {
     "clients": "Users",
     "rounds": "Rounds",
     "alpha": "α, share of the model sent",
+    "alpha_asked": "α asked for",
+    "committees": "Committees",
+    "committee_size": "Users per committee",
+    "pods": "Pods",
     "dropout": "θ, dropout",
     "modulus_bits": "Bits per word",
     "epochs": "Local epochs",
@@ -74,6 +78,8 @@ def settings(runs: Sequence[Run]) -> Html:
             value = run.setting(key)
             # Plain averaging sends the whole model, whatever α says.
             if value is not None and not (key == "alpha" and run.aggregator == "plain"):
+                if key == "alpha_asked" and value == run.setting("alpha"):
+                    continue  # Said already.
                 named.setdefault(setting_text(value), []).append(run.name)
         if len(named) == 1:
             pairs.append(element("div", element("dt", label), element("dd", *named)))
@@ -158,6 +164,9 @@ def _result_rows(measures: Sequence[Measures], secagg: Baseline | None) -> list[
         _in_one_unit("UPLOAD per round", [m.upload_per_round for m in measures]),
         _in_one_unit("All sent per round", [m.sent_per_round for m in measures]),
         _in_one_unit("All sent in total", [m.sent_total for m in measures]),
+        _in_one_unit("All received per round, with the model", [m.received_per_round for m in measures]),
+        ("Exchanges per round", [NOTHING if m.exchanges is None else str(m.exchanges) for m in measures]),
+        ("Coordinates updated per round", [percent(m.coordinates_updated) for m in measures]),
         ("Readable by the server, in theory", [share(m.run.expected_exposure) for m in measures]),
         ("Smaller than SecAgg: UPLOAD", [times(upload_ratio(m, secagg)) for m in measures]),
         ("Smaller than SecAgg: all sent", [times(sent_ratio(m, secagg)) for m in measures]),
@@ -232,6 +241,8 @@ def rounds_table(run: Run) -> Html:
         "Survivors",
         "UPLOAD",
         "All sent",
+        "All received",
+        "Updated",
         "Computing, measured",
         "Transfer, simulated",
     )
@@ -245,6 +256,8 @@ def rounds_table(run: Run) -> Html:
             NOTHING if record.survivors is None else str(record.survivors),
             bytes_text(record.upload_bytes),
             bytes_text(record.all_sent_bytes),
+            bytes_text(record.all_received_bytes),
+            percent(record.coordinates_updated),
             seconds_text(computing),
             seconds_text(record.transfer_seconds),
         )
@@ -263,6 +276,8 @@ def setting_text(value: Any) -> str:
         return value
     if isinstance(value, float):
         return f"{value:.4g}"
+    if isinstance(value, Mapping) and set(value) == {"min", "max"}:
+        return f"{value['min']}" if value["min"] == value["max"] else f"{value['min']} to {value['max']}"
     return json.dumps(value, ensure_ascii=False, default=str)
 
 

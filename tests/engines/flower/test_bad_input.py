@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import base64
+import shutil
+import sqlite3
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,10 +15,11 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
 
 from engines.local_grid import LocalGrid, model, round_of, stage_of, training_app, travel, values
-from sparsesecagg.engines.flower.records import Packet
+from sparsesecagg.engines.flower.records import Packet, read_packet
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.flower import EmptyCohort, SecAgg
 from sparsesecagg.protocol import Stage
+from sparsesecagg.protocol.client_state import restore_state
 
 START = np.zeros(60, np.float32)
 
@@ -43,8 +47,13 @@ def rewritten(reply: Message, **fields: Any) -> Message:
     return changed
 
 
+def refusal_in(reply: Message) -> str:
+    """Return why a node refused, with packages or without."""
+    return str(reply.error.reason) if reply.has_error() else str(reply.content["secagg"]["refused"])
+
+
 class TestReplies:
-    @pytest.mark.parametrize("stage", ["ADVERTISE_KEYS", "SHARE_KEYS", "UPLOAD"])
+    @pytest.mark.parametrize("stage", ["ADVERTISE_KEYS", "UPLOAD"])
     @pytest.mark.parametrize(
         "lie",
         [
@@ -52,7 +61,7 @@ class TestReplies:
             {"round": "one"},
             {"stage": "UNMASK"},
             {"stage": "LUNCH"},
-            {"version": 2},
+            {"version": 1},
             {"payload": b"nonsense"},
             {"payload": 5},
         ],
@@ -66,6 +75,34 @@ class TestReplies:
         assert strategy.history[0].rejected == 1
         assert strategy.history[0].dropped[stage] == 1
         require_mean(result, [0, 2, 3, 4])
+
+    @pytest.mark.parametrize(
+        "lie",
+        [{"round": 7}, {"stage": "UPLOAD"}, {"packages": [b"nonsense"]}, {"packages": 5}, {"packages": ["a"]}],
+        ids=str,
+    )
+    def test_so_do_keys_that_do_not_fit(self, lie: dict[str, Any]) -> None:
+        def after(node: int, reply: Message) -> list[Message]:
+            lying = node == 101 and stage_of(reply) == "SHARE_KEYS" and round_of(reply) == 0
+            return [rewritten(reply, **lie)] if lying else [reply]
+
+        strategy, result = run(LocalGrid(training_app(step), 5, after=after))
+        assert strategy.history[0].rejected == 1
+        assert strategy.history[0].dropped["SHARE_KEYS"] == 1
+        require_mean(result, [0, 2, 3, 4])
+
+    def test_a_package_of_another_node_is_rejected(self) -> None:
+        stolen: list[list[bytes]] = []
+
+        def after(node: int, reply: Message) -> list[Message]:
+            if stage_of(reply) != "SHARE_KEYS" or round_of(reply) > 0:
+                return [reply]
+            stolen.append(reply.content["secagg"]["packages"])
+            return [rewritten(reply, packages=stolen[0])] if node == 101 else [reply]
+
+        strategy, _ = run(LocalGrid(training_app(step), 5, after=after))
+        assert strategy.history[0].rejected == 1
+        assert strategy.history[0].survivors == 4
 
     def test_a_second_reply_of_one_node_is_counted_and_ignored(self) -> None:
         def after(node: int, reply: Message) -> list[Message]:
@@ -101,7 +138,7 @@ class TestReplies:
         _, result = run(Chatty(training_app(step), 5))
         require_mean(result, range(5))
 
-    def test_a_node_that_answers_with_the_message_of_another_is_turned_down(self) -> None:
+    def test_a_node_that_answers_with_the_message_of_another_is_rejected(self) -> None:
         uploads: list[Message] = []
 
         def after(node: int, reply: Message) -> list[Message]:
@@ -116,7 +153,7 @@ class TestReplies:
         assert strategy.history[0].rejected == 1
         require_mean(result, [0, 2, 3, 4])
 
-    def test_an_upload_of_another_round_is_turned_down(self) -> None:
+    def test_an_upload_of_another_round_is_rejected(self) -> None:
         """Replayed as it is, with the round's number of today on the outside."""
         old: list[bytes] = []
 
@@ -145,23 +182,24 @@ class TestClients:
     def send(self, grid: LocalGrid, message: Message) -> Message:
         return grid.app(message, grid.contexts[100])
 
-    def test_a_stage_of_a_round_that_is_over_is_refused(self) -> None:
+    def test_a_message_that_was_answered_last_gets_the_same_answer_and_earlier_ones_none(self) -> None:
         grid, messages = self.grid()
+        last = [reply for node, reply in grid.replied if node == 100][-1]
         for message in messages:
-            if stage_of(message) not in ("ADVERTISE_KEYS", "SHARE_KEYS"):
-                reply = self.send(grid, message)
-                assert reply.has_error()
-                assert "StaleContext" in str(reply.error.reason)
+            reply = self.send(grid, message)
+            if stage_of(message) == "UNMASK":
+                assert reply.content["secagg"]["payload"] == last.content["secagg"]["payload"]
+            elif stage_of(message) != "SHARE_KEYS":
+                assert "AlreadyAnswered" in refusal_in(reply)
 
-    def test_a_replayed_share_keys_message_is_refused_since_its_keys_are_spent(self) -> None:
+    def test_replayed_epoch_keys_bring_nothing_new(self) -> None:
         grid, messages = self.grid()
         share_keys = next(message for message in messages if stage_of(message) == "SHARE_KEYS")
-        first, second = self.send(grid, share_keys), self.send(grid, share_keys)
-        # The node holds the keys of its next round, which are not those in this directory; then it holds none.
-        assert "InvalidKey" in str(first.error.reason)
-        assert "StaleContext" in str(second.error.reason)
+        first = next(reply for node, reply in grid.replied if node == 100 and stage_of(reply) == "SHARE_KEYS")
+        again = self.send(grid, share_keys).content["secagg"].get("packages", [])
+        assert set(again) <= set(first.content["secagg"]["packages"])
 
-    def test_a_message_of_another_round_than_the_one_under_way_is_refused(self) -> None:
+    def test_an_order_of_another_round_than_its_message_says_is_refused(self) -> None:
         grid = LocalGrid(training_app(step), 4)
         caught: list[Message] = []
 
@@ -172,29 +210,49 @@ class TestClients:
                 caught.append(self.send(grid, changed))
 
         grid.before = before
-        _, result = run(grid)
-        assert "WrongRound" in str(caught[0].error.reason)
-        require_mean(result, range(4))  # The refusal has not disturbed the round.
+        strategy, result = run(grid)
+        assert "AlreadyAnswered" in refusal_in(caught[0])
+        require_mean(result, [1, 2, 3])  # It has moved on to round 9, and is out of this one.
+        assert strategy.history[0].dropped["UPLOAD"] == 1
 
-    def test_a_context_that_lost_its_state_makes_the_node_a_dropout_until_it_has_new_keys(self) -> None:
-        grid = LocalGrid(training_app(step), 5)
+    def test_a_node_that_lost_its_ledger_is_a_dropout_until_the_next_run(self, ledger: Path) -> None:
+        grid = LocalGrid(training_app(step), 5, node_config=lambda index: {"secagg-ledger": str(ledger / str(index))})
 
         def before(node: int, message: Message) -> None:
-            if node == 102 and round_of(message) == 2 and stage_of(message) == "SHARE_KEYS":
-                grid.contexts[102].state = RecordDict()
+            if node == 102 and round_of(message) == 2 and stage_of(message) == "UPLOAD":
+                shutil.rmtree(ledger / "2")
 
         grid.before = before
         strategy, _ = run(grid, rounds=3)
-        assert [record.survivors for record in strategy.history] == [5, 4, 5]
-        assert strategy.history[1].dropped["SHARE_KEYS"] == 1
+        assert [record.survivors for record in strategy.history] == [5, 4, 4]
+        assert run(grid)[0].history[0].survivors == 5
 
-    def test_the_state_of_another_run_is_not_used(self) -> None:
+    @pytest.mark.parametrize("damage", ["damaged", "open to others", "not writable"])
+    def test_a_ledger_that_can_not_be_used_makes_the_node_a_dropout_by_name(
+        self, ledger: Path, damage: str, caplog: Any
+    ) -> None:
+        def folder(index: int) -> dict[str, Any]:
+            return {"secagg-ledger": str(ledger / str(index))}
+
+        own = ledger / "1"
+        own.mkdir(mode=0o700)
+        if damage == "damaged":
+            (own / "ledger.sqlite3").write_bytes(b"rubbish" * 1000)
+            (own / "ledger.sqlite3").chmod(0o600)
+        elif damage == "open to others":
+            own.chmod(0o755)
+        else:
+            own.rmdir()
+            own.write_text("a file in its place")
+        strategy, result = run(LocalGrid(training_app(step), 5, node_config=folder))
+        require_mean(result, [0, 2, 3, 4])
+        assert strategy.history[0].dropped["ADVERTISE_KEYS"] == 1
+        assert "LedgerUnusable: ledger " in caplog.text
+
+    def test_flowers_context_holds_nothing_of_ours(self) -> None:
+        """So that nobody can put it back, or hand it to two tasks, and gain anything."""
         grid, _ = self.grid()
-        for context in grid.contexts.values():
-            context.run_id += 1
-        fresh = SecAgg(FedAvg(fraction_evaluate=0.0), timeout=0.3)
-        fresh.start(grid=grid, initial_arrays=model(w=START), num_rounds=1)
-        assert fresh.history[0].survivors == 4
+        assert not any(context.state for context in grid.contexts.values())
 
     def test_a_model_other_than_the_round_was_agreed_on_is_not_trained(self) -> None:
         trained: list[int] = []
@@ -231,31 +289,43 @@ class TestClients:
         assert strategy.history[0].dropped["UPLOAD"] == 1
         require_mean(result, [0, 2, 3, 4])
 
-    @pytest.mark.parametrize("examples", [101, -1, 2.5, float("inf")])
-    def test_a_weight_outside_its_range_is_refused_and_not_told(self, examples: float, caplog: Any) -> None:
+    @pytest.mark.parametrize("examples", [-1, 2.5, float("inf"), float("nan")])
+    def test_a_weight_that_is_none_is_refused_and_not_told(self, examples: float, caplog: Any) -> None:
         app = training_app(step, weight=lambda partition: examples if partition == 1 else 10)  # type: ignore[return-value]
         strategy, result = run(LocalGrid(app, 5), max_weight=100)
         require_mean(result, [0, 2, 3, 4])
-        assert "num-examples must be" in caplog.text
-        assert f"not {examples}" not in caplog.text
+        assert "num-examples must" in caplog.text
+        assert f"got {examples}" not in caplog.text
         assert strategy.history[0].dropped["UPLOAD"] == 1
 
-    def test_no_secret_of_a_node_is_in_anything_that_it_sends_or_logs(self, caplog: Any) -> None:
-        """Nor in the texts of its refusals: every reply of a run is searched for the bytes of the state."""
+    def test_a_weight_above_the_limit_counts_as_the_limit_and_nobody_is_told(self, caplog: Any) -> None:
+        """A refusal would tell the server about private data, round by round until it is known."""
+        app = training_app(step, weight=lambda partition: 123_457 if partition == 1 else 100)
+        strategy, result = run(LocalGrid(app, 5), max_weight=100)
+        require_mean(result, range(5))
+        assert strategy.history[0].dropped["UPLOAD"] == 0
+        assert "123457" not in caplog.text
+
+    def test_no_secret_of_a_node_is_in_anything_that_it_sends_or_logs(self, caplog: Any, ledger: Path) -> None:
+        """Nor in the texts of its refusals: every reply of a run is searched for the secrets of the states."""
         grid = LocalGrid(training_app(step), 4)
         secrets: set[bytes] = set()
 
         def before(node: int, message: Message) -> None:
-            record = grid.contexts[node].state.get("secagg")
-            if record is not None and record["seed"]:
-                seed = record["seed"]
-                secrets.update(seed[start : start + 32] for start in (0, 32, 64))
+            path = ledger / "ledger.sqlite3"
+            states: list[Any] = []
+            if path.exists():
+                with sqlite3.connect(path) as database:
+                    states = database.execute("SELECT state FROM clients").fetchall()
+            for (state,) in states:
+                secrets.update(secret.reveal() for secret in restore_state(state).held_secrets())
             if round_of(message) == 2 and node == 101:
                 raise RuntimeError("spoilt")
 
         grid.before = before
         run(grid, rounds=3)
-        assert len(secrets) >= 4 * 3 * 2
+        secrets.discard(b"")
+        assert len(secrets) >= 4 * 3 * 5
         sent = b"".join(
             bytes(str(dict(reply.content["secagg"])), "utf-8") for _, reply in grid.replied if reply.has_content()
         )
@@ -275,7 +345,7 @@ class TestCohorts:
     @pytest.mark.parametrize("nodes", [1, 2])
     def test_a_cohort_below_three_stops_the_first_round_with_a_typed_error(self, nodes: int) -> None:
         inner = FedAvg(fraction_evaluate=0.0, min_train_nodes=nodes, min_available_nodes=nodes)
-        with pytest.raises(InvalidInput, match=f"clients must be from 3 to .* not {nodes}"):
+        with pytest.raises(InvalidInput, match=f"clients must be from 3 to .* got {nodes}"):
             run(LocalGrid(training_app(step), nodes), inner=inner)
 
     def test_a_cohort_that_shrinks_below_three_later_fails_that_round_and_keeps_the_model(self) -> None:
@@ -287,7 +357,9 @@ class TestCohorts:
 
         grid.before = shrink
         strategy, result = run(grid, rounds=2)
-        assert "clients must be from 3" in str(strategy.history[1].failure)
+        assert "users left at UPLOAD" in str(strategy.history[1].failure) or "clients must be from 3" in str(
+            strategy.history[1].failure
+        )
         assert strategy.history[0].survivors >= 2
         assert not np.array_equal(values(result.arrays)["w"], START)
 
@@ -329,10 +401,8 @@ def test_aggregating_a_round_that_was_never_configured_changes_nothing() -> None
 
 
 def test_a_packet_survives_the_trip_whatever_its_size() -> None:
-    from sparsesecagg.engines.flower.records import read_packet
-
     for size in (0, 1, 1 << 16, (1 << 16) + 1):
-        packet = Packet(Stage.UPLOAD, 3, bytes(size), {"user": 4})
+        packet = Packet(Stage.UPLOAD, 3, bytes(size), (b"one", b"two"), {"user": 4})
         message = travel(Message(RecordDict(packet.records()), 100, "train"))
         assert read_packet(message.content) == packet
         assert isinstance(message.content.get("secagg-bulk"), ArrayRecord) == (size > 1 << 16)

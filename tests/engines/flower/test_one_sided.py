@@ -74,9 +74,7 @@ class TestClientOnly:
             trained.append(partition)
             return step(partition, arrays, server_round)
 
-        FedAvg(fraction_evaluate=0.0).start(
-            grid=LocalGrid(training_app(watch), 4), initial_arrays=START, num_rounds=1
-        )
+        FedAvg(fraction_evaluate=0.0).start(grid=LocalGrid(training_app(watch), 4), initial_arrays=START, num_rounds=1)
         assert not trained
 
     def test_evaluation_passes_the_mod_untouched_even_if_it_wraps_the_whole_app(self) -> None:

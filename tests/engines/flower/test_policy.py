@@ -1,7 +1,8 @@
-"""The client's demands, from its node's configuration and from the run's."""
+"""The node's demands, from its own configuration and nowhere else."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from flwr.app import Context, RecordDict
 from flwr.serverapp.strategy import FedAvg
 
 from engines.local_grid import LocalGrid, model, training_app
-from sparsesecagg.engines.flower.policy import policy_of
+from sparsesecagg.engines.flower.node import evaluation_allowed, ledger_folder, policy_of
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.flower import SecAgg
 from sparsesecagg.protocol import Policy
@@ -29,7 +30,12 @@ def test_every_demand_can_be_made_by_the_node() -> None:
         context(
             {
                 "secagg-min-clients": 20,
-                "secagg-min-threshold": 0.6,
+                "secagg-min-anonymity": 5,
+                "secagg-colluding": 0.1,
+                "secagg-failure-log2": -30,
+                "secagg-server": "lying",
+                "secagg-max-dim": 1_000_000,
+                "secagg-max-clients": 1_000,
                 "secagg-min-survivors": 5,
                 "secagg-max-exposure": 50,
                 "secagg-patterns": "committee, full",
@@ -39,7 +45,12 @@ def test_every_demand_can_be_made_by_the_node() -> None:
     )
     assert policy == Policy(
         min_clients=20,
-        min_threshold=0.6,
+        min_anonymity=5,
+        colluding=0.1,
+        failure_log2=-30.0,
+        server="lying",
+        max_dim=1_000_000,
+        max_clients=1_000,
         min_survivors=5,
         max_exposure=50.0,
         patterns=frozenset({"committee", "full"}),
@@ -47,10 +58,29 @@ def test_every_demand_can_be_made_by_the_node() -> None:
     )
 
 
-def test_of_two_demands_the_stricter_one_counts_whoever_makes_it() -> None:
-    strict = {"secagg-min-clients": 9, "secagg-max-exposure": 2.0, "secagg-patterns": "full"}
-    lax = {"secagg-min-clients": 4, "secagg-max-exposure": 8.0, "secagg-patterns": "full committee"}
-    assert policy_of(context(strict, lax)) == policy_of(context(lax, strict)) == policy_of(context(strict))
+def test_what_the_run_is_configured_with_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes from whoever submits the run: neither a policy nor the place of the ledger is theirs to choose."""
+    monkeypatch.delenv("SPARSESECAGG_LEDGER")
+    demands = {"secagg-min-clients": 9, "secagg-patterns": "full"}
+    run = {
+        "secagg-min-clients": 3,
+        "secagg-min-survivors": 1,
+        "secagg-patterns": "pairwise",
+        "secagg-authenticated": False,
+        "secagg-ledger": "/elsewhere",
+        "secagg-evaluation": True,
+    }
+    assert policy_of(context(demands, run)) == policy_of(context(demands))
+    assert ledger_folder(context({}, run)) == ledger_folder(context({}))
+    assert not evaluation_allowed(context({"secagg-evaluation": False}, run))
+
+
+def test_the_ledger_lies_where_the_node_says_or_at_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ledger_folder(context({"partition-id": 3, "secagg-ledger": "/a/{partition-id}"})) == Path("/a/3")
+    monkeypatch.setenv("SPARSESECAGG_LEDGER", "/b")
+    assert ledger_folder(context()) == Path("/b")
+    monkeypatch.delenv("SPARSESECAGG_LEDGER")
+    assert ledger_folder(context()) == Path.home() / ".sparsesecagg" / "ledger"
 
 
 @pytest.mark.parametrize(
@@ -59,18 +89,19 @@ def test_of_two_demands_the_stricter_one_counts_whoever_makes_it() -> None:
         ("secagg-min-clients", "many"),
         ("secagg-min-clients", 0),
         ("secagg-min-clients", True),
-        ("secagg-min-threshold", 1.0),
+        ("secagg-colluding", 1.0),
+        ("secagg-failure-log2", 0),
+        ("secagg-server", "honest"),
         ("secagg-min-survivors", 2.5),
         ("secagg-max-exposure", -1),
         ("secagg-patterns", "commitee"),
         ("secagg-patterns", ""),
-        ("secagg-modulus-bits", 17),
+        ("secagg-modulus-bits", 33),
     ],
 )
 def test_a_demand_that_makes_no_sense_is_refused_by_name(key: str, value: Any) -> None:
-    for config in (context({key: value}), context(run={key: value})):
-        with pytest.raises(InvalidInput, match=f"^{key} must"):
-            policy_of(config)
+    with pytest.raises(InvalidInput, match=f"^{key} must"):
+        policy_of(context({key: value}))
 
 
 def test_a_misspelt_demand_of_a_node_does_not_pass_unnoticed() -> None:
@@ -93,12 +124,15 @@ class TestInARound:
     @pytest.mark.parametrize(
         ("demand", "settings", "stage", "reason"),
         [
-            ({"secagg-min-clients": 10}, {}, "ADVERTISE_KEYS", "the cohort has 6 users, the policy demands 10"),
-            ({"secagg-min-threshold": 0.9}, {}, "ADVERTISE_KEYS", "is not above 0.9"),
+            ({"secagg-min-clients": 10}, {}, "ADVERTISE_KEYS", "the cohort has 6 users, the policy allows 10"),
+            ({"secagg-min-anonymity": 4}, {"alpha": 0.5}, "ADVERTISE_KEYS", "keeps an anonymity of 2"),
             ({"secagg-patterns": "committee"}, {"pattern": "full"}, "ADVERTISE_KEYS", "'full' is not allowed"),
+            ({}, {"pattern": "pairwise", "alpha": 0.5}, "ADVERTISE_KEYS", "'pairwise' is not allowed"),
+            ({"secagg-server": "lying"}, {}, "ADVERTISE_KEYS", "the policy demands a roster"),
+            ({"secagg-max-dim": 39}, {}, "ADVERTISE_KEYS", "40 coordinates, the policy allows 39"),
             ({"secagg-modulus-bits": 32}, {"modulus_bits": 24}, "ADVERTISE_KEYS", "24 bits are not allowed"),
-            ({"secagg-min-survivors": 4}, {"alpha": 0.5}, "UNMASK", "3 survivors, 4 are the least"),
-            ({"secagg-max-exposure": 30}, {}, "UPLOAD", "beyond the exposure"),
+            ({"secagg-min-survivors": 4}, {"alpha": 0.5}, "UPLOAD", "only 3 packages of the committee are used, 4 are"),
+            ({"secagg-max-exposure": 30}, {}, "UPLOAD", "more than its policy allows"),
             ({"secagg-min-clients": "x"}, {}, "ADVERTISE_KEYS", "secagg-min-clients must be"),
         ],
     )

@@ -1,4 +1,4 @@
-"""Which node is which user: a proof speaks of one node, one user, one attempt and one set of keys."""
+"""Which node is which user: a proof speaks of one node, one user, one run, one exchange and one set of keys."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from sparsesecagg.crypto.secrets import PrivateKey
 from sparsesecagg.engines.flower.seats import Challenge, Claim, Seats, prove
 from sparsesecagg.errors import InvalidKey
 from sparsesecagg.flower import UnprovenNode
-from sparsesecagg.protocol import RoundParameters
 
-PARAMS = RoundParameters.create(clients=4, dim=10, session=bytes(range(16)), roster_digest=bytes(range(32)))
-CLAIM = Claim(PARAMS, node=104, user=2, advertisement=b"public keys")
+CLAIM = Claim(bytes(range(32)), node=104, user=2, keys=b"public keys")
 
 
 @pytest.fixture
@@ -37,14 +35,12 @@ class TestProofs:
     @pytest.mark.parametrize(
         "changes",
         [
-            {"params": PARAMS.replace(session=bytes(16))},
-            {"params": PARAMS.replace(round_number=2)},
-            {"params": PARAMS.replace(roster_digest=bytes(range(1, 33)))},
+            {"run": bytes(32)},
             {"node": 105},
-            {"advertisement": b"other keys"},
+            {"keys": b"other keys"},
             {"user": 3},
         ],
-        ids=["session", "round", "roster", "node", "keys", "user"],
+        ids=["run", "node", "keys", "user"],
     )
     def test_a_proof_of_one_claim_is_none_of_another(self, users: Enrolled, changes: dict[str, Any]) -> None:
         challenge, other = Challenge(), dataclasses.replace(CLAIM, **changes)
@@ -76,23 +72,25 @@ class TestProofs:
 
 
 class TestSeats:
-    def test_a_user_has_one_node_until_that_is_gone(self, users: Enrolled) -> None:
-        seats = Seats(Roster.load(users.roster))
+    def test_a_user_has_one_node_until_that_is_gone(self) -> None:
+        seats = Seats()
         seats.take(2, 104, present={104, 105})
         with pytest.raises(UnprovenNode, match="user 2 of the roster is node 104, which is present"):
             seats.take(2, 105, present={104, 105})
         seats.take(2, 105, present={105})
-        assert seats.known({104, 105}) == {105: 2}
+        assert seats.among({104, 105}) == {2: 105}
+        assert seats.user(104) is None
 
-    def test_a_node_has_one_user(self, users: Enrolled) -> None:
-        seats = Seats(Roster.load(users.roster))
+    def test_a_node_has_one_user(self) -> None:
+        seats = Seats()
         seats.take(2, 104, present={104})
         seats.take(3, 104, present={104})
-        assert seats.known({104}) == {104: 3}
+        assert seats.among({104}) == {3: 104}
+        assert seats.user(104) == 3
 
-    def test_proving_again_changes_nothing(self, users: Enrolled) -> None:
-        seats = Seats(Roster.load(users.roster))
+    def test_proving_again_changes_nothing(self) -> None:
+        seats = Seats()
         for _ in range(2):
             seats.take(2, 104, present={104})
-        assert seats.known({104, 105}) == {104: 2}
-        assert seats.known({105}) == {}
+        assert seats.among({104, 105}) == {2: 104}
+        assert seats.among({105}) == {}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from flwr.serverapp.strategy import FedAvg
 
-from engines.local_grid import LocalGrid, model, training_app
+from engines.local_grid import LocalGrid, Silent, model, stage_of, training_app
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.flower import SecAgg
 
@@ -20,7 +20,7 @@ from sparsesecagg.flower import SecAgg
         ({"alpha": 1.5}, "alpha"),
         ({"alpha": "much"}, "alpha"),
         ({"pattern": "comittee"}, "pattern"),
-        ({"modulus_bits": 17, "max_weight": 0}, "modulus_bits"),
+        ({"modulus_bits": 33, "max_weight": 0}, "modulus_bits"),
         ({"modulus_bits": 16}, "max_weight"),
         ({"max_weight": -1}, "max_weight"),
         ({"pattern": "pairwise", "max_weight": 10}, "max_weight"),
@@ -28,8 +28,11 @@ from sparsesecagg.flower import SecAgg
         ({"clip": float("nan")}, "clip"),
         ({"min_survivors": 0}, "min_survivors"),
         ({"threshold": 1}, "threshold"),
-        ({"neighbours": 1}, "neighbours"),
-        ({"stripes": 0}, "stripes"),
+        ({"neighbours": 1, "pattern": "full"}, "neighbours"),
+        ({"neighbours": 10}, "neighbours"),
+        ({"committee_size": 2}, "committee_size"),
+        ({"committee_size": 5, "pod_size": 4}, "pod_size"),
+        ({"min_updated": 1.5}, "min_updated"),
         ({"dropout": 0.9}, "dropout"),
         ({"timeout": 0}, "timeouts"),
         ({"timeout": float("inf")}, "timeouts"),
@@ -57,6 +60,7 @@ def test_a_setting_that_can_not_work_is_refused_by_name_at_construction(settings
         {"modulus_bits": 8, "max_weight": 0},
         {"threshold": 40},
         {"timeouts": {"UPLOAD": 5, "SHARE_KEYS": 1.5}},
+        {"alpha": 0.02, "committee_size": 20, "pod_size": 60},
     ],
     ids=str,
 )
@@ -83,8 +87,9 @@ def test_weights_far_below_the_limit_are_warned_of_when_short_words_suffer(caplo
     ("settings", "sentence"),
     [
         ({"pattern": "pairwise", "alpha": 0.5}, "reveals many single values to the server"),
-        ({"alpha": 0.3}, "committees of 3 hide a user among few others: alpha=0.51 gives 8 or more"),
-        ({"alpha": 0.3, "min_survivors": 3, "dropout": 0.3}, "clients will refuse about"),
+        ({"alpha": 0.3}, "committees of 3 hide a user among few others: committee_size=8 makes them larger"),
+        ({"alpha": 0.45}, "alpha is 0.5 instead of 0.45"),
+        ({"alpha": 0.3}, "alpha 0.3 was asked for, 0.333 is used: 10 users in 1 pod(s) and 3 committee(s) of 3 to 4"),
     ],
     ids=str,
 )
@@ -98,8 +103,6 @@ def test_settings_that_protect_little_are_commented_on_once(
 
 
 def test_uploads_wait_as_long_as_each_start_is_told() -> None:
-    from engines.local_grid import Silent, stage_of
-
     def stuck(node: int, message: Any) -> None:
         if node == 101 and stage_of(message) == "UPLOAD":
             raise Silent
@@ -109,15 +112,12 @@ def test_uploads_wait_as_long_as_each_start_is_told() -> None:
         grid = LocalGrid(training_app(lambda p, a, r: a), 5, before=stuck)
         strategy.start(grid=grid, initial_arrays=model(w=np.zeros(9, np.float32)), num_rounds=1, timeout=seconds)
         strategy._courier._outstanding.clear()  # Another grid, other nodes.
-        strategy._announced.clear()
     first, second = (record.total("seconds")["UPLOAD"] for record in strategy.history)
     assert first >= 1.5 > second >= 0.3
 
 
 def test_a_stage_waits_as_long_as_it_is_told_and_no_longer() -> None:
     import time
-
-    from engines.local_grid import Silent, stage_of
 
     def stuck(node: int, message: Any) -> None:
         if node == 101 and stage_of(message) == "SHARE_KEYS":

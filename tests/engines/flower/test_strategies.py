@@ -85,7 +85,7 @@ def test_wrapped_and_unwrapped_strategies_agree_up_to_quantisation(name: str) ->
         if before.dtype.kind == "f":
             # A level is 1e-8 here, and optimisers that divide by a small number magnify it by eta / tau = 100. Half
             # precision rounds to 2^-11 by itself, in either run.
-            tolerance = 4e-3 if array == "half" else 1e-5
+            tolerance = 4e-3 if array == "half" else 3e-5
             np.testing.assert_allclose(secure[array], plain[array], atol=tolerance, err_msg=array)
 
 
@@ -113,8 +113,9 @@ def test_short_words_and_sparse_committees_stay_near_the_mean() -> None:
 
 @pytest.mark.parametrize("pattern", ["committee", "full", "pairwise"])
 def test_every_pattern_gives_the_mean_of_equal_updates(pattern: str) -> None:
-    grid = LocalGrid(training_app(lambda p, a, r: {"w": a["w"] + np.float32(0.125)}), 6)
-    strategy = SecAgg(FedAvg(fraction_evaluate=0.0), pattern=pattern, alpha=0.9, max_weight=0, neighbours=4)
+    app = training_app(lambda p, a, r: {"w": a["w"] + np.float32(0.125)})
+    grid = LocalGrid(app, 6, node_config=lambda index: {"secagg-patterns": pattern})
+    strategy = SecAgg(FedAvg(fraction_evaluate=0.0), pattern=pattern, alpha=0.9, max_weight=0)
     after = values(strategy.start(grid=grid, initial_arrays=model(w=np.zeros(500, np.float32)), num_rounds=1).arrays)[
         "w"
     ]

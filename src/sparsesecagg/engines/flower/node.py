@@ -175,6 +175,18 @@ def _positive(key: str, value: Any) -> float:
     return float(value)
 
 
+def _exponent(key: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value < 0:
+        raise InvalidInput(key, f"must be negative, got {value!r}")
+    return float(value)
+
+
+def _server(key: str, value: Any) -> str:
+    if value not in ("curious", "lying"):
+        raise InvalidInput(key, f"must be curious or lying, got {value!r}")
+    return str(value)
+
+
 def _switch(key: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise InvalidInput(key, f"must be true or false, got {value!r}")
@@ -196,10 +208,15 @@ def _bits(key: str, value: Any) -> frozenset[int]:
 
 
 _OPTIONS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
+    "min-anonymity": ("min_anonymity", _whole),
+    "colluding": ("colluding", _fraction),
+    "failure-log2": ("failure_log2", _exponent),
+    "server": ("server", _server),
     "min-clients": ("min_clients", _whole),
-    "min-threshold": ("min_threshold", _fraction),
     "min-survivors": ("min_survivors", _whole),
     "max-exposure": ("max_exposure", _positive),
+    "max-dim": ("max_dim", _whole),
+    "max-clients": ("max_clients", _whole),
     "authenticated": ("authenticated", _switch),
     "patterns": ("patterns", _patterns),
     "modulus-bits": ("modulus_bits", _bits),

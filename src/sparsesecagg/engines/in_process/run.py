@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -68,7 +69,9 @@ class InProcessRun:
 
     `absent` users never advertise a key. `entropy_of` gives each user its source of randomness, the system's by
     default; `identities` belong to an authenticated run. `make_server` puts another server in the place of the honest
-    one, for those who study what a lying server can do.
+    one, for those who study what a lying server can do. `threads` is for the server; one by default, so that its
+    seconds are those of one processor. With `pods`, only these are simulated: everybody advertises a key, and the
+    users of all other pods then drop out.
     """
 
     def __init__(
@@ -82,11 +85,14 @@ class InProcessRun:
         late: Collection[int] = (),
         observer: Observer | None = None,
         make_server: MakeServer = Server,
+        threads: int = 1,
+        pods: Collection[int] | None = None,
     ) -> None:
         keep_freed_memory()
         seed = entropy_of(params.clients)(SECRET_SIZE) if entropy_of else os.urandom(SECRET_SIZE)
         self.params = params if params.authenticated else params.replace(session=session_of(seed))
         self.server = make_server(self.params, seed, identities[0].roster if identities else None)
+        self.server.threads = threads
         self.observer = observer or Observer()
         self.clients = {
             user: Client(
@@ -100,7 +106,7 @@ class InProcessRun:
             for user in range(params.clients)
         }
         self.setup_clock = Clock(self.observer)
-        self._set_up(absent, late)
+        self._set_up(absent, late, pods)
 
     def save(self) -> bytes:
         """Return the run as bytes, between two rounds. They hold every user's secrets, as only a simulation can."""
@@ -123,7 +129,7 @@ class InProcessRun:
         except msgspec.MsgspecError:
             raise MalformedMessage("the bytes are not a saved run") from None
         run = InProcessRun.__new__(InProcessRun)
-        run.server = Server.restore(saved.server, identities[0].roster if identities else None)
+        run.server = Server.restore(saved.server, identities[0].roster if identities else None, threads=1)
         run.params = run.server.params
         run.observer = observer or Observer()
         run.members = set(saved.members)
@@ -141,7 +147,7 @@ class InProcessRun:
         run.setup_sent, run.setup_received = {}, {}
         return run
 
-    def _set_up(self, absent: Collection[int], late: Collection[int]) -> None:
+    def _set_up(self, absent: Collection[int], late: Collection[int], pods: Collection[int] | None) -> None:
         server, clock = self.server, self.setup_clock
         # Users: advertise a sealing key.   Server: draw the groups, publish each pod's keys.
         for user, client in self.clients.items():
@@ -155,6 +161,10 @@ class InProcessRun:
                 clock.to_server(Stage.DRAW, user, partial(self.clients[user].reveal, data), server)
             with clock.server(Stage.DRAW):
                 epoch_keys = server.close_stage()
+        if pods is not None:
+            simulated = {user for index in pods for user in server.groups.pods[index].users.tolist()}
+            epoch_keys = {user: data for user, data in epoch_keys.items() if user in simulated}
+            self.clients = {user: self.clients[user] for user in epoch_keys}
         # Users: agree on a secret with each partner in the pod, and deal the packages of the first two rounds.
         for user, data in epoch_keys.items():
             with clock.client(Stage.ADVERTISE_KEYS):
@@ -168,8 +178,9 @@ class InProcessRun:
         self.setup_received = {stage: dict(sizes) for stage, sizes in server.received_bytes.items()}
 
     def _deal(self, user: int, clock: Clock) -> None:
-        """Let a user send the packages of the next rounds."""
-        with clock.client(Stage.SHARE_KEYS):
+        """Let a user send the packages of the next rounds; one that was wrongly excluded has none to send."""
+        packages: list[bytes] = []
+        with clock.client(Stage.SHARE_KEYS), suppress(WronglyExcluded):
             packages = self.clients[user].share_keys(self.server.round_number)
         for package in packages:
             with clock.server(Stage.SHARE_KEYS):

@@ -14,6 +14,7 @@ from sparsesecagg.report.records import STAGES
 from sparsesecagg.report.words import BYTE_UNITS, SECOND_UNITS, Unit, unit_for
 
 TRAINING = "local training"
+MODEL = "the model"
 COMPUTING = "computing, measured"
 TRANSFER = "transfer, simulated network"
 
@@ -28,8 +29,12 @@ def bytes_sent(series: Sequence[Series]) -> Figure:
 
 def bytes_received(series: Sequence[Series]) -> Figure:
     """Draw what one user receives in a round, by stage."""
-    rows = [mean_by_stage(s.run, lambda r: r.received_bytes) for s in series]
-    caption = "What one user receives in a round, on average, without the model itself."
+    rows = []
+    for s in series:
+        model = mean(record.downlink_bytes for record in worked(s.run))
+        staged = mean_by_stage(s.run, lambda r: r.received_bytes)
+        rows.append({MODEL: model, **staged} if model else staged)
+    caption = "What one user receives in a round, on average, and the model on its way down, whole or in steps."
     return _figure("bytes-received", Words("Bytes received by stage", caption), series, rows, BYTE_UNITS)
 
 
@@ -96,7 +101,7 @@ def _figure(
     """Draw one group of bars per category, in the order of the protocol; `rows` has each run's values."""
     values = [value for row in rows for value in row.values()]
     unit = unit_for(values, units)
-    order = [name for name in (TRAINING, *STAGES, COMPUTING, TRANSFER) if any(name in row for row in rows)]
+    order = [name for name in (TRAINING, MODEL, *STAGES, COMPUTING, TRANSFER) if any(name in row for row in rows)]
     data: list[Json] = []
     described: list[str] = []
     for s, row in zip(series, rows, strict=True):

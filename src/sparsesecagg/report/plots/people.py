@@ -102,7 +102,8 @@ def dropouts(series: Sequence[Series]) -> Figure:
         id="dropouts",
         title="Dropouts by round",
         caption=(
-            "Users who fell silent, by the stage they left at: faint for ADVERTISE_KEYS, full for UNMASK. "
+            "Users who dropped out, by the stage they left at: faint for ADVERTISE_KEYS, full for UNMASK. Who has no "
+            "package for a round counts at SHARE_KEYS. "
             "A cross marks a failed round."
         ),
         description=f"Bar chart of users lost in each round, by stage: {listing(described)}.",

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sparsesecagg.protocol import peak_memory as memory
+from sparsesecagg.engines.in_process import peak_memory as memory
 
 
 def test_the_peak_counts_what_has_been_freed() -> None:

@@ -11,7 +11,7 @@ import pytest
 COUNT_FAULTS = """
 import resource
 import numpy as np
-from sparsesecagg.protocol.allocation import keep_freed_memory
+from sparsesecagg.engines.in_process.allocation import keep_freed_memory
 {prepare}
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -22,7 +22,7 @@ def test_the_mean_over_those_who_stay() -> None:
 
 
 def test_a_sparse_sum_counts_its_contributors() -> None:
-    result = secure_sum([np.ones(90, np.float32)] * 12, alpha=0.25, stripes=1)
+    result = secure_sum([np.ones(90, np.float32)] * 12, alpha=0.25)
     assert result.sum() == pytest.approx(result.contributors)
     assert (result.contributors == 3).all()
 
@@ -53,3 +53,33 @@ def test_updates_of_different_lengths() -> None:
 
 def test_a_single_number_is_a_vector_too() -> None:
     assert secure_sum([np.array([value]) for value in (0.5, 1.0, 2.0)]).sum() == pytest.approx([3.5])
+
+
+def test_the_largest_magnitude_is_the_clip_by_default() -> None:
+    result = secure_sum([np.array([0.5, -4.0]), np.array([1.0, 2.0]), np.array([0.0, 0.0])])
+    assert result.params.clip == 4.0
+    assert result.clipped == 0
+    assert secure_sum([np.array([0.25, -0.5])] * 3).params.clip == 0.5
+    assert secure_sum([np.zeros(2, np.float32)] * 3).params.clip == 1.0
+
+
+def test_a_given_clip_counts() -> None:
+    result = secure_sum([np.array([3.0, -4.0])] * 3, clip=0.5)
+    assert result.sum() == pytest.approx([1.5, -1.5])
+    assert result.clipped == 6
+
+
+def test_weights_set_the_largest_weight() -> None:
+    result = secure_sum([np.ones(2, np.float32)] * 4, weights=[3, 1, 2, 3])
+    assert result.params.max_weight == 3
+    assert secure_sum([np.ones(2, np.float32)] * 4).params.max_weight == 0
+
+
+def test_a_pattern_that_is_named_is_allowed() -> None:
+    assert secure_sum([np.ones(9, np.float32)] * 6, pattern="pairwise", alpha=0.5).params.pattern == "pairwise"
+
+
+@pytest.mark.parametrize("bad", [np.array([1.0, np.inf]), np.array([np.nan, 1.0]), np.array([1, 2]), np.array([])])
+def test_updates_that_can_not_be_added_are_refused_by_name(bad: np.ndarray) -> None:
+    with pytest.raises(InvalidInput, match="update"):
+        secure_sum([bad, bad, bad])
