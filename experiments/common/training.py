@@ -9,22 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from fractions import Fraction
 from statistics import fmean
 from typing import Any
-
-from sparsesecagg.patterns.committee import served_fraction
 
 from experiments.common.experiment import Findings
 from experiments.common.work import OutOfTime, Work
 from sparsesecagg.learning.config import TrainingConfig
 from sparsesecagg.learning.federated import FederatedRun, Task
-from sparsesecagg.privacy.theory import (
-    colluder_count,
-    committee_singled_out_fraction,
-    pairwise_revealed_fraction,
-)
-from sparsesecagg.protocol import RoundParameters
+from sparsesecagg.patterns.anonymity import availability, colluder_count
+from sparsesecagg.privacy.theory import committee_revealed_fraction, pairwise_revealed_fraction
+from sparsesecagg.protocol import Parameters
 
 ADVERSARIES = 1 / 3
 """The paper's share of adversarial users, for the anonymity that stands beside each result."""
@@ -39,6 +33,9 @@ class System:
     modulus_bits: int
     rounds: int | None = None
     """At most this many, if other than the experiment's."""
+    normalisation: str = "observed"
+    """`expected` is the paper's rule, β/(p(1−θ))."""
+    committee_size: int | None = None
 
     @property
     def key(self) -> str:
@@ -51,12 +48,12 @@ class System:
         return f"{self.aggregator}, α={self.alpha:g}, {self.modulus_bits} bits"
 
 
-SECAGG, PAIRWISE = System("secagg", 1.0, 32), System("pairwise", 0.1, 32)
+SECAGG, PAIRWISE = System("secagg", 1.0, 32), System("pairwise", 0.1, 32, normalisation="expected")
 
 
 def committee_of_ten(clients: int) -> System:
     """Return our pattern with committees of ten users and words of eight bits."""
-    return System("committee", 10 / clients, 8)
+    return System("committee", 10 / clients, 8, committee_size=10)
 
 
 @dataclass(frozen=True)
@@ -105,6 +102,9 @@ class Training:
             aggregator=system.aggregator,
             alpha=system.alpha,
             modulus_bits=system.modulus_bits,
+            committee_size=system.committee_size,
+            normalisation=system.normalisation,
+            downlink="model",  # As in the paper.
             seed=seed,
         )
 
@@ -164,6 +164,8 @@ def _numbers(
         "label": system.label,
         "alpha": system.alpha,
         "modulus_bits": system.modulus_bits,
+        "committee_size": system.committee_size,
+        "normalisation": system.normalisation,
         "dim": run.task.model.dim,
         "samples": len(run.task.dataset.train_y),
         "rounds": len(lines),
@@ -182,16 +184,17 @@ def _numbers(
     return numbers | {"anonymity": anonymity(numbers, config.dropout)}
 
 
-def round_parameters(run: Mapping[str, Any], dropout: float) -> RoundParameters:
+def round_parameters(run: Mapping[str, Any], dropout: float) -> Parameters:
     """Return the parameters of a run's rounds, from its numbers."""
     pattern = "full" if run["system"] == "secagg" else run["system"]
-    return RoundParameters.create(
+    return Parameters.create(
         clients=run["clients"],
         dim=run["dim"],
         pattern=pattern,
         alpha=run["alpha"],
         dropout=dropout,
         modulus_bits=run["modulus_bits"],
+        committee_size=run["committee_size"],
     )
 
 
@@ -199,16 +202,17 @@ def anonymity(run: Mapping[str, Any], dropout: float) -> dict[str, Any]:
     """Return among how many honest survivors a value hides, on average, and how many are read nonetheless."""
     params = round_parameters(run, dropout)
     honest = params.clients - colluder_count(params.clients, ADVERSARIES)
+    # Who dropped out of the two rounds before has no package, and is missing as well (nor is it anybody's peer).
+    missing = 1 - availability(dropout)
 
     def revealed(colluding: float) -> float:
         if params.pattern == "pairwise":
             return pairwise_revealed_fraction(run["alpha"], params.clients, dropout, colluding)
-        share = Fraction(1) if params.pattern == "full" else served_fraction(params.pattern_settings)
-        return committee_singled_out_fraction(params.clients, share, dropout, colluding)
+        return committee_revealed_fraction(params.clients, params.committees, missing, colluding, params.min_survivors)
 
     return {
         "adversaries": ADVERSARIES,
-        "honest_contributors": params.selection_probability * (1 - dropout) * honest,
+        "honest_contributors": params.selection_probability * (1 - missing) * honest,
         "revealed_fraction": {name: revealed(share) for name, share in _SHARES.items()},
     }
 

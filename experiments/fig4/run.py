@@ -13,16 +13,15 @@ from experiments.common.work import Work
 from experiments.fig4.config import ERROR_RATE, Config
 from experiments.fig4.sampling import promised, sample, variance_of_a_round
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.patterns import served_fraction
+from sparsesecagg.patterns.anonymity import colluder_count
 from sparsesecagg.privacy.audit import AuditSettings, run_audit
 from sparsesecagg.privacy.theory import (
     anonymity_limit,
-    colluder_count,
-    committee_singled_out_fraction,
+    committee_revealed_fraction,
     pairwise_revealed_fraction,
     pairwise_singled_out_fraction,
 )
-from sparsesecagg.protocol import RoundParameters
+from sparsesecagg.protocol import Parameters
 
 PATTERNS = ("pairwise", "committee")
 
@@ -62,30 +61,30 @@ def run(config: Config, seed: int, work: Work) -> Findings:
     )
 
 
-def parameters(config: Config, pattern: str, clients: int, alpha: float, dim: int) -> RoundParameters | None:
+def parameters(config: Config, pattern: str, clients: int, alpha: float, dim: int) -> Parameters | None:
     """Return a point's parameters; None where α leaves committees that are too small."""
     try:
-        return RoundParameters.create(clients=clients, dim=dim, pattern=pattern, alpha=alpha, dropout=config.dropout)
+        return Parameters.create(clients=clients, dim=dim, pattern=pattern, alpha=alpha, dropout=config.dropout)
     except InvalidInput as refused:
         if refused.option != "alpha":
             raise
         return None
 
 
-def _name(params: RoundParameters) -> str:
+def _name(params: Parameters) -> str:
     return f"{params.pattern}, N={params.clients}, α={params.alpha:.3g}"
 
 
-def _key(params: RoundParameters) -> str:
+def _key(params: Parameters) -> str:
     return f"{params.pattern}-{params.clients}-{params.alpha:.3g}"
 
 
-def _sample(config: Config, params: RoundParameters, seed: Sequence[int]) -> dict[str, list[dict[str, Any]]]:
+def _sample(config: Config, params: Parameters, seed: Sequence[int]) -> dict[str, list[dict[str, Any]]]:
     dropouts = config.dropouts if params.clients == max(config.cohorts) else (config.dropout,)
     return sample(params, dropouts, config.colluding, config.rounds, seed)
 
 
-def _contributors(config: Config, params: RoundParameters, dropout: float, counts: Mapping[str, Any]) -> dict[str, Any]:
+def _contributors(config: Config, params: Parameters, dropout: float, counts: Mapping[str, Any]) -> dict[str, Any]:
     """Compare the mean T of the sampled rounds with what it should be."""
     rounds = counts[f"{dropout:g}"]
     measured = fmean(one["contributors"] for one in rounds)
@@ -112,7 +111,7 @@ def _contributors(config: Config, params: RoundParameters, dropout: float, count
     }
 
 
-def _asked(config: Config, params: RoundParameters) -> float:
+def _asked(config: Config, params: Parameters) -> float:
     """Return the α of the configuration; the parameters hold it rounded to 2^−32."""
     return min({*config.alphas, *config.audit_alphas}, key=lambda alpha: abs(alpha - params.alpha))
 
@@ -134,7 +133,7 @@ def _test(contributors: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _revealed(config: Config, params: RoundParameters, rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _revealed(config: Config, params: Parameters, rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the shares singled out and revealed over all rounds, with the extremes of single rounds, and theory's."""
     setting = (params.alpha, params.clients, config.dropout, config.colluding)
     if params.pattern == "pairwise":
@@ -143,33 +142,37 @@ def _revealed(config: Config, params: RoundParameters, rounds: Sequence[Mapping[
             "revealed": pairwise_revealed_fraction(*setting),
         }
     else:
-        share = served_fraction(params.pattern_settings)
-        alone = committee_singled_out_fraction(params.clients, share, config.dropout, config.colluding)
-        theory = {"singled_out": alone, "revealed": alone}
+        groups = (params.clients, params.committees, config.dropout, config.colluding)
+        theory = {
+            # As the paper counts: whoever is alone, whether or not clients would open such a sum.
+            "singled_out": committee_revealed_fraction(*groups),
+            "revealed": committee_revealed_fraction(*groups, params.min_survivors),
+        }
     return {
         "pattern": params.pattern,
         "clients": params.clients,
         "alpha": _asked(config, params),
         "alpha_effective": params.selection_probability,
-        **{name: _share(rounds, name, expected) for name, expected in theory.items()},
+        "singled_out": _share(rounds, "singled_out", "values", theory["singled_out"]),
+        "revealed": _share(rounds, "revealed", "opened", theory["revealed"]),
     }
 
 
-def _share(rounds: Sequence[Mapping[str, Any]], name: str, expected: float) -> dict[str, Any]:
+def _share(rounds: Sequence[Mapping[str, Any]], name: str, among: str, expected: float) -> dict[str, Any]:
     """Return a share of values over all rounds; its error is that of a ratio of two means over rounds."""
-    values = fmean(one["values"] for one in rounds)
+    values = fmean(one[among] for one in rounds)
     mean = fmean(one[name] for one in rounds) / values
-    error = stdev(one[name] - mean * one["values"] for one in rounds) / math.sqrt(len(rounds)) / values
-    shares = [one[name] / max(1, one["values"]) for one in rounds]
+    error = stdev(one[name] - mean * one[among] for one in rounds) / math.sqrt(len(rounds)) / values
+    shares = [one[name] / max(1, one[among]) for one in rounds]
     return {"mean": mean, "min": min(shares), "max": max(shares), "standard_error": error, "theory": expected}
 
 
-def _audit(config: Config, params: RoundParameters, seed: int) -> dict[str, Any]:
-    """Attack whole rounds, one by one for the extremes."""
+def _audit(config: Config, params: Parameters, seed: int) -> dict[str, Any]:
+    """Attack whole rounds, one by one for the extremes; each is of a run of its own, with its own groups."""
     rounds = [
         run_audit(AuditSettings(params, config.colluding, 1, seed + number)) for number in range(config.audit_rounds)
     ]
-    values = sum(one.tally.values for one in rounds)
+    values = max(1, sum(one.tally.values for one in rounds))
     shares = [one.revealed_fraction for one in rounds]
     return {
         "pattern": params.pattern,
@@ -186,5 +189,6 @@ def _audit(config: Config, params: RoundParameters, seed: int) -> dict[str, Any]
         "read": sum(one.tally.read.count for one in rounds),
         "values": values,
         "rounds": len(rounds),
-        "refused_rounds": sum(one.tally.refused for one in rounds),
+        "refused_rounds": sum(one.tally.unopened for one in rounds),
+        "values_not_opened": sum(one.tally.closed for one in rounds),
     }

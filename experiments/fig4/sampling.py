@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsesecagg.crypto.secrets import PatternSeed
-from sparsesecagg.patterns.graphs import CircleGraph
-from sparsesecagg.privacy.theory import colluder_count, pairwise_moments
-from sparsesecagg.protocol import RoundParameters
+from sparsesecagg.patterns.anonymity import colluder_count
+from sparsesecagg.patterns.pairwise import draw_positions, edge_probability
+from sparsesecagg.privacy.theory import pairwise_moments
+from sparsesecagg.protocol import Parameters
 
 Flags = NDArray[np.bool_]
 
@@ -27,27 +28,30 @@ class Counts:
     thin: float
     """Share of coordinates with at most half of Theorem 2's T."""
     values: int
-    """Coordinates (or blocks) that honest survivors sent, added over users."""
+    """Coordinates (or slices) that honest survivors sent, added over users."""
     singled_out: int
     """Of these, those that no other honest survivor sent: what the paper counts."""
+    opened: int
+    """Of these, those in sums that clients open: not those of a committee that is too thin."""
     revealed: int
     """Of these, those whose masks no other honest survivor shares: what server and colluders read."""
 
     @staticmethod
-    def of(senders: NDArray[np.int64], singled_out: int, revealed: int, promised: float) -> Counts:
+    def of(senders: NDArray[np.int64], opened: int, revealed: int, promised: float) -> Counts:
         """Summarise the number of honest survivors at each coordinate."""
         return Counts(
             float(senders.mean()),
             int(senders.min()),
             float(np.mean(senders <= promised / 2)),
             int(senders.sum()),
-            singled_out,
+            int(np.count_nonzero(senders == 1)),
+            opened,
             revealed,
         )
 
 
 def sample(
-    params: RoundParameters, dropouts: Sequence[float], colluding: float, rounds: int, seed: Sequence[int]
+    params: Parameters, dropouts: Sequence[float], colluding: float, rounds: int, seed: Sequence[int]
 ) -> dict[str, list[dict[str, Any]]]:
     """Draw `rounds` patterns with adversaries and dropouts; return by dropout rate θ the counts of every round.
 
@@ -61,22 +65,22 @@ def sample(
         luck = rng.random(params.clients)
         survivors = {dropout: honest & (luck >= dropout) for dropout in dropouts}
         count = _count_pairwise if params.pattern == "pairwise" else _count_committee
-        for dropout, counts in count(params, survivors, colluding, rng).items():
+        for dropout, counts in count(params, survivors, ~honest, colluding, rng).items():
             found[f"{dropout:g}"].append(vars(counts))
     return found
 
 
-def promised(params: RoundParameters, dropout: float, colluding: float) -> float:
+def promised(params: Parameters, dropout: float, colluding: float) -> float:
     """Return the T that is expected with this N: p(1−θ) times the honest users."""
     honest = params.clients - colluder_count(params.clients, colluding)
     return params.selection_probability * (1 - dropout) * honest
 
 
-def variance_of_a_round(params: RoundParameters, dropout: float, colluding: float) -> float:
+def variance_of_a_round(params: Parameters, dropout: float, colluding: float) -> float:
     """Return the exact variance of one sampled round's T.
 
     The number of honest survivors is binomial; given these, the coordinates of `pairwise` are independent, and the
-    blocks of a stripe of `committee` have them all exactly a times.
+    slices of `committee` have each of them exactly as often as a user sends slices.
     """
     honest = params.clients - colluder_count(params.clients, colluding)
     p, alive = params.selection_probability, 1 - dropout
@@ -88,7 +92,7 @@ def variance_of_a_round(params: RoundParameters, dropout: float, colluding: floa
 
 
 def _count_pairwise(
-    params: RoundParameters, survivors: Mapping[float, Flags], colluding: float, rng: np.random.Generator
+    params: Parameters, survivors: Mapping[float, Flags], _: Flags, colluding: float, rng: np.random.Generator
 ) -> dict[float, Counts]:
     one, other, coordinate = _edges(params, rng)
     sends = np.zeros((params.clients, params.dim), np.bool_)
@@ -100,37 +104,40 @@ def _count_pairwise(
         hidden = np.zeros_like(sends)
         hidden[one[both], coordinate[both]] = hidden[other[both], coordinate[both]] = True
         revealed = int(np.count_nonzero(sends[alive] & ~hidden[alive]))
-        singled_out = int(np.count_nonzero(senders == 1))
-        found[dropout] = Counts.of(senders, singled_out, revealed, promised(params, dropout, colluding))
+        found[dropout] = Counts.of(senders, int(senders.sum()), revealed, promised(params, dropout, colluding))
     return found
 
 
-def _edges(params: RoundParameters, rng: np.random.Generator) -> tuple[NDArray[np.int64], ...]:
+def _edges(params: Parameters, rng: np.random.Generator) -> tuple[NDArray[np.int64], ...]:
     """Draw all b_ij = 1 of a round: two users and the coordinate at which they share a mask."""
-    members = np.arange(params.clients)
-    pattern = params.pattern_type(params.pattern_settings, members, bytes(32), CircleGraph(members, None))
+    probability = edge_probability(params.alpha_q32, params.degree)
     ones, others, coordinates = [], [], []
     for user in range(params.clients - 1):
-        peers = list(range(user + 1, params.clients))
-        shared = pattern.shared(user, peers, [PatternSeed(rng.bytes(32)) for _ in peers])
-        for peer, positions in zip(peers, shared, strict=True):
-            where = np.asarray(positions)
-            ones.append(np.full(len(where), user))
-            others.append(np.full(len(where), peer))
-            coordinates.append(where)
+        peers = range(user + 1, params.clients)
+        drawn = draw_positions([PatternSeed(rng.bytes(32)) for _ in peers], params.dim, probability)
+        for peer, positions in zip(peers, drawn, strict=True):
+            ones.append(np.full(len(positions), user))
+            others.append(np.full(len(positions), peer))
+            coordinates.append(positions)
     return np.concatenate(ones), np.concatenate(others), np.concatenate(coordinates)
 
 
 def _count_committee(
-    params: RoundParameters, survivors: Mapping[float, Flags], colluding: float, rng: np.random.Generator
+    params: Parameters, survivors: Mapping[float, Flags], colluders: Flags, colluding: float, rng: np.random.Generator
 ) -> dict[float, Counts]:
-    """Count by blocks, all of which are alike. Inside a committee singled out and revealed are the same."""
-    members = np.arange(params.clients)
-    pattern = params.pattern_type(params.pattern_settings, members, rng.bytes(32), CircleGraph(members, None))
+    """Count by slices, all of which are alike. Colluders stay to the end, and help a thin committee to be opened."""
+    groups = params.groups(rng.bytes(32), params.structure)
+    committees = [pod.users[places] for pod in groups.pods for places in pod.committees]
     found = {}
     for dropout, alive in survivors.items():
-        senders = pattern.survivors_per_block(np.flatnonzero(alive))
-        assert senders is not None
-        alone = int(np.count_nonzero(senders == 1))
-        found[dropout] = Counts.of(senders, alone, alone, promised(params, dropout, colluding))
+        senders = np.zeros(params.slices.count, np.int64)
+        opened = revealed = 0
+        for number, users in enumerate(committees):
+            honest = int(np.count_nonzero(alive[users]))
+            sent = params.slices.of(number, 0)
+            senders[sent] += honest
+            if honest + int(np.count_nonzero(colluders[users])) >= params.survivors_of(len(users)):
+                opened += honest * len(sent)
+                revealed += len(sent) if honest == 1 else 0
+        found[dropout] = Counts.of(senders, opened, revealed, promised(params, dropout, colluding))
     return found

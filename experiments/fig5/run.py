@@ -10,7 +10,7 @@ from experiments.common.training import ADVERSARIES, Cohort, System, train_all
 from experiments.common.work import Work
 from experiments.fig5.config import Config
 from sparsesecagg.privacy.audit import AuditSettings, run_audit
-from sparsesecagg.protocol import RoundParameters
+from sparsesecagg.protocol import Parameters
 
 
 def run(config: Config, seed: int, work: Work) -> Findings:
@@ -33,13 +33,14 @@ def run(config: Config, seed: int, work: Work) -> Findings:
 
 def audit(config: Config, cohort: Cohort, system: System, seed: int) -> dict[str, Any]:
     """Return what server and colluders read of real rounds, and what the paper counts as revealed."""
-    params = RoundParameters.create(
+    params = Parameters.create(
         clients=cohort.clients,
         dim=config.audit_dim,
         pattern=system.aggregator,
         alpha=system.alpha,
         dropout=config.training.dropout,
         modulus_bits=system.modulus_bits,
+        committee_size=system.committee_size,
     )
     report = run_audit(AuditSettings(params, ADVERSARIES, config.audit_rounds, seed)).as_json()
     kept = ("pattern", "clients", "alpha_effective", "singled_out_fraction", "revealed_fraction", "values")

@@ -8,14 +8,16 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from sparsesecagg.protocol.simulation import draw_drops, entropy_of_round
 
 from experiments.common.experiment import Findings
+from experiments.common.rounds import ANY_RUN, entropy_of_round
 from experiments.common.work import Work
 from experiments.table1.config import Config
+from sparsesecagg.engines.in_process import Transcript, run_round
+from sparsesecagg.engines.in_process.simulation import draw_drops
 from sparsesecagg.errors import MissingExtra
 from sparsesecagg.privacy.theory import selection_probability
-from sparsesecagg.protocol import RoundParameters, Stage, Transcript, run_round
+from sparsesecagg.protocol import Parameters, Stage
 from sparsesecagg.protocol.messages import Upload, decode_client_message
 
 KILOBYTE = 1000
@@ -30,6 +32,7 @@ class System:
     pattern: str
     alpha: float
     modulus_bits: int
+    committee_size: int | None = None
 
 
 def systems(config: Config, clients: int) -> list[System]:
@@ -39,7 +42,14 @@ def systems(config: Config, clients: int) -> list[System]:
         System("secagg", "SecAgg", "full", 1.0, 32),
         System("pairwise", "pairwise, our coding", "pairwise", config.alpha, 32),
         *(
-            System(f"committee-{bits}", f"committee of {config.committee}, {bits} bits", "committee", committee, bits)
+            System(
+                f"committee-{bits}",
+                f"committee of {config.committee}, {bits} bits",
+                "committee",
+                committee,
+                bits,
+                config.committee,
+            )
             for bits in config.committee_bits
         ),
     ]
@@ -88,38 +98,40 @@ def weigh(config: Config, clients: int, system: System, dim: int, seed: int) -> 
     all_stages: list[float] = []
     exact = True
     for number in range(config.rounds):
-        params = RoundParameters.create(
+        params = Parameters.create(
             clients=clients,
             dim=dim,
             pattern=system.pattern,
             alpha=system.alpha,
             dropout=config.dropout,
             modulus_bits=system.modulus_bits,
-            round_number=number,
+            committee_size=system.committee_size,
         )
         transcript = Transcript()
         outcome = run_round(
             params,
             lambda user: noise[user : user + dim],
             drops=draw_drops(clients, config.dropout, [Stage.UPLOAD], np.random.default_rng([seed, number])),
+            policy=ANY_RUN,
             entropy_of=entropy_of_round(seed, number),
-            transcript=transcript,
+            observer=transcript,
         )
         exact &= outcome.exact
         all_stages.append(outcome.result.mean_bytes(outcome.result.sent_bytes)["total"])
-        for stage, _, data in transcript.to_server:
+        for stage, _, data in transcript.sent:
             if stage is Stage.UPLOAD:
                 sizes.append(len(data))
-                with_bitmap.append(len(data) - _locations(data) + 1 + -(-dim // 8))
+                if system.pattern == "pairwise":
+                    with_bitmap.append(_in_the_papers_format(data, dim))
     common = {"clients": clients, "modulus_bits": system.modulus_bits, "alpha": params.selection_probability}
     found = [_row(system.key, system.label, sizes, float(np.mean(all_stages)), exact, common)]
     if system.pattern == "pairwise":
         longer = float(np.mean(with_bitmap)) - float(np.mean(sizes))
-        # The same real messages, with the locations in the paper's code: one bit per coordinate.
+        # The same real values, as the paper counts them.
         found.append(
             _row(
                 "bitmap",
-                "pairwise, the paper's bitmap",
+                "pairwise, the paper's format (bitmap, 32 bits)",
                 with_bitmap,
                 float(np.mean(all_stages)) + longer,
                 exact,
@@ -129,10 +141,11 @@ def weigh(config: Config, clients: int, system: System, dim: int, seed: int) -> 
     return found
 
 
-def _locations(data: bytes) -> int:
+def _in_the_papers_format(data: bytes, dim: int) -> int:
+    """Return the bytes of a message's values and of one bit per coordinate; no head, no tags."""
     message = decode_client_message(data)
     assert isinstance(message, Upload)
-    return len(message.locations)
+    return len(message.words) + -(-dim // 8)
 
 
 def _row(

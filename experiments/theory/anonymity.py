@@ -9,15 +9,16 @@ from typing import Any
 from experiments.fig4.sampling import promised, sample, variance_of_a_round
 from experiments.theory.checks import check
 from experiments.theory.config import ERROR_RATE, Anonymity
-from sparsesecagg.privacy.theory import anonymity_limit, colluder_count
-from sparsesecagg.protocol import RoundParameters
+from sparsesecagg.patterns.anonymity import colluder_count
+from sparsesecagg.privacy.theory import anonymity_limit
+from sparsesecagg.protocol import Parameters
 
 PATTERNS = ("pairwise", "committee")
 
 
 def measure(config: Anonymity, pattern: str, clients: int, seed: int) -> dict[str, Any]:
     """Draw rounds and return their mean T with its expectation and error."""
-    params = RoundParameters.create(
+    params = Parameters.create(
         clients=clients, dim=config.dim, pattern=pattern, alpha=config.alpha, dropout=config.dropout
     )
     rounds = sample(params, (config.dropout,), config.colluding, config.rounds, (seed, clients))[f"{config.dropout:g}"]

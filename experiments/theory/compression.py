@@ -10,9 +10,9 @@ import numpy as np
 from experiments.theory.checks import check, exceeds
 from experiments.theory.config import ERROR_RATE, Compression
 from sparsesecagg.crypto.secrets import PatternSeed
-from sparsesecagg.patterns.graphs import CircleGraph
+from sparsesecagg.patterns.pairwise import draw_positions, edge_probability
 from sparsesecagg.privacy.theory import oversize_probability
-from sparsesecagg.protocol import RoundParameters
+from sparsesecagg.protocol import Parameters
 
 _AT_ONCE = 50
 """Draws per call of the pattern's sampler, which is fastest with many seeds."""
@@ -20,23 +20,22 @@ _AT_ONCE = 50
 
 def sent_counts(config: Compression, dim: int, seed: int) -> list[int]:
     """Draw one user's coordinates again and again with the protocol's sampler; return how many they were."""
-    params = RoundParameters.create(clients=config.clients, dim=dim, pattern="pairwise", alpha=config.alpha)
-    members = np.arange(config.clients)
-    pattern = params.pattern_type(params.pattern_settings, members, bytes(32), CircleGraph(members, None))
-    peers, rng = list(range(1, config.clients)), np.random.default_rng([seed, dim])
+    params = Parameters.create(clients=config.clients, dim=dim, pattern="pairwise", alpha=config.alpha)
+    peers, rng = config.clients - 1, np.random.default_rng([seed, dim])
+    probability = edge_probability(params.alpha_q32, params.degree)
     counts: list[int] = []
     while len(counts) < config.draws:
         draws = min(_AT_ONCE, config.draws - len(counts))
-        seeds = [PatternSeed(rng.bytes(32)) for _ in range(draws * len(peers))]
-        shared = pattern.shared(0, peers * draws, seeds)
-        for start in range(0, len(shared), len(peers)):
-            counts.append(len(np.asarray(pattern.selected(0, shared[start : start + len(peers)]))))
+        shared = draw_positions([PatternSeed(rng.bytes(32)) for _ in range(draws * peers)], dim, probability)
+        counts += [
+            len(np.unique(np.concatenate(shared[start : start + peers]))) for start in range(0, len(shared), peers)
+        ]
     return counts
 
 
 def exceedance(config: Compression, dim: int, counts: list[int]) -> list[dict[str, Any]]:
     """Return how often the share sent exceeds p + ε, beside both of the theorem's bounds."""
-    params = RoundParameters.create(clients=config.clients, dim=dim, pattern="pairwise", alpha=config.alpha)
+    params = Parameters.create(clients=config.clients, dim=dim, pattern="pairwise", alpha=config.alpha)
     p, sent = params.selection_probability, np.array(counts)
     points = []
     for deviations in config.deviations:

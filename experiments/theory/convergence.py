@@ -9,14 +9,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sparsesecagg.protocol.simulation import entropy_of_round
 
+from experiments.common.rounds import ANY_RUN, entropy_of_round
 from experiments.theory.checks import check, t_limit
 from experiments.theory.config import ERROR_RATE, Convergence
 from experiments.theory.lemmas import moments
 from experiments.theory.logistic import LogisticProblem, User, Vector
+from sparsesecagg.engines.in_process import run_round
 from sparsesecagg.privacy.convergence import Problem, convergence_bound, lemma_2_bound
-from sparsesecagg.protocol import Policy, RoundParameters, Stage, run_round
+from sparsesecagg.protocol import Parameters, Stage
 
 PATTERNS = ("pairwise", "committee")
 CLIP = 1.0
@@ -38,17 +39,16 @@ class Visited:
         self.noise[number] = max(self.noise[number], squares - float(mean @ mean))
 
 
-def parameters(config: Convergence, pattern: str, dim: int, number: int = 0) -> RoundParameters:
-    """Return one round's parameters."""
-    return RoundParameters.create(
+def parameters(config: Convergence, pattern: str, dim: int) -> Parameters:
+    """Return the parameters of all rounds."""
+    return Parameters.create(
         clients=config.clients,
         dim=dim,
         pattern=pattern,
         alpha=config.alpha,
         dropout=config.dropout,
         clip=CLIP,
-        min_survivors=1,  # Refusing thin blocks would choose among the rounds.
-        round_number=number,
+        min_survivors=1,  # Refusing thin committees would choose among the rounds.
     )
 
 
@@ -65,12 +65,12 @@ def train(config: Convergence, pattern: str, local_steps: int, repeat: int, seed
             rng = np.random.default_rng([seed, repeat, number, place])
             updates.append(_descend(user, weights, rates, number * local_steps, rng, visited, place))
         everybody = weights + np.mean(updates, axis=0)
-        params = parameters(config, pattern, task.dim, number)
+        params = parameters(config, pattern, task.dim)
         outcome = run_round(
             params,
             updates,
             drops=dict.fromkeys(_silent(params, np.random.default_rng([seed, repeat, number])), Stage.UPLOAD),
-            policy=Policy(min_survivors=1),
+            policy=ANY_RUN,
             entropy_of=entropy_of_round(seed, repeat * config.rounds + number),
         )
         clipped += outcome.clipped
@@ -104,7 +104,7 @@ def _descend(
     return weights - start
 
 
-def _silent(params: RoundParameters, rng: np.random.Generator) -> list[int]:
+def _silent(params: Parameters, rng: np.random.Generator) -> list[int]:
     """Let everybody drop out with probability θ; drawn again in the rare case that too few would be left."""
     while True:
         silent: list[int] = np.flatnonzero(rng.random(params.clients) < params.dropout).tolist()

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sparsesecagg.protocol.simulation import entropy_of_round
 
+from experiments.common.rounds import ANY_RUN, entropy_of_round
 from experiments.theory.checks import check
 from experiments.theory.config import Dropouts
+from sparsesecagg.engines.in_process import run_round
 from sparsesecagg.errors import ThresholdNotMet
-from sparsesecagg.protocol import Policy, RoundParameters, Stage, run_round
+from sparsesecagg.protocol import Parameters, Stage
 
 PATTERNS = ("full", "pairwise", "committee")
 STAGES = (Stage.SHARE_KEYS, Stage.UPLOAD, Stage.UNMASK)
@@ -21,8 +22,8 @@ def measure(config: Dropouts, clients: int, seed: int) -> dict[str, Any]:
     exact = refused = rounds = 0
     for number, (pattern, stage) in enumerate((pattern, stage) for pattern in PATTERNS for stage in STAGES):
         # How few survivors a client puts up with is its own choice, and not what is tested here.
-        params = RoundParameters.create(
-            clients=clients, dim=config.dim, pattern=pattern, alpha=config.alpha, min_survivors=1, round_number=number
+        params = Parameters.create(
+            clients=clients, dim=config.dim, pattern=pattern, alpha=config.alpha, min_survivors=1
         )
         rng = np.random.default_rng([seed, clients, number])
         silent = rng.permutation(clients)[: clients - params.threshold + 1].tolist()
@@ -30,7 +31,7 @@ def measure(config: Dropouts, clients: int, seed: int) -> dict[str, Any]:
 
         def attempt(
             gone: list[int],
-            params: RoundParameters = params,
+            params: Parameters = params,
             stage: Stage = stage,
             updates: Any = updates,
             number: int = number,
@@ -39,7 +40,7 @@ def measure(config: Dropouts, clients: int, seed: int) -> dict[str, Any]:
                 params,
                 list(updates),
                 drops=dict.fromkeys(gone, stage),
-                policy=Policy(min_survivors=1),
+                policy=ANY_RUN,
                 entropy_of=entropy_of_round(seed, number),
             ).exact
 

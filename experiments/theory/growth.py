@@ -11,12 +11,14 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-from sparsesecagg.protocol.simulation import draw_drops
 
+from experiments.common.rounds import ANY_RUN
 from experiments.theory.checks import check
 from experiments.theory.config import Growth
 from sparsesecagg.crypto.stream import KeyStream
-from sparsesecagg.protocol import RoundParameters, Stage, run_round
+from sparsesecagg.engines.in_process import Observer, run_round
+from sparsesecagg.engines.in_process.simulation import draw_drops
+from sparsesecagg.protocol import Parameters, Stage
 
 PATTERNS = ("full", "pairwise", "committee")
 COMMITTEE = 10
@@ -38,21 +40,29 @@ def sizes(config: Growth, along: str) -> list[tuple[int, int]]:
 def measure(config: Growth, pattern: str, clients: int, dim: int, seed: int) -> dict[str, Any]:
     """Run one round and count."""
     alpha = {"full": 1.0, "pairwise": config.alpha, "committee": COMMITTEE / clients}[pattern]
-    params = RoundParameters.create(clients=clients, dim=dim, pattern=pattern, alpha=alpha, dropout=config.dropout)
+    params = Parameters.create(
+        clients=clients,
+        dim=dim,
+        pattern=pattern,
+        alpha=alpha,
+        committee_size=min(COMMITTEE, clients) if pattern == "committee" else None,
+        dropout=config.dropout,
+    )
     rng = np.random.default_rng([seed, clients, dim])
     update = rng.normal(0, 0.1, dim)
-    reached: dict[Stage, int] = {}
     with counted_key_stream() as drawn:
+        mark = _Marks(drawn)
         outcome = run_round(
             params,
             lambda _: update,
             drops=draw_drops(clients, config.dropout, [Stage.UPLOAD], rng),
             # Not from a key stream, which would be counted.
             entropy_of=lambda user: np.random.default_rng([seed, user]).bytes,
-            progress=lambda stage, _: reached.__setitem__(stage, drawn()),
+            policy=ANY_RUN,
+            observer=mark,
         )
-        # Masks are made by users up to the last UPLOAD, and by the server after the last share came in.
-        users, server = reached[Stage.UPLOAD] - reached[Stage.SHARE_KEYS], drawn() - reached[Stage.UNMASK]
+        # Masks are made by users from the first order to the last UPLOAD, and by the server after the last share.
+        users, server = mark.last[Stage.UPLOAD] - mark.first[Stage.UPLOAD], drawn() - mark.last[Stage.UNMASK]
     result = outcome.result
     return {
         "numbers": {
@@ -75,6 +85,21 @@ def measure(config: Growth, pattern: str, clients: int, dim: int, seed: int) -> 
             "server_seconds": outcome.server_seconds["total"],
         },
     }
+
+
+class _Marks(Observer):
+    """By stage: how much key stream was drawn when the first user was asked, and when the last answer came."""
+
+    def __init__(self, drawn: Callable[[], int]) -> None:
+        self._drawn = drawn
+        self.first: dict[Stage, int] = {}
+        self.last: dict[Stage, int] = {}
+
+    def to_client(self, stage: Stage, user: int, data: bytes) -> None:  # noqa: ARG002
+        self.first.setdefault(stage, self._drawn())
+
+    def to_server(self, stage: Stage, user: int, data: bytes) -> None:  # noqa: ARG002
+        self.last[stage] = self._drawn()
 
 
 @contextmanager

@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sparsesecagg.protocol.simulation import entropy_of_round
 
+from experiments.common.rounds import ANY_RUN, entropy_of_round
 from experiments.theory.checks import check, t_limit, t_statistic
 from experiments.theory.config import ERROR_RATE, Lemmas
+from sparsesecagg.engines.in_process import run_round
 from sparsesecagg.errors import ThresholdNotMet
-from sparsesecagg.patterns import served_fraction
 from sparsesecagg.privacy.theory import SelectionMoments, committee_moments, pairwise_moments, sampling_variance
-from sparsesecagg.protocol import Policy, RoundParameters, Stage, run_round
+from sparsesecagg.protocol import Parameters, Stage
 
 PATTERNS = ("pairwise", "committee")
 
@@ -25,25 +25,24 @@ def held(config: Lemmas) -> Any:
     return np.linspace(0.2, 0.8, config.clients)
 
 
-def moments(params: RoundParameters) -> SelectionMoments:
+def moments(params: Parameters) -> SelectionMoments:
     """Return how users take part at a coordinate."""
     if params.pattern == "pairwise":
         return pairwise_moments(params.alpha, params.clients, params.dropout)
-    return committee_moments(params.clients, served_fraction(params.pattern_settings), params.dropout)
+    return committee_moments(params.clients, params.committees, params.served, params.dropout)
 
 
 def measure(config: Lemmas, pattern: str, seed: int) -> dict[str, Any]:
     """Run the rounds and return, per round and per coordinate, what the checks need."""
     values, estimates, failed = held(config), [], 0
     for number in range(config.rounds):
-        params = RoundParameters.create(
+        params = Parameters.create(
             clients=config.clients,
             dim=config.dim,
             pattern=pattern,
             alpha=config.alpha,
             dropout=config.dropout,
-            min_survivors=1,  # Refusing thin blocks would choose among the rounds.
-            round_number=number,
+            min_survivors=1,  # Refusing thin committees would choose among the rounds.
         )
         dropped = np.flatnonzero(np.random.default_rng([seed, number]).random(config.clients) < config.dropout)
         try:
@@ -51,7 +50,7 @@ def measure(config: Lemmas, pattern: str, seed: int) -> dict[str, Any]:
                 params,
                 lambda user: np.full(config.dim, values[user]),
                 drops=dict.fromkeys(dropped.tolist(), Stage.UPLOAD),
-                policy=Policy(min_survivors=1),
+                policy=ANY_RUN,
                 entropy_of=entropy_of_round(seed, number),
             )
         except ThresholdNotMet:

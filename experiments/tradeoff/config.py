@@ -6,7 +6,7 @@ one that hides each value among many users gets few.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from experiments.common.training import SECAGG, Cohort, System, Training
 
@@ -27,14 +27,14 @@ class Config:
 
 def systems(clients: int, dim: int, budget: int, sizes: tuple[int, ...], words: tuple[int, ...]) -> tuple[System, ...]:
     """Return committees of all sizes and words, the published pattern at the same α, and SecAgg."""
-    ours = [System("committee", size / clients, bits) for size in sizes for bits in words]
-    published = [System("pairwise", size / clients, 32) for size in sizes if size < clients]
+    ours = [System("committee", size / clients, bits, committee_size=size) for size in sizes for bits in words]
+    published = [System("pairwise", size / clients, 32, normalisation="expected") for size in sizes if size < clients]
     found = []
     for system in (*ours, *published, SECAGG):
         location = LOCATION_BITS if system.aggregator == "pairwise" else 0
         per_round = dim * (system.alpha * system.modulus_bits + location) / 8
         if rounds := int(budget / per_round):
-            found.append(System(system.aggregator, system.alpha, system.modulus_bits, rounds))
+            found.append(replace(system, rounds=rounds))
     return tuple(found)
 
 

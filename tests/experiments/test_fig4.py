@@ -12,7 +12,7 @@ from experiments.fig4.plot import compare, plot
 from experiments.fig4.run import _test, parameters, run
 from experiments.fig4.sampling import sample, variance_of_a_round
 from sparsesecagg.privacy.theory import pairwise_revealed_fraction, pairwise_singled_out_fraction
-from sparsesecagg.protocol import RoundParameters
+from sparsesecagg.protocol import Parameters
 
 THIRD = 1 / 3
 SMALL = Config(
@@ -36,7 +36,7 @@ def numbers(tmp_path_factory):
 @pytest.fixture(scope="module")
 def rounds():
     """Many rounds of one setting of the published pattern."""
-    params = RoundParameters.create(clients=12, dim=400, pattern="pairwise", alpha=0.6, dropout=0.3)
+    params = Parameters.create(clients=12, dim=400, pattern="pairwise", alpha=0.6, dropout=0.3)
     return params, sample(params, (0.3,), THIRD, 120, (1,))["0.3"]
 
 
@@ -61,10 +61,10 @@ def test_the_variance_of_a_round_is_as_computed(rounds):
 
 
 def test_without_dropouts_committees_have_exactly_their_mean():
-    params = RoundParameters.create(clients=15, dim=300, pattern="committee", alpha=0.4)
+    params = Parameters.create(clients=15, dim=300, pattern="committee", alpha=0.4)
     assert variance_of_a_round(params, 0.0, THIRD) == 0
     for one in sample(params, (0.0,), THIRD, 5, (2,))["0"]:
-        assert one["contributors"] == pytest.approx(0.4 * 10)
+        assert one["contributors"] == pytest.approx(params.selection_probability * 10)
 
 
 def test_an_alpha_that_is_too_small_for_committees_is_left_out(numbers):

@@ -193,6 +193,7 @@ def test_weights_follow_the_sizes_of_the_users(tmp_path):
             rounds=1,
             dropout=0,
             first_clip=8.0,
+            downlink="model",
         )
         run = FederatedRun.create(config, task, tmp_path / name)
         finish(run)

@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 PREFIX = b"sparsesecagg/v2/"
 DIGEST_SIZE = 32
+_SHA256 = SHA256()
 
 
 def digest(label: str, *parts: bytes | bytearray | memoryview) -> bytes:
@@ -33,7 +34,7 @@ def _begun(label: str) -> Hash:
 
 def derive(secret: bytes, label: str, context: bytes, names: bytes = b"", length: int = 32) -> bytes:
     """Return `length` bytes of HKDF-SHA256: salt = context digest, info = label and names of the parties."""
-    return HKDF(SHA256(), length, context, PREFIX + label.encode() + b"/" + names).derive(secret)
+    return HKDF(_SHA256, length, context, _named(label) + names).derive(secret)
 
 
 def expand(key: bytes, label: str, *parts: bytes) -> bytes:
@@ -41,6 +42,11 @@ def expand(key: bytes, label: str, *parts: bytes) -> bytes:
 
     HMAC-SHA256: for keys that `derive` has made. Half the time of `derive`, and it runs a few times per pair and round.
     """
-    state = HMAC(key, SHA256())
-    state.update(PREFIX + label.encode() + b"/" + b"".join(parts))
+    state = HMAC(key, _SHA256)
+    state.update(b"".join([_named(label), *parts]))
     return state.finalize()
+
+
+@lru_cache(maxsize=64)
+def _named(label: str) -> bytes:
+    return PREFIX + label.encode() + b"/"

@@ -36,6 +36,11 @@ class Slices:
         """Return where a slice starts and stops in the model; padding is left out."""
         return min(self.dim, number * self.length), min(self.dim, (number + 1) * self.length)
 
+    def coordinates(self, chosen: NDArray[np.bool_]) -> int:
+        """Return how many coordinates some slices have together, padding left out."""
+        starts = np.minimum(self.dim, np.arange(self.count + 1) * self.length)
+        return int(np.diff(starts)[chosen].sum())
+
     def spread(self, per_slice: NDArray[Any]) -> NDArray[Any]:
         """Repeat a number per slice for each of its coordinates."""
         return np.repeat(per_slice, self.length)[: self.dim]

@@ -16,6 +16,7 @@ policy          what a client demands, whatever the server says
 ledger          what a client has answered, written down; sqlite_ledger: in a file that outlives the process
 client          one user's side
 client_state    what it remembers
+relay           shares and tags, sorted by receiver
 pod_round       the server's side of one pod in one round
 opening         restoring secrets from shares
 server          the server's side of a run

@@ -203,6 +203,11 @@ def decode_users(data: bytes, count: int) -> Users:
 
 def pieces(data: bytes, count: int, size: int, what: str) -> list[bytes]:
     """Cut `data` into `count` pieces of `size` bytes; refuse any other length."""
+    require_pieces(data, count, size, what)
+    return [data[start : start + size] for start in range(0, len(data), size)]
+
+
+def require_pieces(data: bytes, count: int, size: int, what: str) -> None:
+    """Raise unless `data` consists of `count` pieces of `size` bytes."""
     if len(data) != count * size:
         raise MalformedMessage(f"{what} of {count} users take {count * size} bytes, got {len(data)}")
-    return [data[start : start + size] for start in range(0, len(data), size)]

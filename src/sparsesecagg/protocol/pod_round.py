@@ -6,7 +6,7 @@ what they have sent in this round; nothing else is lost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
 import numpy as np
@@ -29,10 +29,11 @@ from sparsesecagg.protocol.messages import (
     decode_users,
     encode,
     encode_users,
-    pieces,
+    require_pieces,
 )
 from sparsesecagg.protocol.opening import orphaned_pairs, restore_secrets
 from sparsesecagg.protocol.order import OrderView
+from sparsesecagg.protocol.relay import sorted_by_receiver
 from sparsesecagg.protocol.work import Total, Work
 from sparsesecagg.protocol.works import work_of
 
@@ -63,8 +64,9 @@ class PodRound:
         self.survivors: Users = np.empty(0, np.int64)
         self._survived: set[int] = set()
         self._works: dict[int, Work] = {}
-        self._tags: dict[int, dict[int, bytes]] = {}
-        self._confirmations: dict[int, dict[int, bytes]] = {}
+        self._tags: dict[int, tuple[Users, bytes]] = {}
+        """By sender: the receivers, and a tag for each."""
+        self._confirmations: dict[int, tuple[Users, bytes]] = {}
         self._unmask: dict[int, Unmask] = {}
         for number in range(len(epoch.pod.committees)):
             if not self.order.large_enough(number):
@@ -76,14 +78,15 @@ class PodRound:
         """Return the order for each member of a committee that can still be opened."""
         epoch, order, outbound = self.epoch, self.order, {}
         bitmap = encode_users(order.members, len(epoch.pod))
-        sealed = {place: self._sealed_by(place) for place in order.members.tolist()}
+        sealed = sorted_by_receiver(
+            {owner: (epoch.partners(owner), package.shares) for owner, package in self.packages.items()}, SEALED_SIZE
+        )
         for number in range(len(epoch.pod.committees)):
             if epoch.pod.first + number in self.lost:
                 continue
             members = order.committee(number).tolist()
             heads = b"".join(self._heads[place] for place in members)
             for place in members:
-                shares = b"".join(sealed[owner][place] for owner in order.partners(place).tolist())
                 outbound[place] = encode(
                     Order(
                         order.round_number,
@@ -93,35 +96,28 @@ class PodRound:
                         heads,
                         self._terms,
                         write_history(history[place]),
-                        shares,
+                        sealed.get(place, b""),
                     )
                 )
         return outbound
-
-    def _sealed_by(self, owner: int) -> dict[int, bytes]:
-        """Return the sealed shares of one owner, by holder."""
-        partners = self.epoch.partners(owner).tolist()
-        return dict(
-            zip(partners, pieces(self.packages[owner].shares, len(partners), SEALED_SIZE, "shares"), strict=True)
-        )
 
     # Receiving
 
     def take_upload(self, place: int, upload: Upload) -> None:
         """Add an upload to its committee's sum, and keep its tags."""
-        partners = self.order.partners(place).tolist()
-        tags = dict(zip(partners, pieces(upload.tags, len(partners), sealing.TAG_SIZE, "the tags"), strict=True))
+        partners = self.order.partners(place)
+        require_pieces(upload.tags, len(partners), sealing.TAG_SIZE, "the tags")
         number = int(self.epoch.pod.committee_of[place])
         work = self._works.get(number) or work_of(self.order, number)
         work.add(upload)
         self._works[number] = work
-        self._tags[place] = tags
+        self._tags[place] = partners, upload.tags
 
     def take_confirm(self, place: int, message: Confirm) -> None:
         """Keep a survivor's confirmations."""
-        others = [partner for partner in self.order.partners(place).tolist() if partner in self._survived]
-        tags = pieces(message.tags, len(others), sealing.TAG_SIZE, "the confirmations")
-        self._confirmations[place] = dict(zip(others, tags, strict=True))
+        others = self._among(self.order.partners(place), self._survived)
+        require_pieces(message.tags, len(others), sealing.TAG_SIZE, "the confirmations")
+        self._confirmations[place] = others, message.tags
 
     def take_unmask(self, place: int, message: Unmask) -> None:
         """Keep the shares that a survivor releases."""
@@ -172,23 +168,28 @@ class PodRound:
         size = len(self.epoch.pod)
         bitmap = encode_users(self.survivors, size)
         asked = sorted(self._confirmations) if self.epoch.params.confirm else self.survivors.tolist()
+        tags = sorted_by_receiver(self._tags, sealing.TAG_SIZE)
+        confirmations = sorted_by_receiver(self._confirmations, sealing.TAG_SIZE)
         outbound = {}
         for place in asked:
-            partners = [partner for partner in self.order.partners(place).tolist() if partner in self._survived]
-            tags = b"".join(self._tags[partner][place] for partner in partners)
-            confirmers = [partner for partner in partners if partner in self._confirmations]
-            confirmations = b"".join(self._confirmations[partner][place] for partner in confirmers)
+            confirmers = self._among(self.order.partners(place), self._confirmations)
             outbound[place] = encode(
                 UnmaskRequest(
                     self.order.round_number,
                     self.order.view,
                     bitmap,
-                    tags,
-                    encode_users(np.array(confirmers, np.int64), size) if confirmers else b"",
-                    confirmations,
+                    tags.get(place, b""),
+                    encode_users(confirmers, size) if len(confirmers) else b"",
+                    confirmations.get(place, b""),
                 )
             )
         return outbound
+
+    def _among(self, places: Users, some: Collection[int]) -> Users:
+        """Return those places that are in a set."""
+        included = np.zeros(len(self.epoch.pod), np.bool_)
+        included[list(some)] = True
+        return places[included[places]]
 
     def openings(self, total: Total) -> list[Callable[[], None]]:
         """Restore the secrets; return what opens each committee and adds it to the total.

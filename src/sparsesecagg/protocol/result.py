@@ -60,7 +60,7 @@ class Result:
     @property
     def coordinates_updated(self) -> float:
         """The fraction of the coordinates that somebody's value is in."""
-        return float(np.count_nonzero(self.updated)) / self.params.dim
+        return self.params.slices.coordinates(self.contributors_per_slice > 0) / self.params.dim
 
     def sum(self) -> NDArray[np.float64]:
         """Return the sum of the contributions as real numbers; of weight · update in a run with weights."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,39 +45,45 @@ class Sliced(Work):
         rng: np.random.Generator,
         trace: Trace | None = None,
     ) -> MaskedUpdate:
-        """Return the masked words of all slices, shape (slices, width)."""
+        """Return the masked words of all slices, one slice of `width` words behind the other."""
         params, word = self.params, self.params.word
         masks = WholeMasks([*(self._mask_of(pair, pair.user < pair.peer) for pair in pairs), private], word)
-        words = np.empty((len(self.numbers), params.width), word.dtype)
-        factor, total = self.factor(weight), 0
-        for row, number in enumerate(self.numbers):
-            clipped = 0
-            for start, values, beyond in self._quantised(update, number, factor, rng, trace):
-                clipped += beyond
-                if start + len(values) == params.slices.length:
-                    # The private integers of the slice follow its last values.
-                    integers = params.digits.write((weight if params.max_weight else 0, clipped))
-                    sums = word.embed(np.concatenate([values, integers]))
-                else:
-                    sums = word.embed(values)
-                masks.add(sums)
-                words[row, start : start + len(sums)] = word.reduce(sums)
+        words = np.empty(len(self.numbers) * params.width, word.dtype)
+        # Small slices are masked several at a time: a mask costs as much for each piece as for a few thousand words.
+        sums = np.empty(min(len(words), CHUNK_BYTES // word.dtype.itemsize), word.accumulator)
+        total = done = filled = 0
+        for integers, clipped in self._quantised(update, weight, rng, trace):
             total += clipped
+            start = 0
+            while start < len(integers):
+                some = integers[start : start + len(sums) - filled]
+                sums[filled : filled + len(some)] = some  # As `word.embed` does, without a copy.
+                start, filled = start + len(some), filled + len(some)
+                if filled == len(sums) or done + filled == len(words):
+                    masks.add(sums[:filled])
+                    words[done : done + filled] = word.reduce(sums[:filled])
+                    done, filled = done + filled, 0
         return MaskedUpdate(b"", words, total)
 
     def _quantised(
-        self, update: UpdateSource, number: int, factor: float, rng: np.random.Generator, trace: Trace | None
-    ) -> Any:
-        """Yield the integers of one slice piece by piece, each with its start; padding is zero."""
-        length = self.params.slices.length
-        first, behind = self.params.slices.bounds(number)
-        for start in range(0, length, _PIECE):
-            low, high = min(behind, first + start), min(behind, first + start + _PIECE)
-            integers, beyond = self.params.quantizer.quantize(update.read(low, high), factor, rng)
-            if trace:
-                trace(slice(low, high), integers)
-            missing = min(_PIECE, length - start) - len(integers)
-            yield start, np.pad(integers, (0, missing)) if missing else integers, beyond
+        self, update: UpdateSource, weight: int, rng: np.random.Generator, trace: Trace | None
+    ) -> Iterator[tuple[NDArray[Any], int]]:
+        """Yield the integers of all slices piece by piece, each with the number of values that were clipped in it."""
+        params = self.params
+        for number in self.numbers:
+            first, behind = params.slices.bounds(number)
+            clipped = 0
+            for low in range(first, behind, _PIECE):
+                high = min(behind, low + _PIECE)
+                integers, beyond = params.quantizer.quantize(update.read(low, high), self.factor(weight), rng)
+                if trace:
+                    trace(slice(low, high), integers)
+                clipped += beyond
+                yield integers, beyond
+            # Padding, and the private integers of the slice.
+            digits = params.digits.write((weight if params.max_weight else 0, clipped))
+            missing = params.slices.length - (behind - first)
+            yield np.concatenate([np.zeros(missing, digits.dtype), digits]), 0
 
     def add(self, upload: Upload) -> None:
         """Add one upload's words."""
@@ -108,8 +114,9 @@ class Sliced(Work):
             if weight > self._count * max(1, params.max_weight) or clipped > self._count * params.slices.length:
                 return "its users sent weights or counts that none may have"
             share = weight / params.max_weight if params.max_weight else self._count
+            largest = max(int(values.max(initial=0)), -int(values.min(initial=0)))
             # Each contribution is rounded by less than one.
-            if int(np.abs(values).max(initial=0)) > params.quantizer.limit * share + self._count:
+            if largest > params.quantizer.limit * share + self._count:
                 return "its users sent values beyond the clip"
         return ""
 
@@ -130,7 +137,9 @@ class Sliced(Work):
         params, word = self.params, self.params.word
         rows = self._sums.reshape(len(self.numbers), params.width)
         if self._lifted is None:
-            self._lifted = np.stack([word.lift(row[: params.slices.length]) for row in rows])
+            self._lifted = np.empty((len(rows), params.slices.length), np.int64)
+            for row, lifted in zip(rows, self._lifted, strict=True):
+                word.lift(row[: params.slices.length], out=lifted)
         digits = word.reduce(rows[:, params.slices.length :]).astype(np.int64)  # Not negative: no lifting.
         integers: list[list[int]] = params.digits.read(digits).tolist()
         return self._lifted, integers

@@ -22,7 +22,8 @@ class Tags:
     """One member's tags in one round. Members go by their places; `secrets` are those with each partner."""
 
     def __init__(self, users: Users, place: int, secrets: Mapping[int, RoundSecret]) -> None:
-        self._users, self._place, self._secrets = users, place, secrets
+        self._users: list[int] = users.tolist()
+        self._place, self._secrets = place, secrets
 
     def make(self, purpose: str, receiver: int, statement: bytes) -> bytes:
         """Return this member's tag for another."""
@@ -34,7 +35,7 @@ class Tags:
         return secret is not None and bytes_eq(tag, self._tag(secret, purpose, sender, self._place, statement))
 
     def _tag(self, secret: RoundSecret, purpose: str, sender: int, receiver: int, statement: bytes) -> bytes:
-        return sealing.tag(secret, purpose, int(self._users[sender]), int(self._users[receiver]), statement)
+        return sealing.tag(secret, purpose, self._users[sender], self._users[receiver], statement)
 
 
 def confirmed(order: bytes, survivors: bytes) -> bytes:
