@@ -53,7 +53,7 @@ fuzz: .venv/.all ## Coverage-guided fuzzing of every decoder (FUZZ_SECONDS=600)
 	$(BIN)/python tests/fuzz_decoders.py -max_total_time=$(FUZZ_SECONDS)
 
 flower-demo: .venv/.all ## A real Flower deployment on this machine, one node killed while uploading
-	$(BIN)/python -m sparsesecagg.engines.flower.demo
+	PYTHONPATH=tests $(BIN)/python examples/flower_demo.py
 
 audit-deps: .venv/.all ## Known vulnerabilities and licences of what is installed
 	$(PIP) pip-audit pip-licenses

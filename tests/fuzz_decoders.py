@@ -16,9 +16,12 @@ with atheris.instrument_imports(include=["sparsesecagg"]):
     from sparsesecagg.downlink import Replica, Step, StepLog, decode_catchup
     from sparsesecagg.errors import SparseSecAggError
     from sparsesecagg.field import Word, unpack
-    from sparsesecagg.protocol import Client, RoundParameters
+    from sparsesecagg.protocol import Client, Parameters, Server
+    from sparsesecagg.protocol.draw_messages import decode_draw
+    from sparsesecagg.protocol.history import read_history
     from sparsesecagg.protocol.locations import decode_locations
     from sparsesecagg.protocol.messages import checksum, decode_client_message, decode_server_message, decode_users
+    from sparsesecagg.protocol.parameters import VERSION
 
 DIM = 500
 
@@ -27,8 +30,8 @@ def decode_anything(data: bytes) -> None:
     """Send the bytes to one decoder, chosen by the first of them."""
     if not data:
         return
-    choice, rest = data[0] % 12, data[1:]
-    message = b"\x01" + rest
+    choice, rest = data[0] % 15, data[1:]
+    message = bytes([VERSION]) + rest
     try:
         match choice:
             case 0:
@@ -38,7 +41,7 @@ def decode_anything(data: bytes) -> None:
             case 2:
                 decode_client_message(rest)
             case 3:
-                RoundParameters.decode(rest)
+                Parameters.decode(rest)
             case 4:
                 decode_locations(rest, DIM)
             case 5:
@@ -53,6 +56,12 @@ def decode_anything(data: bytes) -> None:
                 StepLog.restore(rest)
             case 10:
                 Replica(np.zeros(DIM, np.float32)).catch_up(rest)
+            case 11:
+                decode_draw(rest)
+            case 12:
+                read_history(rest, 77)
+            case 13:
+                Server.restore(rest)
             case _:
                 Client.restore(rest)
     except SparseSecAggError:

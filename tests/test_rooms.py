@@ -22,6 +22,7 @@ ROOMS = [
     "patterns",
     "protocol",
     "engines.in_process",
+    "attacks",
     "privacy",
     "learning",
     "engines",

@@ -158,9 +158,11 @@ def too_few(runs: Runs) -> list[Case]:
         encode(msgspec.structs.replace(message, shares=flip(message.shares, offset))) for offset in (0, 4 * 20 + 5)
     ]
     opened = "TooLittleOpened"
+    confirming = runs.find("run_confirm", "CONFIRM", sender=runs.busy("run_confirm", "CONFIRM")) + 4
     return [
         runs.closing(name, advertised, error, "two of five at ADVERTISE_KEYS, three are needed"),
         runs.closing(name, uploaded, error, "two of five at UPLOAD"),
+        runs.closing("run_confirm", confirming, error, "four of nine at CONFIRM, five are needed"),
         runs.closing(name, last, error, "two of five at UNMASK"),
         runs.closing(name, last, opened, "a false share of a survivor's private seed and none to spare", [false[0]]),
         runs.closing(name, last, opened, "a false share of a dropout's mask secret and none to spare", [false[1]]),

@@ -146,7 +146,7 @@ def bad_history(runs: Runs) -> list[Case]:
         changed(MALFORMED, "the round that begins", history + second),
         changed(MALFORMED, "a survivor beyond the pod", history[: size - 1] + b"\xff"),
         changed("WronglyExcluded", "another set than it has released shares for", flip(history, 8)),
-        changed("WronglyExcluded", "a round that it helped to open is missing", b""),
+        changed(REFUSED, "a round that it helped to open is missing", b""),
         runs.raw_to_client(
             lost, place, 3, runs.data(lost, place), "WronglyExcluded", "declared dropped three times of three"
         ),

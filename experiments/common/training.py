@@ -202,12 +202,12 @@ def anonymity(run: Mapping[str, Any], dropout: float) -> dict[str, Any]:
     """Return among how many honest survivors a value hides, on average, and how many are read nonetheless."""
     params = round_parameters(run, dropout)
     honest = params.clients - colluder_count(params.clients, ADVERSARIES)
-    # Who dropped out of the two rounds before has no package, and is missing as well.
+    # Who dropped out of the two rounds before has no package, and is missing as well (nor is it anybody's peer).
     missing = 1 - availability(dropout)
 
     def revealed(colluding: float) -> float:
         if params.pattern == "pairwise":
-            return pairwise_revealed_fraction(run["alpha"], params.clients, missing, colluding)
+            return pairwise_revealed_fraction(run["alpha"], params.clients, dropout, colluding)
         return committee_revealed_fraction(params.clients, params.committees, missing, colluding, params.min_survivors)
 
     return {

@@ -220,6 +220,9 @@ class Server:
             return self.make_epoch()
         if stage == "UPLOAD":
             self.declare()
+        if stage == "CONFIRM":
+            for each in self.rounds:
+                each.lose_unless(len(each.confirmed) >= each.epoch.threshold)
         if stage == "UNMASK":
             for each in self.rounds:
                 each.open()

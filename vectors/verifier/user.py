@@ -180,11 +180,11 @@ class User:
         """Check an order, and mark the round as uploaded; return the heads of the own committee."""
         self.demand_open(message, UPLOAD)
         fields, epoch = message.fields, self.in_epoch()
+        demand(message.view == epoch.digest[:8], "WrongView", "another epoch")
         judged = self.judge(fields["history"], message.round_number)
         package = self.packages.get(message.round_number)
         if package is None:
             raise Refused("WrongStage", "no package was dealt for this round")
-        demand(message.view == epoch.digest[:8], "WrongView", "another epoch")
         order = Order(epoch, message.round_number, epoch.read(fields["members"]), fields["terms"], judged[0])
         members = order.members
         demand(self.number in members, "PolicyViolation", "its package is not used")
@@ -233,7 +233,7 @@ class User:
                 uploads += 1
                 exclusions += self.number not in survivors
                 wrong |= answered not in (b"", entry[8:])
-        wrong |= any(pending.values())
+        demand(wrong or not any(pending.values()), "PolicyViolation", "a round that it helped to open is missing")
         wrong |= exclusions >= 3 and tail(uploads, exclusions, self.parameters.dropout) <= 2**-20
         self.stopped = wrong
         demand(not wrong, "WronglyExcluded", "left out, or other survivors than it knows")

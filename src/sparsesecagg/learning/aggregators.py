@@ -117,7 +117,9 @@ def expected_exposure(config: TrainingConfig, aggregator: Aggregator) -> float |
     if params.pattern == "pairwise":
         return pairwise_revealed_fraction(config.alpha, config.clients, config.dropout, config.colluding)
     missing = 1 - availability(config.dropout)
-    return committee_revealed_fraction(config.clients, params.committees, missing, config.colluding)
+    return committee_revealed_fraction(
+        config.clients, params.committees, missing, config.colluding, params.min_survivors
+    )
 
 
 def default_neighbours(clients: int, dropout: float) -> int | None:

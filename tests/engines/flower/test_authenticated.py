@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Message
 from flwr.serverapp.strategy import FedAvg, Result
-from sparsesecagg.engines.flower.identity import Enrolment, enrolment_of
 
 from engines.enrolment import Enrolled, enrol_users
 from engines.local_grid import LocalGrid, Silent, model, round_of, stage_of, training_app, travel, values

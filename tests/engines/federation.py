@@ -19,8 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from sparsesecagg.engines.flower.certificates import NodeKey, write_certificates, write_node_key
-
+from engines.certificates import NodeKey, write_certificates, write_node_key
+from sparsesecagg.engines.flower.node import LEDGER, LEDGER_VARIABLE
 from sparsesecagg.errors import InvalidInput
 
 _MARK = "SPARSESECAGG_DEPLOYMENT"
@@ -82,7 +82,8 @@ class LocalFederation:
     # Processes
 
     def add_node(self, index: int, node_config: Mapping[str, object], key: NodeKey | None = None) -> Node:
-        """Start a SuperNode; with TLS give it a key."""
+        """Start a SuperNode, with a ledger of its own; with TLS give it a key."""
+        node_config = {LEDGER: str(self.folder / f"ledger-{index}"), **node_config}
         command = ["flower-supernode", "--superlink", f"{_HOST}:{self._port}", "--port", str(free_port())]
         command += ["--node-config", " ".join(f"{name}={_toml(value)}" for name, value in node_config.items())]
         if self.tls:
@@ -196,6 +197,7 @@ class LocalFederation:
             **_QUIET,
             _MARK: self._mark,
             "FLWR_HOME": str(self._home),
+            LEDGER_VARIABLE: str(self.folder / "ledger"),
             "PATH": programs + os.pathsep + os.environ.get("PATH", ""),
         }
 
