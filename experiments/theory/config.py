@@ -48,7 +48,9 @@ class Growth:
 class Dropouts:
     """The corollary: as many dropouts as the threshold allows, and one more."""
 
-    cohorts: tuple[int, ...] = (11, 20, 50)
+    cohorts: tuple[int, ...] = (12, 20, 50)
+    """Even, so that committees are of one size and each opens with a single survivor: with fewer than it needs, a
+    committee is not asked to upload, and its members release no shares of others either."""
     dim: int = 200
     alpha: float = 0.5
 
@@ -92,7 +94,7 @@ SCALES = {
         Compression(dims=(200, 1000), draws=300),
         Anonymity(cohorts=(20, 40), rounds=4, dim=300),
         Growth(clients=12, dim=1000, doublings=1),
-        Dropouts(cohorts=(7,), dim=100),
+        Dropouts(cohorts=(8,), dim=100),
         Lemmas(clients=10, rounds=20),
         Convergence(clients=8, rounds=6, repeats=3),
     ),
@@ -101,7 +103,7 @@ SCALES = {
         Compression(clients=100, dims=(1000, 10_000, 165_122), draws=20_000),
         Anonymity(cohorts=(25, 50, 100, 200, 400), rounds=100, dim=4000),
         Growth(clients=25, dim=40_000, doublings=3),
-        Dropouts(cohorts=(11, 20, 50, 100, 200), dim=1000),
+        Dropouts(cohorts=(12, 20, 50, 100, 200), dim=1000),
         Lemmas(rounds=1000),
         Convergence(rounds=400, repeats=20),
     ),

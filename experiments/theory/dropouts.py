@@ -23,7 +23,12 @@ def measure(config: Dropouts, clients: int, seed: int) -> dict[str, Any]:
     for number, (pattern, stage) in enumerate((pattern, stage) for pattern in PATTERNS for stage in STAGES):
         # How few survivors a client puts up with is its own choice, and not what is tested here.
         params = Parameters.create(
-            clients=clients, dim=config.dim, pattern=pattern, alpha=config.alpha, min_survivors=1
+            clients=clients,
+            dim=config.dim,
+            pattern=pattern,
+            alpha=config.alpha,
+            pod_size=clients if pattern == "committee" else None,  # The threshold of the corollary is over all users.
+            min_survivors=1,
         )
         rng = np.random.default_rng([seed, clients, number])
         silent = rng.permutation(clients)[: clients - params.threshold + 1].tolist()
