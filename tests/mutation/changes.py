@@ -41,9 +41,10 @@ _OTHER_ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.BitOr: ast.BitAnd,
     ast.BitXor: ast.BitOr,
     ast.Pow: ast.Mult,
+    ast.MatMult: ast.Mult,
 }
 _OTHER_CALLS = {"min": "max", "max": "min", "any": "all", "all": "any"}
-_LABELLED = {"digest", "digest_joined", "derive", "_require"}
+_LABELLED = {"digest", "derive", "expand", "_require", "_require_range"}
 """Functions whose string arguments tell uses apart; other strings are words or names that can only crash."""
 _JUDGES = {"_require", "_demand"}
 """Functions that raise unless their argument holds."""

@@ -24,7 +24,10 @@ from tests.mutation.changes import Mutant
 from tests.mutation.forks import in_forks
 
 TESTS = ("crypto", "protocol", "vectors/test_vectors.py", "vectors/test_failures.py", "test_hygiene.py")
-LEFT_OUT = "not (hundred_thousand or random_schedules or run_folder or test_memory or allocation or millisecond)"
+LEFT_OUT = (
+    "not (fifty_thousand or random_schedules or every_round_of_a_run or thirty_per_cent or run_folder or test_memory "
+    "or allocation or millisecond)"
+)
 """Tests that take long or measure the machine."""
 EXAMPLES = 20
 """Of each Hypothesis test: most of what it finds, it finds early."""

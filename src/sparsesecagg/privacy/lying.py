@@ -7,7 +7,8 @@ It follows the protocol in everything else and talks to real clients. Two lies:
   its victims evenly.
 - Where users do not confirm the survivors to each other, it tells different holders different survivors. Then more
   members can be left out than by one set: a member's mask key opens when `threshold` holders were told that it
-  dropped. Whoever answered notices with the next order, so this lie is told once, in the last round.
+  dropped. With a threshold of 2t ≤ P + c_P (c_P colluders in a pod of P) both secrets of everybody open. Whoever
+  answered notices with the next order, so this lie is told once, in the last round.
 """
 
 from __future__ import annotations
@@ -75,19 +76,34 @@ def told_dropped(
         return told  # Colluders hold enough shares of everything: no lie is needed.
     by_honest_left = sorted(committees.values(), key=lambda each: len(each.honest) - len(told) * each.may_drop // votes)
     for committee in by_honest_left:
-        each = min(committee.may_drop, spare)
-        found: dict[int, set[int]] = {}
-        for count in range(min(len(committee.honest) - 1, len(told) * each // votes), 0, -1):
-            found = _votes(committee.honest[:count], holders, each)
-            against = Counter(place for lie in found.values() for place in lie)
-            if min(against[place] for place in committee.honest[:count]) >= votes:
-                break
-        else:
-            found = {}
+        each, found = _everybody(committee, holders, spare, votes)
+        if not found:
+            each, found = _most(committee, holders, min(committee.may_drop, spare), votes)
         for holder, lie in found.items():
             told[holder] |= lie
-        spare -= each if found else 0
+        spare -= each
     return told
+
+
+def _everybody(committee: Present, holders: Collection[int], spare: int, votes: int) -> tuple[int, dict[int, set[int]]]:
+    """Find votes by which both secrets of every honest member open; it takes 2t ≤ P + c_P."""
+    room = min(len(committee.honest) + committee.colluders - committee.least, spare)
+    for each in range(1, room + 1) if 2 * votes <= len(holders) else ():
+        found = _votes(committee.honest, holders, each)
+        against = Counter(place for lie in found.values() for place in lie)
+        if all(votes <= against[place] <= len(holders) - votes for place in committee.honest):
+            return each, found
+    return 0, {}
+
+
+def _most(committee: Present, holders: Collection[int], each: int, votes: int) -> tuple[int, dict[int, set[int]]]:
+    """Find votes by which the most honest members count as dropped, one at least being left."""
+    for count in range(min(len(committee.honest) - 1, len(holders) * each // votes), 0, -1):
+        found = _votes(committee.honest[:count], holders, each)
+        against = Counter(place for lie in found.values() for place in lie)
+        if all(against[place] >= votes for place in committee.honest[:count]):
+            return each, found
+    return 0, {}
 
 
 def _votes(targets: list[int], holders: Collection[int], each: int) -> dict[int, set[int]]:

@@ -163,7 +163,7 @@ class Plan:
         return None if self.confirm is None else 2 + self.confirm
 
     def round_options(self) -> dict[str, Any]:
-        """Return the keyword arguments for `RoundParameters.create`."""
+        """Return the keyword arguments for `Parameters.create`."""
         if not self.feasible:
             raise InvalidInput("min_anonymity", f"can't be kept: {self.reason}")
         return {

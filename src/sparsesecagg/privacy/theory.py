@@ -183,7 +183,7 @@ def committee_revealed_fraction(
     colluders = colluder_count(clients, colluding)
     alone = opened = 0.0
     for size in sizes:
-        least = scaled(min_survivors, size, sizes[-1])
+        least = scaled(min_survivors, size, min(sizes))
         honest_members = np.exp(log_hypergeometric(clients, clients - colluders, size))
         for honest, chance in enumerate(honest_members.tolist()):
             left = np.arange(max(1, least - (size - honest)), honest + 1)

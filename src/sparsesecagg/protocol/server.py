@@ -24,6 +24,7 @@ from sparsesecagg.errors import (
     InvalidKey,
     MalformedMessage,
     ThresholdNotMet,
+    TooFewJurors,
     TooLittleOpened,
     UnknownSender,
     WrongRound,
@@ -33,6 +34,7 @@ from sparsesecagg.errors import (
 from sparsesecagg.patterns import Groups
 from sparsesecagg.patterns import Pod as Group
 from sparsesecagg.protocol.client import AHEAD
+from sparsesecagg.protocol.draw import is_large_enough
 from sparsesecagg.protocol.draw_messages import encode_draw
 from sparsesecagg.protocol.draw_server import DrawServer
 from sparsesecagg.protocol.draws import GroupDraw, checked_groups, drawn_groups, plain_draw, session_of
@@ -287,10 +289,21 @@ class Server:
         self._keys.add(message.sealing_key)
 
     def _name_jurors(self) -> dict[int, bytes]:
-        """Ask a jury to draw; those that stayed silent before are asked no more."""
+        """Ask a jury to draw; those that stayed silent before are asked no more.
+
+        A number whose jurors are away is passed over if nearly everybody else is here. Otherwise the server should wait
+        for more users: there are few numbers.
+        """
         draw = _kept(self._draw)
-        request = encode_draw(draw.name(self._adverts))
-        return self._go_to(Stage.DRAW, dict.fromkeys(draw.missing, request))
+        while True:
+            try:
+                request = draw.name(self._adverts)
+            except TooFewJurors:
+                if not is_large_enough(len(self._adverts), self.params.clients):
+                    raise
+                draw.skip()
+            else:
+                return self._go_to(Stage.DRAW, dict.fromkeys(draw.missing, encode_draw(request)))
 
     def _take_reveal(self, data: bytes, sender: int | None) -> int:
         draw = _kept(self._draw)

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Context, RecordDict
+from flwr.app import Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 
 from engines.local_grid import LocalGrid, model, training_app
 from sparsesecagg.engines.flower.node import evaluation_allowed, ledger_folder, policy_of
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.flower import SecAgg
+from sparsesecagg.flower import SecAgg, secagg_mod
 from sparsesecagg.protocol import Policy
 
 
@@ -149,3 +150,20 @@ class TestInARound:
     def test_a_refusal_tells_nothing_of_the_weight(self) -> None:
         record = self.run({"secagg-max-exposure": 30}).history[0]
         assert "40" not in str(record.failure)
+
+    @pytest.mark.parametrize("allowed", [True, False])
+    def test_the_owner_of_a_node_may_forbid_evaluation(self, allowed: bool) -> None:
+        """Its replies are not masked; the mod must wrap the evaluate function too."""
+        app = ClientApp()
+
+        @app.evaluate(mods=[secagg_mod])
+        def evaluate(message: Message, context: Context) -> Message:
+            metrics = MetricRecord({"num-examples": 1, "accuracy": 0.25})
+            return Message(RecordDict({"metrics": metrics}), reply_to=message)
+
+        grid = LocalGrid(app, 4, node_config=lambda index: {"secagg-evaluation": allowed})
+        strategy = FedAvg(fraction_train=0.0)
+        strategy.start(grid=grid, initial_arrays=model(w=np.zeros(4, np.float32)), num_rounds=1)
+        assert [reply.has_error() for _, reply in grid.replied] == [not allowed] * 4
+        if not allowed:
+            assert "its owner has set secagg-evaluation to false" in str(grid.replied[0][1].error.reason)

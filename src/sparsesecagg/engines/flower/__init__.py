@@ -2,7 +2,8 @@
 
 What the server does
     strategy   `SecAgg`, around an averaging strategy
-    run        one run of the protocol, fed through Flower
+    run        one run of the protocol, from the keys to the sums
+    exchanges  what it says to nodes, and what becomes of their replies
     courier    messages out, replies in
     settings   what the server chooses, and strategies that can't be wrapped
     seats      which node is which user

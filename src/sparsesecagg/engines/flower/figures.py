@@ -12,9 +12,11 @@ import numpy as np
 from flwr.app import MetricRecord
 
 from sparsesecagg.engines.flower.settings import STAGES
-from sparsesecagg.protocol import Result, Stage
+from sparsesecagg.protocol import Parameters, Result, Stage
 
 PREFIX = "secagg-"
+_COARSE = 0.02
+"""Rounding noise above this fraction of the clip is worth a warning; updates are about that size."""
 
 
 @dataclass
@@ -187,6 +189,55 @@ class RunFolder:
         """Write all rounds anew: the accuracy of a round becomes known after its aggregate."""
         self.path.mkdir(parents=True, exist_ok=True)
         _replace(self.path / "metrics.jsonl", "".join(json.dumps(record.line()) + "\n" for record in rounds))
+
+
+def shape_of(params: Parameters) -> str:
+    """Return in one sentence what the settings come to for a cohort."""
+    sizes = [size for pod in params.sizes for size in pod]
+    return (
+        f"alpha {params.alpha:.3g} was asked for, {params.selection_probability:.3g} is used: {params.clients} users "
+        f"in {params.pods} pod(s) and {params.committees} committee(s) of {min(sizes)} to {max(sizes)}, each sending "
+        f"{params.served} of {params.committees} slices of the model"
+    )
+
+
+def effective(params: Parameters) -> dict[str, Any]:
+    """Return the same for a run folder."""
+    return {
+        "alpha": params.selection_probability,
+        "committees": params.committees,
+        "pods": params.pods,
+        "committee_size": params.smallest_committee,
+        "threshold": params.threshold,
+        "min_survivors": params.min_survivors,
+        "confirm": params.confirm,
+    }
+
+
+def total_weight(result: Result) -> int:
+    """Return the total weight of those in the sum, or their number in a run without weights."""
+    if result.weight_per_slice is None:
+        return len(result.survivors)
+    # Everybody in an opened committee serves equally many slices, so each weight was counted that many times.
+    return int(result.weight_per_slice.sum()) // result.params.served
+
+
+def noise_warning(result: Result) -> str | None:
+    """Return a sentence if weights far below their limit make the rounding coarse."""
+    if result.weight_per_slice is None:
+        return None
+    opened = result.contributors_per_slice > 0
+    contributors = result.contributors_per_slice[opened]
+    typical = float(np.mean(result.weight_per_slice[opened] / contributors)) or 1.0
+    # Rounding by up to one level, averaged over the contributors; a weight below the limit magnifies it.
+    magnified = result.params.max_weight / typical
+    noise = magnified / result.params.quantizer.limit / np.sqrt(float(np.mean(contributors)))
+    if magnified <= 2 or noise <= _COARSE:
+        return None
+    return (
+        f"max_weight is {magnified:.0f} times the mean weight, which makes the rounding coarse: set max_weight to the "
+        "largest number of examples of a node, or use longer words"
+    )
 
 
 def _replace(path: Path, text: str) -> None:

@@ -66,14 +66,15 @@ class Seats:
     """Which node is which user, for as long as the run lasts: given out in a plain run, proven with a roster."""
 
     _node_of: dict[int, int] = field(default_factory=dict)
+    _user_of: dict[int, int] = field(default_factory=dict)
 
     def among(self, nodes: Collection[int]) -> dict[int, int]:
         """Return the node of each user that is one of these."""
-        return {user: node for user, node in self._node_of.items() if node in nodes}
+        return {self._user_of[node]: node for node in nodes if node in self._user_of}
 
     def user(self, node: int) -> int | None:
         """Return the user that a node is."""
-        return next((user for user, holder in self._node_of.items() if holder == node), None)
+        return self._user_of.get(node)
 
     def take(self, user: int, node: int, present: Collection[int]) -> None:
         """Note that a node is a user.
@@ -83,9 +84,10 @@ class Seats:
         holder = self._node_of.get(user, node)
         if holder != node and holder in present:
             raise UnprovenNode(node, f"user {user} of the roster is node {holder}, which is present")
-        # A node that is enrolled anew under another number leaves its old one.
-        self._node_of = {other: held for other, held in self._node_of.items() if held != node}
-        self._node_of[user] = node
+        self._user_of.pop(holder, None)
+        if node in self._user_of:  # A node that is enrolled anew under another number leaves its old one.
+            del self._node_of[self._user_of[node]]
+        self._node_of[user], self._user_of[node] = node, user
 
 
 def _proof(claim: Claim, agreed: AgreedSecret) -> bytes:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result as FlowerResult
@@ -25,7 +24,7 @@ from sparsesecagg.engines.flower.arrays import Template
 from sparsesecagg.engines.flower.clip import Clips
 from sparsesecagg.engines.flower.courier import Courier, PatientGrid
 from sparsesecagg.engines.flower.errors import MissingMod
-from sparsesecagg.engines.flower.figures import RoundRecord, RunFolder
+from sparsesecagg.engines.flower.figures import RoundRecord, RunFolder, effective, noise_warning, shape_of, total_weight
 from sparsesecagg.engines.flower.run import SecureRun
 from sparsesecagg.engines.flower.settings import Settings, require_averaging, stage_timeouts, weight_limit
 from sparsesecagg.engines.flower.terms import Invitation, Terms, common_digest, invite
@@ -36,8 +35,6 @@ from sparsesecagg.protocol import Parameters, Result, Stage, session_of
 _LOG = logging.getLogger("flwr")
 _DEFAULT_WEIGHT_KEY = "num-examples"
 _SEED_SIZE = 32
-_COARSE = 0.02
-"""Rounding noise above this fraction of the clip is worth a warning; updates are about that size."""
 
 
 class SecAgg(Strategy):
@@ -265,7 +262,10 @@ class SecAgg(Strategy):
         template, terms = Template.of(invitation.model), self._terms
         mean, updated = result.mean("observed"), result.updated
         update = template.scaled(mean[: template.dim], terms.scales)
-        self._warn_of_noise(result)
+        if result.clipped:
+            _LOG.warning("SecAgg: %d values were clipped; the first round's clip may be too small", result.clipped)
+        if warning := noise_warning(result):
+            _LOG.warning("SecAgg: %s", warning)
         self._clips.learn(template.largest(update), result.clipped)
         metrics: dict[str, Any] = {self._weight_key: total_weight(result)}
         for place, (name, bound) in enumerate(terms.metrics.items(), start=template.dim):
@@ -293,20 +293,7 @@ class SecAgg(Strategy):
         if shape == self._described:
             return
         self._described = shape
-        sizes = [size for pod in params.sizes for size in pod]
-        _LOG.info(
-            "SecAgg: alpha %.3g was asked for, %.3g is used: %d users in %d pod(s) and %d committee(s) of %d to %d, "
-            "each sending %d of %d slices of the model",
-            params.alpha,
-            params.selection_probability,
-            params.clients,
-            params.pods,
-            params.committees,
-            min(sizes),
-            max(sizes),
-            params.served,
-            params.committees,
-        )
+        _LOG.info("SecAgg: %s", shape_of(params))
         for sentence in advice(params):
             _LOG.warning("SecAgg: %s", sentence.replace("--committee-size ", "committee_size=").replace("--", ""))
         if self._folder:
@@ -314,37 +301,7 @@ class SecAgg(Strategy):
             self._folder.write_config(
                 {"aggregator": params.pattern, "engine": "flower", "clients": params.clients, "dim": params.dim}
                 | {"strategy": type(self.strategy).__name__, "authenticated": params.authenticated}
-                | settings
-                | {
-                    "effective": {
-                        "alpha": params.selection_probability,
-                        "committees": params.committees,
-                        "pods": params.pods,
-                        "committee_size": min(sizes),
-                        "threshold": params.threshold,
-                        "min_survivors": params.min_survivors,
-                        "confirm": params.confirm,
-                    }
-                }
-            )
-
-    def _warn_of_noise(self, result: Result) -> None:
-        """Say so when values were clipped, or when weights far below their limit make the rounding coarse."""
-        if result.clipped:
-            _LOG.warning("SecAgg: %d values were clipped; the first round's clip may be too small", result.clipped)
-        if result.weight_per_slice is None:
-            return
-        opened = result.contributors_per_slice > 0
-        contributors = result.contributors_per_slice[opened]
-        typical = float(np.mean(result.weight_per_slice[opened] / contributors)) or 1.0
-        # Rounding by up to one level, averaged over the contributors; a weight below the limit magnifies it.
-        magnified = result.params.max_weight / typical
-        noise = magnified / result.params.quantizer.limit / np.sqrt(float(np.mean(contributors)))
-        if magnified > 2 and noise > _COARSE:
-            _LOG.warning(
-                "SecAgg: max_weight is %.0f times the mean weight, which makes the rounding coarse: set max_weight to "
-                "the largest number of examples of a node, or use longer words",
-                magnified,
+                | {**settings, "effective": effective(params)}
             )
 
     def _watch(
@@ -370,11 +327,3 @@ class SecAgg(Strategy):
                     self.history[-1].loss = float(value)
         if self._folder:
             self._folder.write_rounds(self.history)
-
-
-def total_weight(result: Result) -> int:
-    """Return the total weight of those in the sum, or their number in a run without weights."""
-    if result.weight_per_slice is None:
-        return len(result.survivors)
-    # Everybody in an opened committee serves equally many slices, so each weight was counted that many times.
-    return int(result.weight_per_slice.sum()) // result.params.served
