@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def require_repeatable(result: Mapping[str, Any]) -> None:
-    """Raise `InvalidInput` for a result that no commit stands for; version 1's, without seeds, are called what they are."""
+    """Raise `InvalidInput` for a result that no commit stands for; those of version 1 are called what they are."""
     if "seeds" in result and (not result["commit"] or result["commit"].endswith("+")):
         raise InvalidInput(
             "commit", f"of results/{result['name']}.json must be a clean one, got {result['commit']}: measure again"

@@ -225,7 +225,7 @@ def _bars_of_upload(axes: Any, settings: Sequence[Setting], paper: Mapping[str, 
         axes.axhline(claimed, color=COLOURS["theory"], linewidth=0.9, linestyle="--", label=f"paper: {claimed:g}×")
         axes.legend(fontsize=8)
     axes.set_ylim(bottom=0)
-    axes.set_ylabel("times less uploaded than with SecAgg (* per round)")
+    axes.set_ylabel("times less than SecAgg (*: per round)")
     axes.set_title("upload until the target", fontsize=10)
     _name_bars(axes, shown)
 

@@ -148,8 +148,8 @@ def _read_as_privacy(points: Sequence[Mapping[str, Any]]) -> list[Row]:
             "T users",
             f"refuted: {largest['revealed_fraction']:.0%} of the values are read in the clear",
             f"N = {largest['clients']}, where {largest['measured']:.1f} honest users per coordinate are counted; masks "
-            "tie together only the users joined by an edge. Its proof applies Hoeffding's bound to selections that share "
-            "b_ij, which are not independent",
+            "tie together only the users joined by an edge. Its proof applies Hoeffding's bound to selections that "
+            "share b_ij, which are not independent",
         )
     ]
 
