@@ -11,18 +11,29 @@ from typing import Any
 
 from experiments.common import results
 from experiments.common.experiment import NAMES, load
+from sparsesecagg.errors import InvalidInput
 
 RESULTS, DOCUMENT = results.ROOT / "results", results.ROOT / "docs" / "reproduction.md"
 END = "<!-- end -->\n"
 
 
 def main() -> None:
-    """Publish every result file that there is."""
+    """Publish every result file that there is; one that can't be repeated, from a tree with changes, is refused."""
     for name in NAMES:
         path = RESULTS / f"{name}.json"
         if path.exists():
-            load(name).plot(results.read(path), RESULTS / "plots")
+            result = results.read(path)
+            require_repeatable(result)
+            load(name).plot(result, RESULTS / "plots")
     DOCUMENT.write_text(published(DOCUMENT.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def require_repeatable(result: Mapping[str, Any]) -> None:
+    """Raise `InvalidInput` for a result that no commit stands for; those of version 1 are called what they are."""
+    if "seeds" in result and (not result["commit"] or result["commit"].endswith("+")):
+        raise InvalidInput(
+            "commit", f"of results/{result['name']}.json must be a clean one, got {result['commit']}: measure again"
+        )
 
 
 def published(document: str, folder: Path = RESULTS) -> str:
@@ -55,8 +66,23 @@ def provenance(result: Mapping[str, Any]) -> str:
     state = "" if result["complete"] else " **Not complete**: the same command goes on."
     return (
         f"`{result['command']}`, commit {result['commit']}, {result['date']}, {machine['cores']} cores of "
-        f"{machine['processor']}, Python {machine['python']}.{state}"
+        f"{machine['processor']}, Python {machine['python']}{_load(machine)}.{_measured_on(result)}{state}"
     )
+
+
+def _load(machine: Mapping[str, Any]) -> str:
+    return f", load {machine['load_before']:g} before it began" if "load_before" in machine else ""
+
+
+def _measured_on(result: Mapping[str, Any]) -> str:
+    """Return the seeds and the data, where the file has them: those of protocol version 1 do not."""
+    if "data" not in result:
+        return " Measured with protocol version 1."
+    seeds, data = result["seeds"], result["data"]
+    which = f"Seed {seeds[0]}" if len(seeds) == 1 else f"Seeds {seeds[0]} to {seeds[-1]}"
+    if data["sha256"] is None:
+        return f" {which}."
+    return f" {which}. Data: {data['name']}, SHA-256 {data['sha256'][:16]}…, {data['note']}."
 
 
 if __name__ == "__main__":

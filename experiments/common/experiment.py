@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiments.common import results
+from experiments.common.data import describe_data
 from experiments.common.work import OutOfTime, Report, Work
 from sparsesecagg.errors import InvalidInput
 
@@ -51,6 +53,8 @@ class Experiment:
     """(result file's contents) → the paper's figures beside ours."""
     needs: Callable[[Any], Sequence[str]] = lambda _: ()
     """configuration → names of the data sets that must be there."""
+    seeds: Callable[[Any], int] = lambda _: 1
+    """configuration → how many seeds are used: the one that was asked for, and those that follow."""
 
 
 def load(name: str) -> Experiment:
@@ -92,6 +96,12 @@ def reproduce(
     configuration = experiment.configurations[scale]
     identity = results.describe(name, scale, seed, dataclasses.asdict(configuration))
     work = Work(work_dir / scale / name, identity, data_dir=data_dir, deadline=deadline, report=report, fresh=fresh)
+    about = {
+        "seeds": [seed + more for more in range(experiment.seeds(configuration))],
+        "data": describe_data(experiment.needs(configuration), data_dir),
+        "commit": results.commit(),
+        "load_before": round(os.getloadavg()[0], 2),
+    }
     if work.resumed:
         report("going on where an earlier run stopped", 0, 1)
     path = out / f"{name}.json"
@@ -99,7 +109,7 @@ def reproduce(
         findings = experiment.run(configuration, seed, work)
     except OutOfTime:
         return Reproduced(name, None, path, (), (), time.monotonic() - began)
-    result = results.write(path, identity, findings.numbers, findings.timings, findings.complete)
+    result = results.write(path, identity, findings.numbers, findings.timings, findings.complete, about=about)
     if findings.complete:
         work.finish()
     return Reproduced(

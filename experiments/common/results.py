@@ -31,17 +31,25 @@ def describe(name: str, scale: str, seed: int, configuration: Mapping[str, Any])
 
 
 def write(
-    path: Path, identity: Mapping[str, Any], numbers: Mapping[str, Any], timings: Mapping[str, Any], complete: bool
+    path: Path,
+    identity: Mapping[str, Any],
+    numbers: Mapping[str, Any],
+    timings: Mapping[str, Any],
+    complete: bool,
+    *,
+    about: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Write one result file and return what it holds."""
+    """Write one result file and return what it holds; `about` has seeds, data, commit and load before the start."""
     scale = "" if identity["scale"] == "default" else f" --{identity['scale']}"
     result = {
         "command": f"sparsesecagg reproduce {identity['name']}{scale} --seed {identity['seed']}",
         **identity,
         "complete": complete,
-        "commit": commit(),
+        "seeds": about["seeds"],
+        "data": about["data"],
+        "commit": about["commit"],
         "date": datetime.now(UTC).date().isoformat(),
-        "machine": machine(),
+        "machine": {**machine(), "load_before": about["load_before"]},
         "numbers": numbers,
         "timings": timings,
     }

@@ -13,6 +13,7 @@ from statistics import fmean
 from typing import Any
 
 from experiments.common.experiment import Findings
+from experiments.common.summaries import secagg_of
 from experiments.common.work import OutOfTime, Work
 from sparsesecagg.learning.config import TrainingConfig
 from sparsesecagg.learning.federated import FederatedRun, Task
@@ -39,16 +40,31 @@ class System:
 
     @property
     def key(self) -> str:
-        return f"{self.aggregator}-{self.alpha:g}-{self.modulus_bits}"
+        return f"{self.aggregator}-{self.alpha:g}-{self.modulus_bits}-{self.normalisation}"
 
     @property
     def label(self) -> str:
+        rule = (
+            "" if self.normalisation == _USUAL.get(self.aggregator, "observed") else f", {_RULES[self.normalisation]}"
+        )
         if self.aggregator == "secagg":
-            return "SecAgg" if self.modulus_bits == 32 else f"SecAgg, {self.modulus_bits} bits"
-        return f"{self.aggregator}, α={self.alpha:g}, {self.modulus_bits} bits"
+            return ("SecAgg" if self.modulus_bits == 32 else f"SecAgg, {self.modulus_bits} bits") + rule
+        return f"{self.aggregator}, α={self.alpha:g}, {self.modulus_bits} bits{rule}"
 
+
+_USUAL = {"pairwise": "expected"}
+"""The rule of averaging that goes without saying: the paper's for its own pattern, else the mean of who is there."""
+_RULES = {
+    "observed": "mean of observed contributors (ablation)",
+    "expected": "expected contributors (ablation)",
+    "everybody": "without 1/(1−θ) (hypothesis)",
+}
 
 SECAGG, PAIRWISE = System("secagg", 1.0, 32), System("pairwise", 0.1, 32, normalisation="expected")
+PAIRWISE_OBSERVED = System("pairwise", 0.1, 32)
+"""The published pattern, averaged over who really contributed: what our rule alone would give it."""
+SECAGG_UNSCALED = System("secagg", 1.0, 32, normalisation="everybody")
+"""SecAgg that divides by N, as if nobody dropped out: may explain how many rounds the paper's SecAgg takes."""
 
 
 def committee_of_ten(clients: int) -> System:
@@ -66,11 +82,14 @@ class Cohort:
     """Training samples used; all unless said otherwise."""
     lr: float | None = None
     """The learning rate; that of the paper unless said otherwise."""
+    seeds: int = 1
+    """How many: the one that was asked for, and those that follow."""
 
     @classmethod
-    def usual(cls, clients: int, lr: float | None = None) -> Cohort:
-        """Return SecAgg, the published pattern and ours."""
-        return cls(clients, (SECAGG, PAIRWISE, committee_of_ten(clients)), lr=lr)
+    def usual(cls, clients: int, lr: float | None = None, seeds: int = 1) -> Cohort:
+        """Return SecAgg, the published pattern and ours, and beside them the two ablations."""
+        systems = (SECAGG, PAIRWISE, committee_of_ten(clients), PAIRWISE_OBSERVED, SECAGG_UNSCALED)
+        return cls(clients, systems, lr=lr, seeds=seeds)
 
 
 @dataclass(frozen=True)
@@ -85,6 +104,11 @@ class Training:
     model: str | None = None
     hidden: int | None = None
     dropout: float = 0.3
+
+    @property
+    def seeds(self) -> int:
+        """How many seeds the cohort with most of them has."""
+        return max(cohort.seeds for cohort in self.cohorts)
 
     def options(self, cohort: Cohort, system: System, seed: int) -> TrainingConfig:
         """Return the options of one run."""
@@ -110,17 +134,22 @@ class Training:
 
 
 def train_all(training: Training, seed: int, work: Work) -> Findings:
-    """Train every system in every cohort, or as far as time allows."""
+    """Train every system in every cohort with every seed, or as far as time allows."""
     runs, timings, complete = [], [], True
-    todo = [(cohort, system) for cohort in training.cohorts for system in cohort.systems]
-    planned = [system.rounds or training.rounds for _, system in todo]
-    tasks: dict[int, Task] = {}
-    for number, (cohort, system) in enumerate(todo):
-        config = training.options(cohort, system, seed)
+    todo = [
+        (cohort, system, seed + more)
+        for cohort in training.cohorts
+        for more in range(cohort.seeds)
+        for system in cohort.systems
+    ]
+    planned = [system.rounds or training.rounds for _, system, _ in todo]
+    tasks: dict[tuple[int, int], Task] = {}
+    for number, (cohort, system, one_seed) in enumerate(todo):
+        config = training.options(cohort, system, one_seed)
         run = _opened(config, cohort, system, tasks, work)
         before, rounds = sum(planned[:number]), sum(planned)
         with suppress(OutOfTime):
-            _train(run, f"N={cohort.clients}, {system.label}", work, before, rounds)
+            _train(run, f"N={cohort.clients}, seed {one_seed}, {system.label}", work, before, rounds)
         complete = run.finished
         if lines := run.folder.metrics():
             runs.append(_numbers(config, system, run, lines))
@@ -132,14 +161,17 @@ def train_all(training: Training, seed: int, work: Work) -> Findings:
     return Findings({"runs": runs, "ratios": ratios(runs)}, {"runs": timings}, complete)
 
 
-def _opened(config: TrainingConfig, cohort: Cohort, system: System, tasks: dict[int, Task], work: Work) -> FederatedRun:
-    if cohort.clients not in tasks:
-        tasks[cohort.clients] = Task.prepare(config, data_dir=work.data_dir)
-    task = tasks[cohort.clients]
-    folder = work.folder / "runs" / f"{cohort.clients}-{system.key}"
+def _opened(
+    config: TrainingConfig, cohort: Cohort, system: System, tasks: dict[tuple[int, int], Task], work: Work
+) -> FederatedRun:
+    which = cohort.clients, config.seed
+    if which not in tasks:
+        tasks.clear()  # One at a time: a task holds the whole data set.
+        tasks[which] = Task.prepare(config, data_dir=work.data_dir)
+    folder = work.folder / "runs" / f"{cohort.clients}-{config.seed}-{system.key}"
     if (folder / "config.json").exists():
-        return FederatedRun.resume(folder, task=task)
-    return FederatedRun.create(config, task, folder)
+        return FederatedRun.resume(folder, task=tasks[which])
+    return FederatedRun.create(config, tasks[which], folder)
 
 
 def _train(run: FederatedRun, label: str, work: Work, before: int, rounds: int) -> None:
@@ -160,8 +192,10 @@ def _numbers(
     reached = run.reached_target_at
     numbers = {
         "clients": config.clients,
+        "seed": config.seed,
         "system": system.aggregator,
         "label": system.label,
+        "lr": config.lr,
         "alpha": system.alpha,
         "modulus_bits": system.modulus_bits,
         "committee_size": system.committee_size,
@@ -177,6 +211,9 @@ def _numbers(
         "total_upload_bytes": round(sum(line["uploads"] * line["upload_bytes"] for line in lines)),
         "sent_bytes_per_user": sum(line["sent_bytes"]["total"] for line in lines),
         "transfer_seconds": sum(line["transfer_seconds"] for line in lines),
+        "latency_seconds": sum(line["exchanges"] for line in lines) * 2 * config.latency_ms / 1000,
+        "latency_ms": config.latency_ms,
+        "bandwidth_mbit": config.bandwidth_mbit,
         "contributors_mean": fmean(
             [line["contributors"]["mean"] for line in lines if line["contributors"]["mean"] is not None] or [0.0]
         ),
@@ -223,6 +260,7 @@ _SHARES = {"none collude": 0.0, "a third colludes": ADVERSARIES}
 def _timings(config: TrainingConfig, system: System, lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {
         "clients": config.clients,
+        "seed": config.seed,
         "system": system.aggregator,
         "label": system.label,
         "training_seconds_per_round": fmean(line["training_seconds"] for line in lines),
@@ -232,14 +270,15 @@ def _timings(config: TrainingConfig, system: System, lines: Sequence[Mapping[str
 
 
 def ratios(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return how much less each system uploads than SecAgg until the target; None where one did not reach it."""
+    """Return how much less each run uploads than SecAgg's until the target; None where one did not reach it."""
     found = []
     for run in runs:
-        base = secagg_of(runs, run["clients"])
+        base = secagg_of(runs, run)
         both = base is not None and base["reached_target_at"] and run["reached_target_at"]
         found.append(
             {
                 "clients": run["clients"],
+                "seed": run["seed"],
                 "label": run["label"],
                 "system": run["system"],
                 "upload_until_target": base["total_upload_bytes"] / run["total_upload_bytes"] if both else None,
@@ -248,11 +287,6 @@ def ratios(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             }
         )
     return found
-
-
-def secagg_of(runs: Sequence[Mapping[str, Any]], clients: int) -> Mapping[str, Any] | None:
-    """Return SecAgg's run with as many users, if there is one."""
-    return next((run for run in runs if (run["system"], run["clients"]) == ("secagg", clients)), None)
 
 
 def _mean_upload(run: Mapping[str, Any]) -> float:

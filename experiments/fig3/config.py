@@ -20,7 +20,17 @@ SCALES = {
     # Digits instead of CIFAR-10, because they are embedded: the machinery is the same, the numbers mean little.
     "quick": Config(Training("digits", (Cohort.usual(25),), target=0.85, rounds=12)),
     "default": Config(
-        Training("cifar10", (Cohort.usual(25, lr=0.02), Cohort.usual(100, lr=0.05)), target=0.55, rounds=40)
+        Training(
+            "cifar10",
+            (
+                Cohort.usual(25, lr=0.02, seeds=3),
+                Cohort.usual(50, lr=0.05),
+                Cohort.usual(75, lr=0.05),
+                Cohort.usual(100, lr=0.05, seeds=3),
+            ),
+            target=0.55,
+            rounds=40,
+        )
     ),
     "paper": Config(
         Training("cifar10", tuple(Cohort.usual(clients) for clients in (25, 50, 75, 100)), target=0.55, rounds=400)

@@ -20,7 +20,13 @@ class Config:
 SCALES = {
     "quick": Config(Training("digits", (Cohort.usual(25),), target=0.88, rounds=12), 300, 3),
     "default": Config(
-        Training("mnist", (Cohort.usual(25), Cohort.usual(100)), target=0.97, rounds=60, model="small-cnn"),
+        Training(
+            "mnist",
+            tuple(Cohort.usual(clients, seeds=5) for clients in (25, 50, 75, 100)),
+            target=0.97,
+            rounds=60,
+            model="small-cnn",
+        ),
         2000,
         20,
     ),

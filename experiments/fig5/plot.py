@@ -15,9 +15,8 @@ PAPER = {"upload": "17.9×", "clock": "1.8× (N=100)"}
 def plot(result: Mapping[str, Any], folder: Path) -> list[Path]:
     """Draw upload, accuracy and wall-clock time."""
     training = result["configuration"]["training"]
-    return draw_training(
-        result, folder, f"{training['dataset']}, {training['partition']}, target {training['target']:.0%}"
-    )
+    title = f"{training['dataset']}, {training['partition']}, target {training['target']:.0%}"
+    return draw_training(result, folder, title, PAPER)
 
 
 def compare(result: Mapping[str, Any]) -> Sequence[Row]:

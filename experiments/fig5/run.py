@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from experiments.common.experiment import Findings
-from experiments.common.training import ADVERSARIES, Cohort, System, train_all
+from experiments.common.training import ADVERSARIES, PAIRWISE, Cohort, System, committee_of_ten, train_all
 from experiments.common.work import Work
 from experiments.fig5.config import Config
 from sparsesecagg.privacy.audit import AuditSettings, run_audit
@@ -22,7 +22,7 @@ def run(config: Config, seed: int, work: Work) -> Findings:
         (cohort, system)
         for cohort in config.training.cohorts
         for system in cohort.systems
-        if system.aggregator in ("pairwise", "committee")
+        if system in (PAIRWISE, committee_of_ten(cohort.clients))
     ]
     revealed = []
     for number, (cohort, system) in enumerate(sparse):

@@ -13,4 +13,5 @@ EXPERIMENT = Experiment(
     plot=plot,
     compare=compare,
     needs=lambda config: (config.training.dataset,),
+    seeds=lambda config: config.training.seeds,
 )

@@ -21,7 +21,10 @@ SCALES = {
     "default": Config(
         Training(
             "mnist",
-            (Cohort.usual(25), Cohort.usual(100, lr=0.05)),
+            (
+                *(Cohort.usual(clients, seeds=5) for clients in (25, 50, 75)),
+                Cohort.usual(100, lr=0.05, seeds=5),
+            ),
             target=0.94,
             rounds=60,
             partition="shards",

@@ -31,6 +31,7 @@ def measure(config: Anonymity, pattern: str, clients: int, seed: int) -> dict[st
         "theorem": anonymity_limit(config.alpha, clients, config.dropout, share) if pattern == "pairwise" else None,
         "standard_error": math.sqrt(variance_of_a_round(params, config.dropout, config.colluding) / len(rounds)),
         "at_most_half": fmean(one["thin"] for one in rounds),
+        "revealed_fraction": sum(one["revealed"] for one in rounds) / max(1, sum(one["opened"] for one in rounds)),
     }
 
 

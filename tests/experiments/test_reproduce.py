@@ -44,6 +44,9 @@ def check_result(result: Mapping[str, Any], name: str) -> None:
     assert (result["name"], result["scale"], result["seed"]) == (name, "quick", 0)
     assert result["configuration"] and result["numbers"] and result["machine"]["cores"]
     assert {"commit", "version", "command"} <= set(result)
+    assert result["seeds"] == [0]
+    assert set(result["data"]) == {"name", "sha256", "note"}
+    assert "load_before" in result["machine"]
 
 
 def test_training_that_ran_out_of_time_goes_on_to_the_same_numbers(

@@ -20,7 +20,7 @@ from sparsesecagg.learning.way_down import DOWNLINKS
 from sparsesecagg.protocol import STAGES, Stage
 
 WEIGHTINGS = ("uniform", "samples")
-NORMALISATIONS = ("observed", "expected")
+NORMALISATIONS = ("observed", "expected", "everybody")
 LARGEST_HIDDEN = 10**6
 
 

@@ -76,7 +76,7 @@ class SecureAggregator(Aggregator):
         self._settings = settings
         dim = layers[-1].stop
         kept_values(settings.alpha, dim)
-        if settings.weighted and settings.normalisation == "expected":
+        if settings.weighted and settings.normalisation != "observed":
             raise InvalidInput("normalisation", "must be observed where users have private weights")
         if settings.weighted and settings.pattern == "pairwise":
             raise InvalidInput("weighting", "must be uniform with pairwise, which can't hide weights")
@@ -179,7 +179,10 @@ class SecureAggregator(Aggregator):
             return result.mean()
         # The paper divides by p(1−θ)N. Of N users only those with a package can take part in a round.
         members = len(result.survivors) + result.dropped[Stage.UPLOAD.name]
-        expected = result.params.selection_probability * (1 - result.params.dropout) * members
+        expected = result.params.selection_probability * members
+        if self._settings.normalisation == "expected":
+            expected *= 1 - result.params.dropout
+        # Otherwise "everybody": as if nobody dropped out, so steps are too short by 1 − θ on average.
         return (result.sum() / expected).astype(np.float32)
 
     def _aggregation(
