@@ -46,12 +46,12 @@ simulate  --dropout -0.1                 --dropout must
 simulate  --dropout nan                  --dropout must
 simulate  --pattern star                 --pattern must be one of
 simulate  --pattern=                     --pattern must be one of
-simulate  --modulus-bits 7               --modulus-bits must be one of
+simulate  --modulus-bits 3               --modulus-bits must be from 4 to 32
 simulate  --neighbours 0                 --neighbours must
 simulate  --threshold 99                 --threshold must
 simulate  --min-survivors 0              --min-survivors must
 simulate  --clip inf                     --clip must
-simulate  --rounds 0                     --rounds must be at least 1
+simulate  --rounds 0                     --rounds must be from 1 to
 simulate  --drop-at LUNCH                --drop-at must be one of
 simulate  --seed -1                      --seed must be at least 0, got -1
 simulate  --seeds 3                      --seeds is not an option: did you mean
@@ -81,7 +81,7 @@ train     --clients 999999               --clients must be
 train     --rounds 0                     --rounds must be at least 1
 train     --aggregator best              --aggregator must be one of
 train     --compare=                     --compare must name some of
-train     --compare committee:9          --modulus-bits must be one of
+train     --compare committee:33         --modulus-bits must be
 train     --compare plain --aggregator plain  --compare
 train     --dropout nan                  --dropout must
 train     --target-accuracy 2            --target-accuracy must

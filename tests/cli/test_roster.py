@@ -103,7 +103,7 @@ def test_an_entry_without_a_draw_key_or_chain_is_refused(folder: Path, capsys: p
         del entry[missing]
         (folder / "old.json").write_text(json.dumps(entry))
         code, _, err = run(
-            capsys, "roster", "build", "--run", "demo", "--roster", str(folder / "r"), str(folder / "old.json")
+            capsys, "roster", "build", "--run", "demo", "--roster", str(folder / "r"), *3 * [str(folder / "old.json")]
         )
         assert (code, "old.json" in err) == (2, True)
 

@@ -23,7 +23,14 @@ from tests.mutation import CACHE, ROOMS, ROOT, SOURCE
 from tests.mutation.changes import Mutant
 from tests.mutation.forks import in_forks
 
-TESTS = ("crypto", "protocol", "vectors/test_vectors.py", "vectors/test_failures.py", "test_hygiene.py")
+TESTS = (
+    "crypto",
+    "protocol",
+    "vectors/test_vectors.py",
+    "vectors/test_failures.py",
+    "test_hygiene.py",
+    "engines/test_saved_run.py",
+)
 LEFT_OUT = (
     "not (fifty_thousand or random_schedules or every_round_of_a_run or thirty_per_cent or run_folder or test_memory "
     "or allocation or millisecond)"

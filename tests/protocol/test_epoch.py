@@ -10,6 +10,7 @@ import pytest
 from protocol.rounds import Run, flipped, grouped, identities, small, tampered, tampered_by_user, with_roster
 from reference.x25519 import low_order_points
 from sparsesecagg.crypto.identity import Identity
+from sparsesecagg.crypto.kdf import digest
 from sparsesecagg.crypto.secrets import AgreedSecret
 from sparsesecagg.errors import (
     DuplicateMessage,
@@ -320,6 +321,11 @@ class TestServer:
         run = Run(small(), set_up=False)
         with pytest.raises(WrongStage):
             run.server.begin_round()
+
+    def test_a_server_checks_the_parameters_that_it_is_given(self) -> None:
+        forged = msgspec.structs.replace(Run(small()).params, threshold=2)
+        with pytest.raises(InvalidInput, match="threshold"):
+            Server(forged, digest("seed of a test", b"\0"))
 
     def test_messages_of_one_user_have_the_same_size_as_those_of_any_other(self) -> None:
         """Also beyond user 127, where MessagePack's integers grow."""

@@ -240,18 +240,18 @@ class TestBytes:
         assert read_history(write_history(sets), pod) == sets
 
     @pytest.mark.parametrize(
-        "wrong",
+        ("wrong", "problem"),
         [
-            bytes(8),
-            bytes(10),
-            write_history([(2, b"\1"), (1, b"\1")]),
-            write_history([(2, b"\1"), (2, b"\1")]),
-            write_history([(1, b"\x20")]),
+            (bytes(8), "do not fit the pod"),
+            (bytes(10), "do not fit the pod"),
+            (write_history([(2, b"\1"), (1, b"\1")]), "not in the order of their rounds"),
+            (write_history([(2, b"\1"), (2, b"\1")]), "not in the order of their rounds"),
+            (write_history([(1, b"\x20")]), "place 5 is not among"),
         ],
         ids=["short", "long", "order", "twice", "beyond"],
     )
-    def test_what_is_no_history_is_refused(self, wrong: bytes) -> None:
-        with pytest.raises(MalformedMessage):
+    def test_what_is_no_history_is_refused(self, wrong: bytes, problem: str) -> None:
+        with pytest.raises(MalformedMessage, match=problem):
             read_history(wrong, 5)
 
     @pytest.mark.parametrize("number", [2, 3, 2**60])

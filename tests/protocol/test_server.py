@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from protocol.rounds import Run, grouped, small, tampered_by_user, updates, with_roster
+from sparsesecagg.crypto.kdf import digest
 from sparsesecagg.crypto.sealing import TAG_SIZE
 from sparsesecagg.errors import (
     DuplicateMessage,
@@ -370,3 +371,18 @@ def test_weights_are_summed_by_slice() -> None:
     assert run.result.weight_per_slice is not None
     assert run.result.weight_per_slice.tolist() == expected.tolist()
     assert len(updates(run.params)) == 16
+
+
+def test_threads_change_nothing_but_time() -> None:
+    """Committees are opened side by side; the sum is the same, bit for bit."""
+    totals = []
+    for threads in (1, 3):
+        run = Run(grouped(served=2))
+        run.server.threads = threads
+        totals.append(run.round(silent=[2, 9]).total)
+    assert (totals[0] == totals[1]).all()
+    params = Run(small()).params
+    for threads in (0, -1):
+        with pytest.raises(InvalidInput, match="threads must be at least 1"):
+            Server(params, digest("seed of a test", b"\0"), threads=threads)
+    assert Server(params, digest("seed of a test", b"\0"), threads=1).threads == 1

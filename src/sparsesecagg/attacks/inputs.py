@@ -42,7 +42,8 @@ def weak_parameters(setting: Setting) -> Reading:
     world = World(setting, Policy(), min_survivors=1, confirm=False)
     if not world.run.members:
         return Reading(0)
-    victim = world.victim
+    # Larger committees demand the same part of their users: somebody of a smallest one is alone.
+    victim = min(range(setting.clients), key=lambda user: len(world.committee_of(user)))
     shown = world.pod_round(victim)
     orders = world.orders(shown)
     for user in everybody(shown):
