@@ -9,18 +9,16 @@ some of the pods are simulated in full, and what they cost is counted for all.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 
 from benchmarks import child, command, results
-from benchmarks.cohort import ANY_RUN, CLIP
+from benchmarks.cohort import ANY_RUN, CLIP, Cohort
 from benchmarks.sweeps import COMMITTEE_SIZE, POD_SIZE
 from benchmarks.systems import setup_costs
 from sparsesecagg.engines.in_process import InProcessRun
-from sparsesecagg.engines.in_process.simulation import RandomUpdate
 from sparsesecagg.protocol import Parameters, Stage
 
 RESULT = "scale"
@@ -87,9 +85,10 @@ def measure_round(clients: int, dim: int, pods: int | None, seed: int = 0) -> di
     run = InProcessRun(params, policy=ANY_RUN, pods=sampled)
     users = sorted(run.members)
     silent = np.random.default_rng(seed).choice(users, round(DROPOUT * len(users)), replace=False)
-    outcome = run.round(
-        partial(RandomUpdate, seed, 1, dim, CLIP / 4), drops=dict.fromkeys(silent.tolist(), Stage.UPLOAD)
-    )
+    # Windows of common noise: what it costs to make an update is nobody's.
+    updates = Cohort(clients, dim, ALPHA, DROPOUT, BITS, seed)
+    _ = updates.noise
+    outcome = run.round(updates.update, drops=dict.fromkeys(silent.tolist(), Stage.UPLOAD))
     result = outcome.result
     return {
         "client_seconds": outcome.client_seconds["total"],

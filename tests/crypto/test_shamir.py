@@ -15,7 +15,16 @@ from reference import shamir as twin
 from reference import statistics
 from sparsesecagg.crypto import shamir
 from sparsesecagg.crypto.secrets import Secret
-from sparsesecagg.crypto.shamir import LIMBS, PRIME, SHARE_SIZE, combine, decode_shares, encode_shares, split
+from sparsesecagg.crypto.shamir import (
+    LIMBS,
+    PRIME,
+    SHARE_SIZE,
+    are_shares,
+    combine,
+    decode_shares,
+    encode_shares,
+    split,
+)
 from strategies import seeds
 
 SECRET = bytes(range(1, 17))
@@ -270,6 +279,7 @@ def test_shares_survive_the_wire(secrets: list[bytes], seed: bytes) -> None:
 @pytest.mark.parametrize("size", [1, SHARE_SIZE - 1, SHARE_SIZE - 4, SHARE_SIZE + 1, SHARE_SIZE + 4])
 def test_a_length_that_is_no_whole_share_is_refused(size: int) -> None:
     assert decode_shares(bytes(size)) is None
+    assert not are_shares(bytes(size))
 
 
 @pytest.mark.parametrize("value", [PRIME, PRIME + 1, 2**32 - 1])
@@ -277,8 +287,10 @@ def test_a_length_that_is_no_whole_share_is_refused(size: int) -> None:
 def test_elements_outside_the_field_are_refused(value: int, place: int) -> None:
     row = np.full(LIMBS, PRIME - 1, np.uint64)
     assert decode_shares(encode_shares(row)) is not None
+    assert are_shares(encode_shares(row))
     row[place] = value
     assert decode_shares(encode_shares(row)) is None
+    assert not are_shares(encode_shares(row))
 
 
 # Speed

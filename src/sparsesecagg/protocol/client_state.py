@@ -6,7 +6,7 @@ not print; the bytes that `save_state` writes do contain them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -16,6 +16,9 @@ from sparsesecagg.errors import MalformedMessage
 from sparsesecagg.protocol.package import Package
 
 _NO_KEY = PrivateKey(b"")
+
+Holder = Secret | Package | Mapping[int, Secret]
+"""Part of a state that has secrets."""
 
 
 class ClientState(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,20 +100,35 @@ class ClientState(msgspec.Struct, frozen=True, kw_only=True):
 
     def held_secrets(self) -> Iterator[Secret]:
         """Yield every secret in the state."""
+        for holder in self.holders():
+            yield from _held_by(holder)
+
+    def holders(self) -> Iterator[Holder]:
+        """Yield what holds secrets: none of it is ever changed, so the same object holds the same secrets."""
         yield self.sealing_private
-        yield from self.chains.values()
-        for package in self.packages.values():
-            yield from (package.mask_secret, package.private_seed, package.own_shares)
-        for secrets in self.secrets.values():
-            yield from secrets.values()
+        yield self.chains
+        yield from self.packages.values()
+        yield from self.secrets.values()
+
+
+def _held_by(holder: Holder) -> Iterable[Secret]:
+    if isinstance(holder, Secret):
+        return (holder,)
+    if isinstance(holder, Package):
+        return holder.mask_secret, holder.private_seed, holder.own_shares
+    return holder.values()
 
 
 def erase(before: ClientState, after: ClientState) -> None:
     """Overwrite the secrets that the later state no longer has. Only once that state is on record."""
-    kept = {id(secret) for secret in after.held_secrets()}
-    for secret in before.held_secrets():
-        if id(secret) not in kept:
-            secret.wipe()
+    old, new = ({id(holder): holder for holder in state.holders()} for state in (before, after))
+    # A new holder may have taken over some of the secrets.
+    kept = {id(secret) for name, holder in new.items() if name not in old for secret in _held_by(holder)}
+    for name, holder in old.items():
+        if name not in new:
+            for secret in _held_by(holder):
+                if id(secret) not in kept:
+                    secret.wipe()
 
 
 def save_state(state: ClientState) -> bytes:

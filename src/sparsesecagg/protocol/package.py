@@ -77,7 +77,7 @@ def open_pair(epoch: Epoch, owner: int, holder: int, sealed: bytes, secret: Roun
     """Return the two shares that `owner` dealt to `holder`, or None if they do not open."""
     users = epoch.pod.users
     plain = sealing.unseal(secret, int(users[owner]), int(users[holder]), sealed)
-    return plain if plain is not None and shamir.decode_shares(plain) is not None else None
+    return plain if plain is not None and shamir.are_shares(plain) else None
 
 
 def mask_private(epoch: Epoch, round_number: int, user: int, secret: SharedSecret) -> PrivateKey:
