@@ -9,13 +9,14 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from experiments.editions.measure import SEEDS, SETTINGS, STRETCHES, train
+from experiments.editions.measure import SEEDS, STRETCHES, train
 from experiments.editions.run import accuracies, published
 from experiments.editions.stretches import interleaved
 from sparsesecagg.learning import Task, TrainingConfig
 
 ROOT = Path(__file__).parents[2]
 RESULT = json.loads((ROOT / "results" / "editions.json").read_text(encoding="utf-8"))
+SETTINGS = list(RESULT["configuration"]["settings"])
 
 
 def mean(setting: str, edition: str, system: str) -> float:

@@ -26,6 +26,7 @@ from sparsesecagg.errors import (
     WrongView,
 )
 from sparsesecagg.protocol import Client, Server, Stage, session_of
+from sparsesecagg.protocol.draw_messages import DrawRequest, encode_draw
 from sparsesecagg.protocol.draws import GroupDraw
 from sparsesecagg.protocol.epoch import Epoch
 from sparsesecagg.protocol.messages import EpochKeys, decode_server_message, encode, user_number
@@ -186,6 +187,9 @@ class TestRosterDraw:
         for draw in (b"", message.draw[:-1], Run(small(), set_up=False).step().inbox[0]):
             with pytest.raises(SparseSecAggError):
                 run.clients[0].join(tampered(run.inbox[0], draw=draw))
+        request = encode_draw(DrawRequest(1, run.params.roster_digest, b"\x1f", b"\x1f"))
+        with pytest.raises(MalformedMessage, match="not a jury's"):
+            run.clients[0].join(tampered(run.inbox[0], draw=request))
         run.join()
 
     def test_a_juror_that_stays_silent_is_named_no_more(self) -> None:
