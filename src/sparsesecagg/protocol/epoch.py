@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sparsesecagg.crypto.kdf import digest
 from sparsesecagg.crypto.keys import PUBLIC_KEY_SIZE
@@ -43,6 +44,8 @@ class Epoch:
             message.present,
             message.keys,
         )
+        self._partners: dict[int, Users] = {}
+        """By place, once asked for: a client asks for its own, and ten thousand simulated ones fill the memory else."""
         self.threshold = params.threshold_of(len(pod))
         self.min_survivors = [params.survivors_of(len(members)) for members in pod.committees]
 
@@ -60,14 +63,17 @@ class Epoch:
 
     def partners(self, place: int) -> Users:
         """Return the others with whom a member exchanges shares and tags, sorted."""
-        return self._partners[place]
+        found = self._partners.get(place)
+        if found is None:
+            others = self.pod.graph.neighbours(place)
+            found = self._partners[place] = others[self._is_present[others]]
+        return found
 
     @cached_property
-    def _partners(self) -> dict[int, Users]:
-        is_present = np.zeros(len(self.pod), np.bool_)
-        is_present[self.present] = True
-        around = {place: self.pod.graph.neighbours(place) for place in self.present.tolist()}
-        return {place: others[is_present[others]] for place, others in around.items()}
+    def _is_present(self) -> NDArray[np.bool_]:
+        flags = np.zeros(len(self.pod), np.bool_)
+        flags[self.present] = True
+        return flags
 
     def holders(self, place: int) -> Users:
         """Return who holds shares of a member's secrets: its partners and itself, sorted."""
