@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 
 from sparsesecagg.cli.shared import JsonOption, SeedOption, err, out, print_json, progress
 from sparsesecagg.errors import InvalidInput
@@ -63,7 +63,7 @@ def attack(
     if json:
         print_json({"attacks": [outcome.as_json() for outcome in outcomes]})
     else:
-        table = Table("attack", "mode", "promised", "read", "refused by", "control read", "verdict")
+        table = Table(Column("attack", no_wrap=True), "mode", "promised", "read", "refused by", "control read", "verdict")
         for outcome in outcomes:
             verdict = "[red]BROKEN[/red]" if outcome.broken else "holds" if outcome.promised else "not promised"
             table.add_row(
