@@ -63,7 +63,8 @@ def attack(
     if json:
         print_json({"attacks": [outcome.as_json() for outcome in outcomes]})
     else:
-        table = Table(Column("attack", no_wrap=True), "mode", "promised", "read", "refused by", "control read", "verdict")
+        name_column = Column("attack", no_wrap=True)
+        table = Table(name_column, "mode", "promised", "read", "refused by", "control read", "verdict")
         for outcome in outcomes:
             verdict = "[red]BROKEN[/red]" if outcome.broken else "holds" if outcome.promised else "not promised"
             table.add_row(
