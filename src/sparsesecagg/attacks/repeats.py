@@ -112,7 +112,7 @@ def _committee_sum(world: World, shown: PodRound, victim: int) -> Any:
     )
     total = Total(world.params)
     work.add_to(total)
-    return total.values
+    return total.values.astype(np.int64)
 
 
 ATTACKS = [

@@ -80,7 +80,7 @@ class Drawn(Work):
         """Add the values at all coordinates to the total."""
         assert self._sums is not None  # noqa: S101
         for start in range(0, len(self._sums), _PIECE):
-            total.values[start : start + _PIECE] += self.params.word.lift(self._sums[start : start + _PIECE])
+            total.values[start : start + _PIECE] += self.params.word.lift_short(self._sums[start : start + _PIECE])
         total.contributors += self._contributors
         self._sums = None
 

@@ -525,8 +525,8 @@ class Server:
         result = Result(
             params=self.params,
             round_number=self.round_number,
-            total=total.values,
-            contributors_per_slice=total.contributors,
+            values=total.values,
+            counts=total.contributors,
             weight_per_slice=total.weights if self.params.max_weight else None,
             clipped=total.clipped if public else None,
             survivors=tuple(
