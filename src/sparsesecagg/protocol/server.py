@@ -82,11 +82,29 @@ class Pod:
         """The message that the members got."""
         self.packages: dict[int, dict[int, ShareKeys]] = defaultdict(dict)
         """By round and place."""
+        self._mask_keys: dict[int, set[bytes]] = defaultdict(set)
+        """By round: the mask keys of these packages."""
         self.history: list[tuple[int, bytes]] = []
         """The declared survivors of each round."""
         self.chain = epoch.digest
         self.last_upload: dict[int, int] = {}
         """By place: the round of its last upload; it knows what was declared before."""
+
+    def take_package(self, place: int, package: ShareKeys) -> None:
+        """Keep a member's package, whose mask key must be fresh."""
+        key, known = mask_key_of(package.head), self._mask_keys[package.round_number]
+        if key in known:
+            raise InvalidKey(f"user {package.sender} deals a mask key that occurs twice")
+        known.add(key)
+        self.packages[package.round_number][place] = package
+
+    def packages_of(self, round_number: int) -> dict[int, ShareKeys]:
+        """Return the packages of a round that begins, by place, and forget them and all older ones."""
+        packages = self.packages.get(round_number, {})
+        for number in [each for each in self.packages if each <= round_number]:
+            del self.packages[number]
+            self._mask_keys.pop(number, None)
+        return packages
 
     def unknown_to(self, place: int) -> list[tuple[int, bytes]]:
         """Return the declared survivors that a member may not have been told."""
@@ -114,7 +132,7 @@ class Pod:
             package = decode_client_message(data)
             if not isinstance(package, ShareKeys):
                 raise MalformedMessage("a saved package is not one")
-            pod.packages[package.round_number][group.place[package.sender]] = package
+            pod.take_package(group.place[package.sender], package)
         for round_number, survivors in saved.history:
             pod.declare(round_number, survivors)
         pod.last_upload = dict(saved.last_upload)
@@ -365,15 +383,11 @@ class Server:
             raise WrongView(f"user {message.sender}")
         if not self.round_number < message.round_number <= self.round_number + AHEAD:
             raise WrongRound(message.round_number, self.round_number + 1)
-        packages = pod.packages[message.round_number]
-        if place in packages:
+        if place in pod.packages[message.round_number]:
             raise DuplicateMessage(message.sender, Stage.SHARE_KEYS.name)
         pieces(message.shares, len(pod.epoch.partners(place)), SEALED_SIZE, "the shares")
-        key = mask_key_of(message.head)
-        require_usable(key)
-        if any(mask_key_of(other.head) == key for other in packages.values()):
-            raise InvalidKey(f"user {message.sender} deals a mask key that occurs twice")
-        packages[place] = message
+        require_usable(mask_key_of(message.head))
+        pod.take_package(place, message)
 
     def _place_of(self, user: int) -> tuple[Pod, int]:
         """Return the pod and the place of a user that takes part in the epoch."""
@@ -418,9 +432,7 @@ class Server:
         for pod in self._pods:
             if pod is None:
                 continue
-            packages = pod.packages.pop(number, {})
-            for old in [each for each in pod.packages if each < number]:
-                del pod.packages[old]
+            packages = pod.packages_of(number)
             absent += len(pod.epoch.present) - len(packages)
             pod_round = PodRound(pod.epoch, number, packages, terms, pod.chain)
             self._rounds.append(pod_round)
