@@ -315,15 +315,11 @@ class Server:
             raise WrongView(f"user {message.sender}")
         if not self.round_number < message.round_number <= self.round_number + AHEAD:
             raise WrongRound(message.round_number, self.round_number + 1)
-        packages = pod.packages[message.round_number]
-        if place in packages:
+        if place in pod.packages[message.round_number]:
             raise DuplicateMessage(message.sender, Stage.SHARE_KEYS.name)
         pieces(message.shares, len(pod.epoch.partners(place)), SEALED_SIZE, "the shares")
-        key = mask_key_of(message.head)
-        require_usable(key)
-        if any(mask_key_of(other.head) == key for other in packages.values()):
-            raise InvalidKey(f"user {message.sender} deals a mask key that occurs twice")
-        packages[place] = message
+        require_usable(mask_key_of(message.head))
+        pod.take_package(place, message)
 
     def _place_of(self, user: int) -> tuple[Pod, int]:
         """Return the pod and the place of a user that takes part in the epoch."""
@@ -368,9 +364,7 @@ class Server:
         for pod in self._pods:
             if pod is None:
                 continue
-            packages = pod.packages.pop(number, {})
-            for old in [each for each in pod.packages if each < number]:
-                del pod.packages[old]
+            packages = pod.packages_of(number)
             absent += len(pod.epoch.present) - len(packages)
             pod_round = PodRound(pod.epoch, number, packages, terms, pod.chain)
             self._rounds.append(pod_round)
@@ -475,8 +469,8 @@ class Server:
         result = Result(
             params=self.params,
             round_number=self.round_number,
-            total=total.values,
-            contributors_per_slice=total.contributors,
+            values=total.values,
+            counts=total.contributors,
             weight_per_slice=total.weights if self.params.max_weight else None,
             clipped=total.clipped if public else None,
             survivors=tuple(
