@@ -3,8 +3,8 @@
     .venv/bin/python -m experiments.alphas.run            # everything; what is in the results file stays
     .venv/bin/python -m experiments.alphas.run publish    # the table alone
 
-Accuracies do not depend on the machine, up to the last bits of its linear algebra. With α there are about 1/α
-committees, so a smaller α also means smaller committees: each coordinate is a mean over fewer users.
+Accuracies do not depend on the machine, up to the last bits of its linear algebra. Committees are the same throughout,
+so that α alone changes: each coordinate is a mean over α of the users.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ BEGIN, END = "<!-- table: results/alphas.json -->\n", "<!-- end -->\n"
 
 ALPHAS = (1.0, 0.5, 0.2, 0.1, 0.05)
 SEEDS = (0, 1, 2)
-COMMON: dict[str, Any] = {"clients": 100, "dropout": 0.1, "modulus_bits": 16, "downlink": "model"}
+COMMON: dict[str, Any] = {
+    "clients": 100, "committee_size": 5, "pod_size": 25, "dropout": 0.1, "modulus_bits": 16, "downlink": "model",
+}  # fmt: skip
 SETTINGS: dict[str, dict[str, Any]] = {
     "digits, IID": {"dataset": "digits", "rounds": 40},
     "digits, shards": {"dataset": "digits", "rounds": 40, "partition": "shards"},
