@@ -27,11 +27,11 @@ BEGIN, END = "<!-- table: results/alphas.json -->\n", "<!-- end -->\n"
 ALPHAS = (1.0, 0.5, 0.2, 0.1, 0.05)
 SEEDS = (0, 1, 2)
 COMMON: dict[str, Any] = {
-    "clients": 100, "committee_size": 5, "pod_size": 25, "dropout": 0.1, "modulus_bits": 16, "downlink": "model",
+    "clients": 100, "committee_size": 5, "pod_size": 10, "dropout": 0.1, "modulus_bits": 16, "downlink": "model",
 }  # fmt: skip
 SETTINGS: dict[str, dict[str, Any]] = {
-    "digits, IID": {"dataset": "digits", "rounds": 40},
-    "digits, shards": {"dataset": "digits", "rounds": 40, "partition": "shards"},
+    "digits, IID": {"dataset": "digits", "rounds": 30},
+    "digits, shards": {"dataset": "digits", "rounds": 30, "partition": "shards"},
     "MNIST, shards": {
         "dataset": "mnist", "model": "mlp", "rounds": 20, "samples": 10_000, "lr": 0.05, "partition": "shards",
     },
