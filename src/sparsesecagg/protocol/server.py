@@ -27,6 +27,7 @@ from sparsesecagg.errors import (
     TooLittleOpened,
     UnknownSender,
     WrongRound,
+    WrongSender,
     WrongStage,
     WrongView,
 )
@@ -96,11 +97,10 @@ class Server:
             raise InvalidInput("roster", "must be given in an authenticated run, the one that the parameters name")
         self.roster = roster
         self._draw = DrawServer(roster, params) if roster is not None else None
-        self.stage = Stage.ADVERTISE_KEYS
+        self._stage = Stage.ADVERTISE_KEYS
+        self._result: Result | None = None
         self.epoch_number = 1
         self.round_number = 0
-        self.result: Result | None = None
-        """The outcome of the last round that was opened."""
         self._seed = seed
         self._present: set[int] = set(range(params.clients))
         """Who may send in this stage."""
@@ -129,7 +129,9 @@ class Server:
         if self.stage is Stage.DRAW:
             return self._take_reveal(data, sender)
         message = decode_client_message(data)
-        if sender not in (None, message.sender) or message.sender >= self.params.clients:
+        if sender not in (None, message.sender):
+            raise WrongSender(message.sender, sender)
+        if message.sender >= self.params.clients:
             raise UnknownSender(message.sender)
         if isinstance(message, ShareKeys):
             self._take_package(message)
@@ -154,13 +156,28 @@ class Server:
         return message.sender
 
     @property
+    def stage(self) -> Stage:
+        """The stage whose messages `receive` takes; `Stage.DONE` between two rounds."""
+        return self._stage
+
+    @property
+    def result(self) -> Result | None:
+        """The outcome of the last round; None before the first, during a round, and after one that failed."""
+        return self._result
+
+    @property
     def waiting_for(self) -> set[int]:
         """The users that may still send in this stage."""
         return self._present - self._heard
 
     def save(self) -> bytes:
-        """Return the run as bytes, between two rounds, for a server that is to be started again."""
-        if self.stage is not Stage.DONE or not self._pods:
+        """Return the run as bytes, for a server that is to be started again; at any time once the groups are drawn.
+
+        A round that is under way is over for the restored server, and the next one follows. So save before the orders
+        of a round leave, since its number must not be used twice, and before the requests for UNMASK leave, since users
+        refuse rounds after one that they helped to open and that is not declared.
+        """
+        if not self._pods:
             raise WrongStage("save", self.stage.name)
         state = ServerState(
             params=self.params.encode(),
@@ -194,7 +211,7 @@ class Server:
         if roster is not None:
             server._draw = DrawServer(roster, server.params, last_draw=state.last_draw, silent=state.silent)
         server.epoch_number, server.round_number = state.epoch_number, state.round_number
-        server.stage = Stage.DONE
+        server._stage = Stage.DONE
         server._forget_sizes()
         return server
 
@@ -213,7 +230,7 @@ class Server:
             raise WrongRound(number, self.epoch_number + 1)
         last = self._draw
         self._draw = DrawServer(last.roster, self.params, last_draw=last.last_draw, silent=last.silent)
-        self.stage, self.epoch_number = Stage.ADVERTISE_KEYS, number
+        self._stage, self.epoch_number = Stage.ADVERTISE_KEYS, number
         self._present, self._heard = set(range(self.params.clients)), set()
         self._adverts, self._keys = {}, set()
         self.groups, self._pods, self._rounds = Groups((), np.empty(0, np.int64)), [], []
@@ -357,7 +374,7 @@ class Server:
         number = self.round_number + 1 if round_number is None else round_number
         if number <= self.round_number:
             raise WrongRound(number, self.round_number + 1)
-        self.round_number, self.result, self._demanded = number, None, min_updated
+        self.round_number, self._result, self._demanded = number, None, min_updated
         self._forget_sizes()
         self._rounds, self._round_of, absent = [], {}, 0
         outbound: dict[int, bytes] = {}
@@ -404,7 +421,7 @@ class Server:
             _kept(self._draw).give_up()
             return self._name_jurors()
         self.dropped[stage.name] = len(self._present) - heard
-        self.stage = Stage.DONE  # A round that fails below is over.
+        self._stage = Stage.DONE  # A round that fails below is over.
         if stage in (Stage.ADVERTISE_KEYS, Stage.DRAW):
             outbound = self._make_epoch()
             self.received_bytes[Stage.ADVERTISE_KEYS.name] = {user: len(data) for user, data in outbound.items()}
@@ -431,7 +448,7 @@ class Server:
         return self._go_to(following, outbound)
 
     def _go_to(self, stage: Stage, outbound: dict[int, bytes]) -> dict[int, bytes]:
-        self.stage = stage
+        self._stage = stage
         self._present, self._heard = set(outbound), set()
         self.received_bytes[stage.name] = {user: len(data) for user, data in outbound.items()}
         return outbound
@@ -488,7 +505,7 @@ class Server:
         if result.coordinates_updated < self._demanded:
             reasons = list(result.lost.values())
             raise TooLittleOpened(result.coordinates_updated, self._demanded, reasons[0] if reasons else "nothing sent")
-        self.result = result
+        self._result = result
 
     def _never_started(self) -> dict[int, str]:
         """Return the committees of pods too few of whose members advertised keys."""
