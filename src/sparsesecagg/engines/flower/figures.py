@@ -52,6 +52,8 @@ class RoundRecord:
     )
     """Those of every round, and others that it had."""
     exchanges: int = 0
+    model_bytes: list[int] = field(default_factory=list)
+    """By node: bytes of the model, or of the steps that lead to it, in UPLOAD's message."""
     dropped: dict[str, int] = field(default_factory=dict)
     rejected: int = 0
     """Replies that fitted no request, or that the protocol rejected."""
@@ -121,6 +123,7 @@ class RoundRecord:
             "upload-wire-bytes": self.mean("wire")[Stage.UPLOAD.name],
             "sent-wire-bytes": self.mean("wire")["total"],
             "received-bytes": self.mean("received")["total"],
+            "model-bytes": _mean(self.model_bytes),
             "seconds": self.total("seconds")["total"],
             "server-seconds": self.total("server_seconds")["total"],
             "client-seconds": self.mean("client_seconds")["total"],
@@ -161,6 +164,7 @@ class RoundRecord:
             "sent_bytes": codec,
             "wire_bytes": self.mean("wire"),
             "received_bytes": self.mean("received"),
+            "model_bytes": _mean(self.model_bytes),
             "client_seconds": self.mean("client_seconds"),
             "server_seconds": self.total("server_seconds"),
             "stage_seconds": self.total("seconds"),

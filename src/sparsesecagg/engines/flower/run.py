@@ -144,9 +144,10 @@ class SecureRun(Exchanges):
             for node, invitation in self._invited.items():
                 user = self.seats.user(node)
                 if user is not None and user in orders:
-                    told: dict[str, Value] = {**fields, **self._number_of(node), **self._wanted(user)}
-                    message = self._message(Stage.UPLOAD, node, orders[user], told, invitation.content)
-                    self._sent[node] = message
+                    content, more, size = self.way_down.parcel(node, invitation.content)
+                    told: dict[str, Value] = {**fields, **more, **self._number_of(node), **self._wanted(user)}
+                    self._sent[node] = self._message(Stage.UPLOAD, node, orders[user], told, content)
+                    record.model_bytes.append(size)
                 elif self._may_deal(user):
                     self._sent[node] = self._asking_for_packages(node)
         self._uploading = time.perf_counter()

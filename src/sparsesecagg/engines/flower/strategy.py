@@ -27,7 +27,8 @@ from sparsesecagg.engines.flower.errors import MissingMod
 from sparsesecagg.engines.flower.figures import RoundRecord, RunFolder, effective, noise_warning, shape_of, total_weight
 from sparsesecagg.engines.flower.run import SecureRun
 from sparsesecagg.engines.flower.settings import Settings, require_averaging, stage_timeouts, weight_limit
-from sparsesecagg.engines.flower.terms import Invitation, Terms, common_digest, invite
+from sparsesecagg.engines.flower.terms import Invitation, Terms, common_digest, invite, with_model
+from sparsesecagg.engines.flower.way_down import make_way_down
 from sparsesecagg.errors import InvalidInput, ProtocolError
 from sparsesecagg.privacy.advice import advice
 from sparsesecagg.protocol import Parameters, Result, Stage, session_of
@@ -67,6 +68,8 @@ class SecAgg(Strategy):
         timeout: float = 300.0,
         timeouts: Mapping[str | Stage, float] | None = None,
         poll_seconds: float = 0.2,
+        downlink: str | None = None,
+        downlink_bits: int = 4,
         run_dir: str | Path | None = None,
     ) -> None:
         """Wrap `strategy`; raises `InvalidInput` for what can't work.
@@ -82,7 +85,9 @@ class SecAgg(Strategy):
         an authenticated run, a file of `sparsesecagg roster build`; nodes need `secagg-roster` and `secagg-run-key`.
         `metrics`: metrics of nodes to be averaged, each with its largest magnitude; all others stay on the nodes.
         `timeout`, `timeouts`: seconds that a stage waits, for all and by name of the stage; UPLOAD waits as long as
-        `start` is told unless it is named. `run_dir`: where to write figures for a report.
+        `start` is told unless it is named. `downlink`: nodes get `steps` from the model that they hold (default),
+        rounded to `downlink_bits` (2, 4 or 8) per coordinate, or the whole `model` in every round. `run_dir`: where to
+        write figures for a report.
         """
         self.strategy = require_averaging(strategy)
         self._settings = Settings(
@@ -106,6 +111,7 @@ class SecAgg(Strategy):
         self._clips = Clips(clip, adaptive_clip)
         self._told_timeouts = self._timeouts = stage_timeouts(timeout, timeouts)
         self._courier = Courier(poll_seconds)
+        self._way_down = make_way_down(downlink, downlink_bits)
         self._folder = RunFolder(Path(run_dir)) if run_dir is not None else None
         self._weight_key = str(getattr(strategy, "weighted_by_key", _DEFAULT_WEIGHT_KEY))
         self._run: SecureRun | None = None
@@ -171,7 +177,11 @@ class SecAgg(Strategy):
             except ProtocolError as error:
                 self._fail(error)
             else:
-                arrays, metrics = self._aggregate(server_round, result, playing)
+                try:
+                    arrays, metrics = self._aggregate(server_round, result, playing)
+                except InvalidInput as error:  # The strategy has made a model that no node could be brought to.
+                    record.failed_at = Stage.UNMASK.name
+                    self._fail(error)
         (_LOG.warning if record.failure else _LOG.info)("%s", record.sentence())
         if self._folder:
             self._folder.write_rounds(self.history)
@@ -218,12 +228,13 @@ class SecAgg(Strategy):
         record.clip = max(terms.scales)
         dim = template.dim + len(terms.metrics)
         common_digest(terms, invitations, b"")  # A strategy that tells nodes different things is refused first.
+        invitations = with_model(invitations, self._way_down.offer(invitations[0].model))
         run = self._run
         if run is None or run.params.dim != dim or not run.ready(grid, invitations, record):
             run = self._new_run(dim, invitations)
             run.set_up(grid, invitations, record)
             self._run = run  # Only now: if this one could not begin, the one before may still go on.
-        run.timeouts = self._timeouts
+        run.timeouts, run.way_down = self._timeouts, self._way_down
         self._playing = invitations[0]
         digest = common_digest(terms, invitations, run.run_config)
         messages = run.begin_round(digest, self._settings.min_updated, terms.fields())
@@ -275,7 +286,7 @@ class SecAgg(Strategy):
         content = RecordDict({key: template.add(invitation.model, update), "metrics": MetricRecord(metrics)})
         request = Message(RecordDict(), invitation.node, invitation.message_type)
         arrays, aggregated = self.strategy.aggregate_train(server_round, [Message(content, reply_to=request)])
-        return (None if arrays is None else template.cast(arrays)), aggregated
+        return (None if arrays is None else self._way_down.advance(template, arrays)), aggregated
 
     def _fail(self, error: Exception) -> list[Message]:
         """Note why a round failed, and send nothing."""
