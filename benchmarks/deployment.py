@@ -45,18 +45,23 @@ def main(
     confirm: Annotated[bool, typer.Option("--confirm", help="Confirm the survivors in a third exchange.")] = False,
     kill: Annotated[bool, typer.Option("--kill", help="Kill one node in UPLOAD and one in UNMASK.")] = False,
     secagg_plus: Annotated[bool, typer.Option("--secagg-plus", help="Measure Flower's SecAgg+ too.")] = False,
-    save: Annotated[bool, typer.Option("--save", help=f"Write the result file {RESULT}.json.")] = False,
+    save: Annotated[bool, typer.Option("--save", help="Write the result file.")] = False,
     json: command.JsonOption = False,
 ) -> None:
     """Start a deployment, run the rounds, and report seconds per round and the ratio to plain FedAvg."""
     begun = results.begin(publish=save)
     answer = measure(nodes, rounds, dim, confirm=confirm, kill=kill, secagg_plus=secagg_plus)
     if save:
-        results.write(RESULT, answer, begun)
+        results.write(result_name(confirm, kill), answer, begun)
     if json:
         command.print_json(answer)
         return
     command.out.print(_sentence(answer), highlight=False, soft_wrap=True)
+
+
+def result_name(confirm: bool = False, kill: bool = False) -> str:
+    """Return the name of the result file of a variant."""
+    return RESULT + "-confirm" * confirm + "-kill" * kill
 
 
 def measure(
