@@ -209,8 +209,12 @@ class Server:
         return self._present - self._heard
 
     def save(self) -> bytes:
-        """Return the run as bytes, between two rounds, for a server that is to be started again."""
-        if self.stage is not Stage.DONE or not self._pods:
+        """Return the run as bytes, for a server that is to be started again.
+
+        Between two rounds, or in one whose survivors are declared: that round is then lost, and what was declared is
+        kept, because users who helped to open it demand to be shown it.
+        """
+        if self.stage not in (Stage.DONE, Stage.CONFIRM, Stage.UNMASK) or not self._pods:
             raise WrongStage("save", self.stage.name)
         state = ServerState(
             params=self.params.encode(),
@@ -273,7 +277,7 @@ class Server:
 
     def catch_up(self, round_number: int, draw: int = 0) -> None:
         """Pass over rounds and draws that users know of and this server does not, as after a restart."""
-        if self.stage is not Stage.ADVERTISE_KEYS:
+        if self.stage not in (Stage.ADVERTISE_KEYS, Stage.DONE):
             raise WrongStage("catch_up", self.stage.name)
         self.round_number = max(self.round_number, round_number)
         if self._draw is not None:

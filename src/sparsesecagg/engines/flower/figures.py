@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -183,6 +184,14 @@ class RunFolder:
     """A folder with config.json and metrics.jsonl, from which `sparsesecagg` makes a report."""
 
     path: Path
+    earlier: str = ""
+    """Lines of rounds before this process."""
+
+    def go_on(self, rounds: int) -> None:
+        """Keep the lines of the rounds that an earlier process has done."""
+        with suppress(OSError):
+            lines = (self.path / "metrics.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+            self.earlier = "".join(line for line in lines if json.loads(line)["round"] <= rounds)
 
     def write_config(self, config: Mapping[str, Any]) -> None:
         """Write the options of the run."""
@@ -192,7 +201,8 @@ class RunFolder:
     def write_rounds(self, rounds: list[RoundRecord]) -> None:
         """Write all rounds anew: the accuracy of a round becomes known after its aggregate."""
         self.path.mkdir(parents=True, exist_ok=True)
-        _replace(self.path / "metrics.jsonl", "".join(json.dumps(record.line()) + "\n" for record in rounds))
+        lines = "".join(json.dumps(record.line()) + "\n" for record in rounds)
+        _replace(self.path / "metrics.jsonl", self.earlier + lines)
 
 
 def shape_of(params: Parameters) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import numpy as np
 from flwr.app import Array, ArrayRecord, RecordDict
 
@@ -17,7 +18,7 @@ from sparsesecagg.downlink import StepLog
 from sparsesecagg.engines.flower.arrays import Template, view
 from sparsesecagg.engines.flower.records import Value
 from sparsesecagg.engines.flower.steps import NUMBER, join, rebuild, steps_record
-from sparsesecagg.errors import InvalidInput
+from sparsesecagg.errors import InvalidInput, MalformedMessage
 
 DOWNLINKS = ("steps", "model")
 DEFAULT = "steps"
@@ -44,6 +45,13 @@ class WayDown:
 
     def lost(self, node: int) -> None:
         """Note that a node could not use what it was sent."""
+
+    def save(self) -> bytes:
+        """Return what the next rounds depend on, beside the model."""
+        return b""
+
+    def restore(self, state: bytes, model: ArrayRecord) -> None:
+        """Go back to what `save` returned, with the model of that time; raises `MalformedMessage` for other bytes."""
 
 
 class StepsDown(WayDown):
@@ -109,6 +117,20 @@ class StepsDown(WayDown):
     def lost(self, node: int) -> None:
         """Forget what a node holds: it gets the whole model next time."""
         self._held.pop(node, None)
+
+    def save(self) -> bytes:
+        """Return the log, its kept rounding error included, and which model each node has kept."""
+        return b"" if self._log is None else msgspec.msgpack.encode((self._log.save(), self._held))
+
+    def restore(self, state: bytes, model: ArrayRecord) -> None:
+        """Go back to what `save` returned; without it the model that is given begins a new log."""
+        if not state:
+            return
+        try:
+            log, held = msgspec.msgpack.decode(state, type=tuple[bytes, dict[int, int]])
+        except msgspec.MsgspecError:
+            raise MalformedMessage("the bytes are not a saved way down") from None
+        self._log, self._template, self._held, self._record = StepLog.restore(log), Template.of(model), held, model
 
 
 def make_way_down(downlink: str | None, bits: int) -> WayDown:
