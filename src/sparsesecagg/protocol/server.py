@@ -240,7 +240,7 @@ class Server:
 
     def catch_up(self, round_number: int, draw: int = 0) -> None:
         """Pass over rounds and draws that users know of and this server does not, as after a restart."""
-        if self.stage is not Stage.ADVERTISE_KEYS:
+        if self.stage not in (Stage.ADVERTISE_KEYS, Stage.DONE):
             raise WrongStage("catch_up", self.stage.name)
         self.round_number = max(self.round_number, round_number)
         if self._draw is not None:
