@@ -1,0 +1,52 @@
+"""The strided network: its gradient, and that it learns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sparsesecagg.errors import InvalidInput
+from sparsesecagg.learning.models.base import LocalTraining
+from sparsesecagg.learning.models.convolution import Convolution, StridedNetwork
+
+
+@pytest.mark.parametrize(
+    ("shape", "convolutions"),
+    [
+        ((1, 28, 28), (Convolution(5, 10), Convolution(5, 20))),
+        ((3, 13, 12), (Convolution(4, 3), Convolution(3, 5))),
+        ((2, 9, 9), (Convolution(3, 4),)),
+    ],
+)
+def test_one_step_is_minus_the_slope_of_the_loss(
+    shape: tuple[int, int, int], convolutions: tuple[Convolution, ...]
+) -> None:
+    random = np.random.default_rng(0)
+    network = StridedNetwork(shape, 4, convolutions, hidden=7)
+    parameters = network.initial(1)
+    x = random.random((6, *shape), dtype=np.float32)
+    y = random.integers(0, 4, 6)
+    step = network.train_local(parameters, x, y, LocalTraining(epochs=1, batch=6, lr=1.0, momentum=0.0), 0) - parameters
+    # Along random directions, because float32 has no room for differences coordinate by coordinate.
+    for direction in random.normal(size=(5, network.dim)).astype(np.float32):
+        ahead, behind = (
+            network.evaluate((parameters + side * 1e-3 * direction).astype(np.float32), x, y).loss / 6
+            for side in (1, -1)
+        )
+        assert (ahead - behind) / 2e-3 == pytest.approx(-float(step @ direction), rel=0.05, abs=0.02)
+
+
+def test_it_learns_where_a_bright_spot_is() -> None:
+    random = np.random.default_rng(0)
+    y = random.integers(0, 4, 200)
+    x = 0.1 * random.random((200, 1, 12, 12), dtype=np.float32)
+    for image, label in zip(x, y, strict=True):
+        image[0, 6 * (label // 2) + 2 : 6 * (label // 2) + 5, 6 * (label % 2) + 2 : 6 * (label % 2) + 5] += 1
+    network = StridedNetwork((1, 12, 12), 4, (Convolution(3, 6),), hidden=12)
+    trained = network.train_local(network.initial(0), x, y, LocalTraining(epochs=8, lr=0.05), 0)
+    assert network.evaluate(trained, x, y).correct > 190
+
+
+def test_images_smaller_than_a_patch_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="needs larger images than 8 × 8 pixels"):
+        StridedNetwork((1, 8, 8), 10, (Convolution(5, 10), Convolution(5, 20)), 50)
