@@ -88,18 +88,22 @@ class Cohort:
     """The learning rate; that of the paper unless said otherwise."""
     seeds: int = 1
     """How many: the one that was asked for, and those that follow."""
+    ours: tuple[System, ...] = ()
+    """What the paper does not have. Trained with all seeds, after the paper's systems."""
     ablations: tuple[System, ...] = ()
     """What is trained with the first seed only."""
 
     @classmethod
     def usual(cls, clients: int, lr: float | None = None, seeds: int = 1) -> Cohort:
-        """Return SecAgg, the published pattern and ours, and beside them the two ablations."""
-        systems = (SECAGG, PAIRWISE, committee_of_ten(clients))
-        return cls(clients, systems, lr=lr, seeds=seeds, ablations=(PAIRWISE_OBSERVED, SECAGG_UNSCALED))
-
-    def systems_with(self, place: int) -> tuple[System, ...]:
-        """Return what is trained with the seed at `place`."""
-        return self.systems + (self.ablations if place == 0 else ())
+        """Return SecAgg and the published pattern, ours, and beside them the two ablations."""
+        return cls(
+            clients,
+            (SECAGG, PAIRWISE),
+            lr=lr,
+            seeds=seeds,
+            ours=(committee_of_ten(clients),),
+            ablations=(PAIRWISE_OBSERVED, SECAGG_UNSCALED),
+        )
 
 
 @dataclass(frozen=True)
@@ -146,13 +150,7 @@ class Training:
 def train_all(training: Training, seed: int, work: Work) -> Findings:
     """Train every system in every cohort with every seed, or as far as time allows."""
     runs, timings, complete = [], [], True
-    todo = [
-        (cohort, system, seed + more)
-        for more in range(training.seeds)
-        for cohort in training.cohorts
-        if more < cohort.seeds
-        for system in cohort.systems_with(more)
-    ]
+    todo = in_order(training, seed)
     planned = [system.rounds or training.rounds for _, system, _ in todo]
     tasks: dict[tuple[int, int], Task] = {}
     with ExitStack() as stack:
@@ -172,6 +170,18 @@ def train_all(training: Training, seed: int, work: Work) -> Findings:
     if not runs:
         raise OutOfTime
     return Findings({"runs": runs, "ratios": ratios(runs)}, {"runs": timings}, complete)
+
+
+def in_order(training: Training, seed: int) -> list[tuple[Cohort, System, int]]:
+    """Return all runs, what the paper claims before what it does not, and one seed in all cohorts before the next."""
+    places = [(cohort, place) for place in range(training.seeds) for cohort in training.cohorts if place < cohort.seeds]
+    published = [(cohort, system, seed + place) for cohort, place in places for system in cohort.systems]
+    further = [
+        (cohort, system, seed + place)
+        for cohort, place in places
+        for system in cohort.ours + (() if place else cohort.ablations)
+    ]
+    return published + further
 
 
 def _opened(
