@@ -56,4 +56,4 @@ def test_no_computing_gives_more_than_transfer_alone_would_save() -> None:
 def test_default_settings_have_the_papers_largest_network_at_100_users() -> None:
     largest = SCALES["default"].settings[-1]
     assert (largest.model, largest.clients) == ("mnist-cnn", 100)
-    assert parameters(SCALES["default"], largest, "pairwise", 1_663_370).alpha == 0.1
+    assert parameters(SCALES["default"], largest, "pairwise", 1_663_370).alpha == pytest.approx(0.1)
