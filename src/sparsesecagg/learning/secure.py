@@ -81,8 +81,8 @@ class SecureAggregator(Aggregator):
         if settings.weighted and settings.pattern == "pairwise":
             raise InvalidInput(
                 "weighting",
-                "must be uniform with pairwise: the published protocol can't hide weights, and the paper gives all users "
-                "equally many samples",
+                "must be uniform with pairwise: the published protocol can't hide weights, and the paper gives all "
+                "users equally many samples",
             )
         self._identities = (
             make_identities(clients, "training", seeded_entropy(seed)) if settings.authenticated else None
