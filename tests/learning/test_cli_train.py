@@ -184,7 +184,7 @@ def test_a_folder_that_is_no_run_can_not_be_resumed(capsys, tmp_path, what):
     if what == "empty":
         folder.mkdir()
     code, _, err = run(capsys, "train", "--resume", folder)
-    assert code == 2 and "--resume" in err and "is no run folder" in err
+    assert code == 2 and "--resume" in err and "is not a run folder" in err
 
 
 def test_a_folder_in_use_is_left_alone(capsys, tmp_path):
