@@ -152,7 +152,7 @@ def contents(folder):
         (["--authenticated", "--dropout", "0.4"], "--dropout of 0.4 leaves 5.04 of 10 users on average"),
         (["--authenticated", "--aggregator", "plain"], "--authenticated can't be had with plain"),
         (["--authenticated", "--compare", "committee,plain"], "--authenticated can't be had with plain"),
-        (["--dataset", "mnist", "--data-dir", "nowhere"], "--data-dir nowhere is no folder: put train-images"),
+        (["--dataset", "mnist", "--data-dir", "nowhere"], "--data-dir nowhere is not a folder: put train-images"),
     ],
 )
 def test_bad_input_is_one_sentence_and_writes_nothing(capsys, tmp_path, options, said):
