@@ -8,7 +8,6 @@ here is above the pods: groups are drawn, messages find their pod, and what the 
 from __future__ import annotations
 
 import os
-from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -33,7 +32,6 @@ from sparsesecagg.errors import (
     WrongView,
 )
 from sparsesecagg.patterns import Groups
-from sparsesecagg.patterns import Pod as Group
 from sparsesecagg.protocol.client import AHEAD
 from sparsesecagg.protocol.draw import is_large_enough
 from sparsesecagg.protocol.draw_messages import encode_draw
@@ -51,13 +49,13 @@ from sparsesecagg.protocol.messages import (
     Unmask,
     Upload,
     decode_client_message,
-    decode_server_message,
     encode,
     encode_users,
     pieces,
 )
-from sparsesecagg.protocol.order import NO_TERMS, extend_chain, mask_key_of
+from sparsesecagg.protocol.order import NO_TERMS, mask_key_of
 from sparsesecagg.protocol.parameters import Parameters
+from sparsesecagg.protocol.pod import Pod
 from sparsesecagg.protocol.pod_round import PodRound
 from sparsesecagg.protocol.result import Result
 from sparsesecagg.protocol.server_state import PodState, ServerState, restore_server_state
@@ -72,54 +70,6 @@ _MESSAGE_OF: dict[Stage, type[Message]] = {
 }
 Sizes = dict[str, dict[int, int]]
 Kept = TypeVar("Kept")
-
-
-class Pod:
-    """What the server keeps of a pod between rounds."""
-
-    def __init__(self, epoch: Epoch, keys: bytes) -> None:
-        self.epoch = epoch
-        self.keys = keys
-        """The message that the members got."""
-        self.packages: dict[int, dict[int, ShareKeys]] = defaultdict(dict)
-        """By round and place."""
-        self.history: list[tuple[int, bytes]] = []
-        """The declared survivors of each round."""
-        self.chain = epoch.digest
-        self.last_upload: dict[int, int] = {}
-        """By place: the round of its last upload; it knows what was declared before."""
-
-    def unknown_to(self, place: int) -> list[tuple[int, bytes]]:
-        """Return the declared survivors that a member may not have been told."""
-        known = self.last_upload.get(place, -1)
-        return [(number, survivors) for number, survivors in self.history if number >= known]
-
-    def declare(self, round_number: int, survivors: bytes) -> None:
-        """Add a round to the chain."""
-        self.chain = extend_chain(self.chain, round_number, survivors)
-        self.history.append((round_number, survivors))
-
-    def save(self) -> PodState:
-        """Return what is kept."""
-        packages = [encode(message) for each in self.packages.values() for message in each.values()]
-        return PodState(self.keys, packages, self.history, self.last_upload)
-
-    @staticmethod
-    def restore(saved: PodState, params: Parameters, seed: bytes, group: Group) -> Pod:
-        """Return the pod that `save` wrote down."""
-        message = decode_server_message(saved.keys)
-        if not isinstance(message, EpochKeys):
-            raise MalformedMessage("the saved keys are not those of an epoch")
-        pod = Pod(Epoch(params, message, seed, group), saved.keys)
-        for data in saved.packages:
-            package = decode_client_message(data)
-            if not isinstance(package, ShareKeys):
-                raise MalformedMessage("a saved package is not one")
-            pod.packages[package.round_number][group.place[package.sender]] = package
-        for round_number, survivors in saved.history:
-            pod.declare(round_number, survivors)
-        pod.last_upload = dict(saved.last_upload)
-        return pod
 
 
 class Server:
@@ -290,7 +240,7 @@ class Server:
 
     def catch_up(self, round_number: int, draw: int = 0) -> None:
         """Pass over rounds and draws that users know of and this server does not, as after a restart."""
-        if self.stage is not Stage.ADVERTISE_KEYS:
+        if self.stage not in (Stage.ADVERTISE_KEYS, Stage.DONE):
             raise WrongStage("catch_up", self.stage.name)
         self.round_number = max(self.round_number, round_number)
         if self._draw is not None:
@@ -382,15 +332,11 @@ class Server:
             raise WrongView(f"user {message.sender}")
         if not self.round_number < message.round_number <= self.round_number + AHEAD:
             raise WrongRound(message.round_number, self.round_number + 1)
-        packages = pod.packages[message.round_number]
-        if place in packages:
+        if place in pod.packages[message.round_number]:
             raise DuplicateMessage(message.sender, Stage.SHARE_KEYS.name)
         pieces(message.shares, len(pod.epoch.partners(place)), SEALED_SIZE, "the shares")
-        key = mask_key_of(message.head)
-        require_usable(key)
-        if any(mask_key_of(other.head) == key for other in packages.values()):
-            raise InvalidKey(f"user {message.sender} deals a mask key that occurs twice")
-        packages[place] = message
+        require_usable(mask_key_of(message.head))
+        pod.take_package(place, message)
 
     def _place_of(self, user: int) -> tuple[Pod, int]:
         """Return the pod and the place of a user that takes part in the epoch."""
@@ -435,9 +381,7 @@ class Server:
         for pod in self._pods:
             if pod is None:
                 continue
-            packages = pod.packages.pop(number, {})
-            for old in [each for each in pod.packages if each < number]:
-                del pod.packages[old]
+            packages = pod.packages_of(number)
             absent += len(pod.epoch.present) - len(packages)
             pod_round = PodRound(pod.epoch, number, packages, terms, pod.chain)
             self._rounds.append(pod_round)
@@ -542,8 +486,8 @@ class Server:
         result = Result(
             params=self.params,
             round_number=self.round_number,
-            total=total.values,
-            contributors_per_slice=total.contributors,
+            values=total.values,
+            counts=total.contributors,
             weight_per_slice=total.weights if self.params.max_weight else None,
             clipped=total.clipped if public else None,
             survivors=tuple(
