@@ -138,8 +138,11 @@ def test_a_deployment_survives_kills_and_answers_a_lying_server_once(tmp_path: P
     assert outcome.rounds[1]["dropped"]["UNMASK"] == 1
 
 
-def test_tls_node_authentication_a_roster_and_a_stranger_who_is_rejected(tmp_path: Path) -> None:
-    """Three SuperNodes with run keys take part in authenticated rounds; a fourth was never registered."""
+def test_tls_node_authentication_a_roster_a_stranger_who_is_rejected_and_a_server_that_is_killed(
+    tmp_path: Path,
+) -> None:
+    """Three SuperNodes with run keys take part in authenticated rounds; a fourth was never registered. The ServerApp is
+    killed in round 2; another one goes on from its folder, in the same epoch."""
     users = enrol_users(tmp_path / "users", 3)
     with LocalFederation(tmp_path / "deployment", tls=True) as federation:
         keys = [federation.new_key(f"node-key-{index}") for index in range(4)]
@@ -150,14 +153,21 @@ def test_tls_node_authentication_a_roster_and_a_stranger_who_is_rejected(tmp_pat
             federation.add_node(index, config, key)
         federation.wait_for_nodes(3)
         out = tmp_path / "out.json"
-        run = federation.run(APP, {"rounds": 1, "nodes": 3, "roster": str(users.roster), "out": str(out)})
-        outcome = Outcome(out, run.finish(timeout=240))
+        folder = tmp_path / "run"
+        settings = {"rounds": 2, "nodes": 3, "roster": str(users.roster), "out": str(out), "run-dir": str(folder)}
+        federation.run(APP, settings).wait_for("SecAgg round 1: ", timeout=240)
+        federation.kill_server()
+        outcome = Outcome(out, federation.run(APP, settings).finish(timeout=240))
         stranger = federation.nodes[3]
         assert stranger.process.wait(timeout=30) != 0
     assert federation.processes() == []
-    assert outcome.rounds[0]["survivors"] == 3
-    assert outcome.rounds[0]["exchanges"] == 6
-    assert outcome.rounds[0]["sent_bytes"]["CONFIRM"] > 0
-    outcome.require(1, [0, 1, 2])
+    first, second = (json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines())
+    assert (first["survivors"], second["survivors"]) == (3, 3)
+    assert first["exchanges"] == 6
+    assert first["sent_bytes"]["CONFIRM"] > 0
+    assert outcome.models[1][:2] == pytest.approx([mean_step([0, 1, 2], 1)] * 2, abs=1e-6)
+    assert [record["round"] for record in outcome.rounds] == [2]
+    assert second["exchanges"] == 3
+    outcome.require(2, [0, 1, 2])
     assert "SuperNode ID" not in stranger.log_text()
     assert "Failed to activate SuperNode" in stranger.log_text()

@@ -108,6 +108,7 @@ def main(grid: Grid, context: Context) -> None:
         timeout=float(config["upload-seconds"]),
         roster=roster,
         downlink=str(config["downlink"]),
+        run_dir=str(config["run-dir"]) or None,
     )
     models: dict[int, list[float]] = {}
 
