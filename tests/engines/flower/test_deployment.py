@@ -110,7 +110,7 @@ def test_a_deployment_survives_kills_and_answers_a_lying_server_once(tmp_path: P
             federation.add_node(index, {"partition-id": index, "num-partitions": 5, LEDGER: str(ledger)})
         federation.wait_for_nodes(5)
         out = tmp_path / "out.json"
-        run = federation.run(APP, {"rounds": 2, "upload-seconds": 25.0, "twice": True, "out": str(out)})
+        run = federation.run(APP, {"rounds": 2, "upload-seconds": 30.0, "twice": True, "out": str(out)})
         run.wait_for("SecAgg round 1: ", timeout=180)
         before = {index: messages(node) for index, node in federation.nodes.items()}
         wait_for_messages(federation.nodes[4], before[4] + 1, timeout=60)
