@@ -42,7 +42,7 @@ def compare_training(result: Mapping[str, Any], paper: Mapping[str, str]) -> lis
     """Return the savings at the target: medians and ranges over seeds, with the anonymity each setting gives."""
     runs = result["numbers"]["runs"]
     target, seconds = result["configuration"]["training"]["target"], wall_clock(result)
-    rows: list[Row] = []
+    rows = [_search_row(found) for found in result["numbers"].get("search", ())]
     for setting in settings_of(runs):
         who = f"N={setting.clients}, {setting.label}"
         rows.append(_rounds_row(who, setting, target))
@@ -54,6 +54,18 @@ def compare_training(result: Mapping[str, Any], paper: Mapping[str, str]) -> lis
         row = _clock_row(who, setting, runs, seconds, paper)
         rows.append(row._replace(note=f"{row.note}{_under_load(result)}"))
     return rows
+
+
+def _search_row(found: Mapping[str, Any]) -> Row:
+    tried = ", ".join(f"{one['lr']:g}: {one['accuracy'][-1]:.1%}" for one in found["tried"])
+    first = found["tried"][0]
+    return Row(
+        f"N={found['clients']}: learning rate",
+        "0.01",
+        f"{found['chosen']:g}",
+        f"best of {tried}, on {first['validation_samples']:,} training images held out, after {len(first['accuracy'])} "
+        f"rounds of plain averaging over {first['users']} users; the test set took no part",
+    )
 
 
 def _rounds_row(who: str, setting: Setting, target: float) -> Row:
