@@ -8,15 +8,19 @@ What the server does
     settings   what the server chooses, and strategies that can't be wrapped
     seats      which node is which user
     clip       the clips of the next round
+    way_down   the model on its way to the nodes, whole or as steps
 What a node does
     mod        `secagg_mod`, around the train function
     node       what its owner says: policy, identity, ledger
+    replicas   the models that it has kept, so that steps can follow
 What travels
     records    control record, payload, packages, refusals
     terms      what all nodes of a round must be told alike
     arrays     models as vectors
+    steps      models and steps in records
 What is kept
     figures    of the rounds, by the server; what a node keeps is in protocol/sqlite_ledger.py
+    saved_run  what a server that is started again needs to go on
     errors     what can go wrong in between
 """
 
