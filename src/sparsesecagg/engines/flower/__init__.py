@@ -6,11 +6,14 @@ What the server does
     exchanges  what it says to nodes, and what becomes of their replies
     courier    messages out, replies in
     settings   what the server chooses, and strategies that can't be wrapped
+    choice     groups for the nodes at hand, where no alpha is given
     seats      which node is which user
     clip       the clips of the next round
 What a node does
     mod        `secagg_mod`, around the train function
     node       what its owner says: policy, identity, ledger
+    weights    its weight, on a coarse grid
+    evaluation `evaluate_first`: metrics of an evaluation under the masks of the update
 What travels
     records    control record, payload, packages, refusals
     terms      what all nodes of a round must be told alike
@@ -18,10 +21,21 @@ What travels
 What is kept
     figures    of the rounds, by the server; what a node keeps is in protocol/sqlite_ledger.py
     errors     what can go wrong in between
+    last_words errors as the last line of `flwr run`
 """
 
 from sparsesecagg.engines.flower.errors import EmptyCohort, MissingMod, MissingStrategy, NotInRun, UnprovenNode
+from sparsesecagg.engines.flower.evaluation import evaluate_first
 from sparsesecagg.engines.flower.mod import secagg_mod
 from sparsesecagg.engines.flower.strategy import SecAgg
 
-__all__ = ["EmptyCohort", "MissingMod", "MissingStrategy", "NotInRun", "SecAgg", "UnprovenNode", "secagg_mod"]
+__all__ = [
+    "EmptyCohort",
+    "MissingMod",
+    "MissingStrategy",
+    "NotInRun",
+    "SecAgg",
+    "UnprovenNode",
+    "evaluate_first",
+    "secagg_mod",
+]
