@@ -41,7 +41,7 @@ coverage: .venv/.all ## Which lines and branches no test runs
 bench: .venv/.all ## Measure, and write benchmarks/results/ (minutes)
 	$(BIN)/python -m benchmarks
 
-soak: .venv/.all ## 100,000 rounds over a broken network (half an hour on two cores)
+soak: .venv/.all ## 100,000 runs over a broken network, 200,000 interleavings on one node (an hour and a half on two cores)
 	$(BIN)/python tests/soak.py --out results/soak.json
 
 mutants: .venv/.all ## Change protocol/ and crypto/ in every small way and see whether a test notices (an hour)

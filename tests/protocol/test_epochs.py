@@ -9,7 +9,7 @@ import pytest
 
 from sparsesecagg.engines.in_process.simulation import make_identities
 from sparsesecagg.errors import AlreadyAnswered, InvalidInput, TooFewJurors, WrongRound, WrongStage, WrongView
-from sparsesecagg.protocol import Client, Parameters, Server, Stage, session_of
+from sparsesecagg.protocol import Client, MemoryLedger, Parameters, Server, Stage, session_of
 from sparsesecagg.protocol.draw import jury
 
 USERS = 6
@@ -20,7 +20,7 @@ UPDATE = np.full(12, 0.25, np.float32)
 
 
 def new_clients() -> dict[int, Client]:
-    return {user: Client(user, PARAMS, identity=PEOPLE[user]) for user in range(USERS)}
+    return {user: Client(user, PARAMS, identity=PEOPLE[user], ledger=MemoryLedger()) for user in range(USERS)}
 
 
 def set_up(server: Server, clients: dict[int, Client], epoch: int | None = None) -> dict[int, bytes]:

@@ -8,7 +8,7 @@ import pytest
 from protocol.rounds import Run, grouped, identities, lenient, small, with_roster
 from sparsesecagg.errors import InvalidInput, PolicyViolation
 from sparsesecagg.field import WORD_BITS
-from sparsesecagg.protocol import Client, Parameters, Policy
+from sparsesecagg.protocol import Client, MemoryLedger, Parameters, Policy
 
 
 def test_policy_by_default() -> None:
@@ -74,7 +74,7 @@ def test_parameters_that_make_no_sense_are_refused_by_the_client_itself() -> Non
 
 
 def test_a_policy_that_demands_a_roster_accepts_one() -> None:
-    Client(0, with_roster(small), lenient(authenticated=True), identity=identities(5)[0])
+    Client(0, with_roster(small), lenient(authenticated=True), identity=identities(5)[0], ledger=MemoryLedger())
 
 
 @pytest.mark.parametrize("user", [-1, 5])
@@ -97,3 +97,9 @@ def test_the_exposure_is_alpha_times_the_weight(served: int, weight: int) -> Non
             assert run.clients[0].save() == before
         else:
             run.clients[0].upload(run.inbox[0], run.updates[0], weight=weight)
+
+
+def test_a_client_with_an_identity_does_not_start_without_a_ledger() -> None:
+    with pytest.raises(InvalidInput, match="ledger must be given"):
+        Client(0, with_roster(small), lenient(), identity=identities(5)[0])
+    Client(0, small(min_survivors=2))

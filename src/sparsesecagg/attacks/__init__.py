@@ -6,16 +6,17 @@ views     different members, heads, tags or survivors for different users
 repeats   copies of state, rounds that are run again
 orders    other terms, second orders, thin committees, users that are left out
 keys      impostors, groups of the server's choice
+watching  all sums of many rounds, kept and solved
 inputs    parameters, weights, values and shares that nobody should accept; sparse graphs
 
 The package itself has no switch that takes a check out; the controls replace it from here, while they run.
 """
 
-from sparsesecagg.attacks import inputs, keys, orders, repeats, views
+from sparsesecagg.attacks import inputs, keys, orders, repeats, views, watching
 from sparsesecagg.attacks.base import Attack, Mode, Outcome, Setting, run
 
 ATTACKS: dict[str, Attack] = {
-    attack.name: attack for module in (views, repeats, orders, keys, inputs) for attack in module.ATTACKS
+    attack.name: attack for module in (views, repeats, orders, keys, watching, inputs) for attack in module.ATTACKS
 }
 
 __all__ = ["ATTACKS", "Attack", "Mode", "Outcome", "Setting", "run"]

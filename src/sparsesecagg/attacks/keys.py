@@ -17,7 +17,7 @@ from sparsesecagg.crypto.secrets import AgreedSecret, PrivateKey
 from sparsesecagg.engines.in_process.simulation import entropy_of_run, make_identities, seeded_entropy
 from sparsesecagg.errors import ProtocolError
 from sparsesecagg.patterns import PATTERNS
-from sparsesecagg.protocol import Client, Parameters, Policy, Server, Stage, draws
+from sparsesecagg.protocol import Client, MemoryLedger, Parameters, Policy, Server, Stage, draws
 from sparsesecagg.protocol.draws import GroupDraw, session_of
 from sparsesecagg.protocol.messages import EpochKeys, decode_server_message, encode
 
@@ -64,7 +64,7 @@ class _Middle:
 
     def client(self, user: int, entropy: Any) -> Client:
         identity = self.identities[user] if self.identities else None
-        return Client(user, self.params, self.policy, entropy, identity)
+        return Client(user, self.params, self.policy, entropy, identity, MemoryLedger())
 
 
 def man_in_the_middle(setting: Setting) -> Reading:

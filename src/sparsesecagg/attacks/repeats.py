@@ -6,13 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from sparsesecagg.attacks.base import Attack, Reading, Setting, refusal_of, replaced
 from sparsesecagg.attacks.views import collect
 from sparsesecagg.attacks.world import TOLERANCE, World, everybody
+from sparsesecagg.crypto.secrets import SharedSecret
 from sparsesecagg.protocol import Client
 from sparsesecagg.protocol.opening import orphaned_pairs
+from sparsesecagg.protocol.order import commitment_of
 from sparsesecagg.protocol.pod_round import PodRound
 from sparsesecagg.protocol.work import Total
 from sparsesecagg.protocol.works import work_of
@@ -67,7 +70,31 @@ def _copy(world: World, user: int, state: bytes) -> Client:
 
 def same_round_again(setting: Setting) -> Reading:
     """Attack 4: a round is run again without the victim, from copies of the states; then sums are subtracted."""
+    return _run_twice(World(setting, confirm=False), {}, {})
+
+
+def failed_round(setting: Setting) -> Reading:
+    """Attack 5: a colluder deals a false seed, so the round fails; it is opened with its help, and asked for again."""
     world = World(setting, confirm=False)
+    colluder = next(user for user in world.committee_of(world.victim) if user != world.victim)
+    client, number = world.clients[colluder], world.run.server.round_number + 1
+    package = client._state.packages[number]
+    commitment = commitment_of(package.head)
+    head = package.head.replace(commitment, bytes(len(commitment)))
+    false = msgspec.structs.replace(package, head=head)
+    client._state = client._state.with_changes(packages={**client._state.packages, number: false})
+    seed = SharedSecret(package.private_seed.reveal())
+    reading = _run_twice(world, {colluder: head}, {colluder: seed})
+    if colluder in world.opened:
+        raise AssertionError("the round did not fail: the colluder's seed fits what it committed to")
+    return reading
+
+
+def _run_twice(world: World, heads: dict[int, bytes], told: dict[int, SharedSecret]) -> Reading:
+    """Run a round, and again without the victim, from copies of the states; subtract the sums.
+
+    Of colluders, `heads` are what they claim to have dealt, `told` the seeds that they tell the server.
+    """
     victim = world.victim
     everyone = everybody(world.pod_round(victim))
     copies = {user: world.clients[user].save() for user in everyone}
@@ -77,8 +104,8 @@ def same_round_again(setting: Setting) -> Reading:
         if attempt:
             for user in everyone:
                 world.clients[user] = _copy(world, user, copies[user])
-        shown = world.pod_round(victim, without=without)
-        sums.append(_committee_sum(world, shown, victim))
+        shown = world.pod_round(victim, without=without, heads=heads)
+        sums.append(_committee_sum(world, shown, victim, told))
         if sums[-1] is None:
             return Reading(0, refusal_of(world.refusals))
     quantizer, truth = world.params.quantizer, world.truth[victim]
@@ -87,8 +114,8 @@ def same_round_again(setting: Setting) -> Reading:
     return Reading(int(np.count_nonzero(np.abs(difference) < TOLERANCE)), refusal_of(world.refusals))
 
 
-def _committee_sum(world: World, shown: PodRound, victim: int) -> Any:
-    """Run a round honestly, as far as the clients answer, and return the opened sum of the victim's committee."""
+def _committee_sum(world: World, shown: PodRound, victim: int, told: dict[int, SharedSecret]) -> Any:
+    """Run a round honestly, as far as the clients answer, and return the sum of the victim's committee, if it opens."""
     orders = world.orders(shown)
     kept = dict(world.truth)
     uploaded = [user for user in everybody(shown) if user in orders and world.upload(user, orders[user]) is not None]
@@ -96,6 +123,8 @@ def _committee_sum(world: World, shown: PodRound, victim: int) -> Any:
     tags = {user: world.tags_of(shown, user) for user in uploaded}
     answers = collect(world, shown, uploaded, uploaded, tags)
     secrets = world.secrets(shown, answers, uploaded)
+    world.opened = set(secrets)
+    secrets = secrets | told
     pod = shown.epoch.pod
     number = int(pod.committee_of[pod.place[victim]])
     members = [user for user in uploaded if pod.committee_of[pod.place[user]] == number]
@@ -128,6 +157,14 @@ ATTACKS = [
         "A round is run again without the victim, from copies of the clients' state, and the sums are subtracted.",
         "A round is never run twice.",
         same_round_again,
+        without_ledger,
+    ),
+    Attack(
+        "failed-round",
+        "A colluder deals a false seed: the round fails, is opened with the colluder's help, and is asked for again "
+        "without the victim.",
+        "A round that failed may have been opened; nobody answers it again, so there is nothing to subtract.",
+        failed_round,
         without_ledger,
     ),
 ]

@@ -73,6 +73,8 @@ class World:
         """By user: the quantised integers of its last upload, zero elsewhere."""
         self.refusals: list[ProtocolError] = []
         self.uploads: dict[int, Upload] = {}
+        self.opened: set[int] = set()
+        """Users whose secrets the server could restore from shares in the last round."""
 
     # The honest parts
 

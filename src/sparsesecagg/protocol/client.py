@@ -98,6 +98,10 @@ class Client:
         identity: Identity | None = None,
         ledger: Ledger | None = None,
     ) -> None:
+        """`ledger` is where answers are written down before they leave: a file of the node's own (`SqliteLedger`).
+
+        A simulation has one in memory, and so has, by default, a client without a roster.
+        """
         params.check()
         if not 0 <= user < params.clients:
             raise InvalidInput("user", f"must be from 0 to {params.clients - 1}, got {user}")
@@ -107,7 +111,7 @@ class Client:
         self.policy.check_parameters(params)
         self._identity = _checked_identity(identity, user, params)
         self._entropy = entropy
-        self._ledger = ledger or MemoryLedger()
+        self._ledger = _checked_ledger(ledger, params)
         self._state = ClientState(user=user, params=params.encode())
 
     def __repr__(self) -> str:
@@ -389,7 +393,8 @@ class Client:
         """Return the whole state as bytes, for an engine that restarts processes between messages.
 
         They contain this user's secrets: keep them where only this user can read them. A copy is not a second user:
-        whichever of the two answers first, the ledger stops the other.
+        whichever of the two answers first, the ledger stops the other, unless the ledger was copied too. Who copies
+        both counts as a colluder.
         """
         return save_state(self._state)
 
@@ -583,6 +588,15 @@ def _checked_update(update: Any, params: Parameters) -> UpdateSource:
         raise InvalidInput("update", f"must be a NumPy array or a source of {params.dim} floats, got {type(update)}")
     source: UpdateSource = update
     return source
+
+
+def _checked_ledger(ledger: Ledger | None, params: Parameters) -> Ledger:
+    """Return the ledger. What a roster promises rests on it, so a client with an identity does not start without."""
+    if ledger is None and params.authenticated:
+        raise InvalidInput(
+            "ledger", "must be given in a run with a roster: SqliteLedger on a node, MemoryLedger in a simulation"
+        )
+    return ledger or MemoryLedger()
 
 
 def _checked_identity(identity: Identity | None, user: int, params: Parameters) -> Identity | None:
