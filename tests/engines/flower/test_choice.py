@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from flwr.serverapp.strategy import FedAvg
 
 from engines.local_grid import LocalGrid, model, training_app, values
-from sparsesecagg.engines.flower.choice import Wish, anonymity, choose, round_bytes
+from sparsesecagg.engines.flower.choice import Wish, anonymity, choose, described, round_bytes
 from sparsesecagg.engines.flower.settings import Settings
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.flower import SecAgg
@@ -98,3 +99,10 @@ def test_a_strategy_that_chooses_too_few_of_many_is_told_so() -> None:
     strategy = SecAgg(FedAvg(fraction_train=0.25, fraction_evaluate=0.0))
     with pytest.raises(InvalidInput, match=r"chose 2 .*: 8 are online, so raise fraction_train"):
         strategy.start(grid=grid, initial_arrays=model(w=np.zeros(DIM, np.float32)))
+
+
+def test_the_documentation_shows_what_is_really_logged() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "flower.md").read_text(encoding="utf-8")
+    shown = text.split("<!-- choice: 50 nodes, 4810 parameters -->")[1].split("<!-- end -->")[0]
+    params = Settings(max_weight=None).parameters(50, 4810)
+    assert [line.strip() for line in shown.strip().splitlines()] == described(params, Wish(), None)
