@@ -169,7 +169,7 @@ _SINGLE = "it compares single updates, and secure aggregation shows the server o
 _TREES = "it collects trees as bytes, which have no sum"
 _INSIDE_OUT = "wrap the other way round: {name}(SecAgg(...), ...) with secagg_mod before the clipping mod"
 
-_REFUSED = {
+REFUSED = {
     "Krum": _SINGLE,
     "MultiKrum": _SINGLE,
     "Bulyan": _SINGLE,
@@ -195,7 +195,7 @@ def require_averaging(strategy: object) -> Strategy:
             f"must be a strategy of flwr.serverapp.strategy (the Message API), got {type(strategy).__name__}",
         )
     for ancestor in type(strategy).__mro__:
-        if ancestor.__name__ in _REFUSED:
+        if ancestor.__name__ in REFUSED:
             name = ancestor.__name__
-            raise InvalidInput("strategy", f"can't be {name}: {_REFUSED[name].format(name=name)}")
+            raise InvalidInput("strategy", f"can't be {name}: {REFUSED[name].format(name=name)}")
     return strategy
