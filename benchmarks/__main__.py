@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from benchmarks import child, claims, command, compare, limits, page, profiling, results, scale, scaling, threads
+from benchmarks import child, claims, command, compare, limits, page, profiling, results, scale, scaling, threads, whole
 from benchmarks.cohort import Cohort
 from benchmarks.sweeps import COMMITTEE_SIZE, POD_SIZE, SWEEPS
 from sparsesecagg.errors import InvalidInput
@@ -56,7 +56,12 @@ def _parts(full: bool) -> dict[str, Callable[[], dict[str, Any]]]:
         profiling.RESULT: lambda: profiling.measure(profiling.DEFAULT, list(_SHORT)),
     }
     if full:
-        parts |= {claims.LARGE: _large, claims.SCALE: scale.measure, claims.THREADS: threads.measure}
+        parts |= {
+            claims.WHOLE: lambda: whole.measure(whole.COHORT),
+            claims.LARGE: _large,
+            claims.SCALE: scale.measure,
+            claims.THREADS: threads.measure,
+        }
     return parts
 
 

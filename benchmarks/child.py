@@ -63,11 +63,18 @@ def _scale(**arguments: Any) -> dict[str, Any]:
     return scale.measure_round(**arguments)
 
 
+def _whole(cohort: dict[str, Any], downlink_bits: int) -> dict[str, Any]:
+    from benchmarks import whole
+
+    return whole.measure_with_steps(Cohort(**cohort), downlink_bits)
+
+
 JOBS: dict[str, Callable[..., dict[str, Any]]] = {
     "system": _system,
     "planned": _planned,
     "upload": _upload,
     "scale": _scale,
+    "whole": _whole,
 }
 
 

@@ -18,6 +18,10 @@ LIMITS = "limits"
 LARGE = "large"
 SCALE = "scale"
 THREADS = "threads"
+WHOLE = "whole"
+DEPLOYMENT = "deployment"
+DEPLOYMENT_CONFIRM = "deployment-confirm"
+DEPLOYMENT_KILL = "deployment-kill"
 
 
 @dataclass(frozen=True)
@@ -121,7 +125,32 @@ def _threads(result: dict[str, Any] | None) -> Iterator[Claim]:
     yield at_least("N = 100, d = 10⁷: two threads open a round as many times as fast as one", 1.6, result["speedup"])
 
 
+def _whole(result: dict[str, Any] | None) -> Iterator[Claim]:
+    if result is None:
+        return
+    steps = result["systems"]["committee_steps"]["total_bytes"] / 1e3
+    yield at_most("N = 100, d = 165,000: bytes up and down with the model, per user and round", 120, steps, " kB")
+    if "flower_secagg_plus" in result["ratios"]:
+        ratio = result["ratios"]["flower_secagg_plus"]
+        yield at_least("committee with steps against Flower's SecAgg+ with its model: bytes in all", 17, ratio)
+
+
+def _deployment(result: dict[str, Any] | None) -> Iterator[Claim]:
+    if result is None:
+        return
+    settings = result["settings"]
+    text = f"deployment of {settings['nodes']} nodes" + ", two of them killed" * settings["kill"]
+    text += ", with CONFIRM" * settings["confirm"]
+    exchanges, ratio = (3, 3.3) if settings["confirm"] else (2, 2.3)
+    yield at_most(f"{text}: exchanges per round", exchanges, result["exchanges"])
+    yield at_most(f"{text}: seconds per round against plain FedAvg", ratio, result["ratio_to_plain"], "×")
+
+
 _CHECKS = (
+    (WHOLE, _whole),
+    (DEPLOYMENT, _deployment),
+    (DEPLOYMENT_CONFIRM, _deployment),
+    (DEPLOYMENT_KILL, _deployment),
     (COMPARE_FLOWER, _flower),
     (COMPARE_SECAGG, _secagg),
     (SCALING, _scaling),

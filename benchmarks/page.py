@@ -3,9 +3,9 @@
     python -m benchmarks.page
 
 A place in the template is `{{ result : path | format }}`, as in `{{ limits : aes_256_ctr.bytes_per_second | GB }}`. A
-place without a colon is a table: `{{ costs result }}`, `{{ ratios result }}`, `{{ claims }}`, `{{ steps }}`,
-`{{ exponents }}`, `{{ limits }}` or `{{ provenance }}`. A result that is missing is an error:
-no number is shown that no committed file contains.
+place without a colon is a table: `{{ whole }}`, `{{ costs result }}`, `{{ ratios result }}`, `{{ claims }}`,
+`{{ steps }}`, `{{ exponents }}`, `{{ limits }}` or `{{ provenance }}`. A result that is missing is an error: no number
+is shown that no committed file contains.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ _SCALES = {"ms": (1e3, ",.1f", " ms"), "seconds": (1, ",.1f", " s"), "kB": (1e-3
     "times": (1, ",.0f", "×"),
 }
 _CLIENT_SWEEPS = ["upload_dim", "upload_clients", "upload_fixed_share", "upload_alpha"]
+_SIDES = ("client_seconds", "server_seconds")
 _SERVER_SWEEPS = ["server_dim", "server_clients", "server_dropout"]
 
 
@@ -76,6 +77,34 @@ def _formatted(value: Any, form: str) -> str:
 def _claims(directory: Path | None) -> str:
     rows = [(one.text, one.asked, one.measured, "yes" if one.holds else "**no**") for one in claims.claims(directory)]
     return _markdown(("claim", "asked", "measured", "holds"), rows)
+
+
+def _whole(directory: Path | None) -> str:
+    """What a user moves and waits for in a round, all of it: bytes from one file, wall clock from a deployment."""
+    whole, deployed = results.read(claims.WHOLE, directory), results.read(claims.DEPLOYMENT, directory)
+    names = {
+        "plain": ("plain FedAvg", "plain_seconds_per_round"),
+        "flower_secagg_plus": ("Flower's SecAgg+", "secagg_plus_seconds_per_round"),
+        "committee": ("committee, whole models", None),
+        "committee_steps": ("committee, steps", "seconds_per_round"),
+    }
+    rows = []
+    for system, (name, wall) in names.items():
+        one, seconds = whole["systems"][system], deployed.get(wall)
+        rows.append(
+            (
+                name,
+                _formatted(one["sent_bytes"], "kB"),
+                _formatted(one["received_bytes"], "kB"),
+                _formatted(one["total_bytes"], "kB"),
+                f"{whole['ratios'][system]:,.1f}×",
+                str(one["exchanges"]),
+                *(_formatted(one[side]["total"], "ms") if side in one else "" for side in _SIDES),
+                "" if seconds is None else _formatted(seconds, "seconds"),
+            )
+        )
+    heading = ("", "up", "down, with the model", "in all", "against the last", "exchanges", "client", "server")
+    return _markdown((*heading, "wall clock"), rows)
 
 
 def _costs(result: dict[str, Any], _: Path | None) -> str:
@@ -189,6 +218,7 @@ def _markdown(heading: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 _TABLES: dict[str, Callable[..., str]] = {
+    "whole": _whole,
     "claims": _claims,
     "costs": _costs,
     "ratios": _ratios,

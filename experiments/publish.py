@@ -1,4 +1,5 @@
-"""Write the tables of docs/reproduction.md from the result files alone, and draw the plots again.
+"""Write the tables of docs/reproduction.md from the result files alone, the figures that prose states on all pages,
+and draw the plots again.
 
 .venv/bin/python -m experiments.publish
 """
@@ -9,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from experiments import figures_in_prose
+from experiments.claims import page
 from experiments.common import results
 from experiments.common.experiment import NAMES, load
 from sparsesecagg.errors import InvalidInput
@@ -26,6 +29,8 @@ def main() -> None:
             require_repeatable(result)
             load(name).plot(result, RESULTS / "plots")
     DOCUMENT.write_text(published(DOCUMENT.read_text(encoding="utf-8")), encoding="utf-8")
+    for path in figures_in_prose.PAGES:
+        path.write_text(figures_in_prose.filled(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def require_repeatable(result: Mapping[str, Any]) -> None:
@@ -37,7 +42,10 @@ def require_repeatable(result: Mapping[str, Any]) -> None:
 
 
 def published(document: str, folder: Path = RESULTS) -> str:
-    """Return the document with every marked table replaced by that of its result file."""
+    """Return the document with the summary, and with every marked table replaced by that of its result file."""
+    if page.BEGIN in document:
+        before, rest = document.split(page.BEGIN)
+        document = before + page.BEGIN + page.summary(folder) + page.END + rest.split(page.END, 1)[1]
     for name in NAMES:
         begin = f"<!-- table: results/{name}.json -->\n"
         if begin in document:

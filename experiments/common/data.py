@@ -20,9 +20,12 @@ NO_DATA = {"name": "none", "sha256": None, "note": "nothing is trained: users ho
 
 
 def describe_data(names: Sequence[str], data_dir: Path | None) -> dict[str, Any]:
-    """Return name, SHA-256 and note of what an experiment trains on; it needs one data set at most."""
+    """Return name, SHA-256 and note of what an experiment trains on; of several data sets, one after the other."""
     if not names:
         return dict(NO_DATA)
-    (name,) = names
-    digest = load_dataset(name, data_dir).digest
-    return {"name": name, "sha256": digest, "note": NOTES.get(digest, UNKNOWN)}
+    digests = [load_dataset(name, data_dir).digest for name in names]
+    return {
+        "name": ", ".join(names),
+        "sha256": ", ".join(digests),
+        "note": "; ".join(NOTES.get(digest, UNKNOWN) for digest in digests),
+    }

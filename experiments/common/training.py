@@ -6,17 +6,21 @@ same data, the same dropouts and the same first model.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
+
+import numpy as np
 
 from experiments.common.experiment import Findings
 from experiments.common.summaries import secagg_of
 from experiments.common.work import OutOfTime, Work
 from sparsesecagg.learning.config import TrainingConfig
 from sparsesecagg.learning.federated import FederatedRun, Task
+from sparsesecagg.learning.models.base import Vector
+from sparsesecagg.learning.workers import Job, Trained, TrainingPool
 from sparsesecagg.patterns.anonymity import availability, colluder_count
 from sparsesecagg.privacy.theory import committee_revealed_fraction, pairwise_revealed_fraction
 from sparsesecagg.protocol import Parameters
@@ -84,12 +88,22 @@ class Cohort:
     """The learning rate; that of the paper unless said otherwise."""
     seeds: int = 1
     """How many: the one that was asked for, and those that follow."""
+    ours: tuple[System, ...] = ()
+    """What the paper does not have. Trained with all seeds, after the paper's systems."""
+    ablations: tuple[System, ...] = ()
+    """What is trained with the first seed only."""
 
     @classmethod
     def usual(cls, clients: int, lr: float | None = None, seeds: int = 1) -> Cohort:
-        """Return SecAgg, the published pattern and ours, and beside them the two ablations."""
-        systems = (SECAGG, PAIRWISE, committee_of_ten(clients), PAIRWISE_OBSERVED, SECAGG_UNSCALED)
-        return cls(clients, systems, lr=lr, seeds=seeds)
+        """Return SecAgg and the published pattern, ours, and beside them the two ablations."""
+        return cls(
+            clients,
+            (SECAGG, PAIRWISE),
+            lr=lr,
+            seeds=seeds,
+            ours=(committee_of_ten(clients),),
+            ablations=(PAIRWISE_OBSERVED, SECAGG_UNSCALED),
+        )
 
 
 @dataclass(frozen=True)
@@ -136,29 +150,38 @@ class Training:
 def train_all(training: Training, seed: int, work: Work) -> Findings:
     """Train every system in every cohort with every seed, or as far as time allows."""
     runs, timings, complete = [], [], True
-    todo = [
-        (cohort, system, seed + more)
-        for cohort in training.cohorts
-        for more in range(cohort.seeds)
-        for system in cohort.systems
-    ]
+    todo = in_order(training, seed)
     planned = [system.rounds or training.rounds for _, system, _ in todo]
     tasks: dict[tuple[int, int], Task] = {}
-    for number, (cohort, system, one_seed) in enumerate(todo):
-        config = training.options(cohort, system, one_seed)
-        run = _opened(config, cohort, system, tasks, work)
-        before, rounds = sum(planned[:number]), sum(planned)
-        with suppress(OutOfTime):
-            _train(run, f"N={cohort.clients}, seed {one_seed}, {system.label}", work, before, rounds)
-        complete = run.finished
-        if lines := run.folder.metrics():
-            runs.append(_numbers(config, system, run, lines))
-            timings.append(_timings(config, system, lines))
-        if not complete:
-            break
+    with ExitStack() as stack:
+        pools = Pools(stack)
+        for number, (cohort, system, one_seed) in enumerate(todo):
+            config = training.options(cohort, system, one_seed)
+            run = _opened(config, cohort, system, tasks, work)
+            before, rounds = sum(planned[:number]), sum(planned)
+            with suppress(OutOfTime):
+                _train(run, f"N={cohort.clients}, seed {one_seed}, {system.label}", work, before, rounds, pools)
+            complete = run.finished
+            if lines := run.folder.metrics():
+                runs.append(_numbers(config, system, run, lines))
+                timings.append(_timings(config, system, lines))
+            if not complete:
+                break
     if not runs:
         raise OutOfTime
     return Findings({"runs": runs, "ratios": ratios(runs)}, {"runs": timings}, complete)
+
+
+def in_order(training: Training, seed: int) -> list[tuple[Cohort, System, int]]:
+    """Return all runs, what the paper claims before what it does not, and one seed in all cohorts before the next."""
+    places = [(cohort, place) for place in range(training.seeds) for cohort in training.cohorts if place < cohort.seeds]
+    published = [(cohort, system, seed + place) for cohort, place in places for system in cohort.systems]
+    further = [
+        (cohort, system, seed + place)
+        for cohort, place in places
+        for system in cohort.ours + (() if place else cohort.ablations)
+    ]
+    return published + further
 
 
 def _opened(
@@ -174,16 +197,53 @@ def _opened(
     return FederatedRun.create(config, tasks[which], folder)
 
 
-def _train(run: FederatedRun, label: str, work: Work, before: int, rounds: int) -> None:
+class SharedPool(TrainingPool):
+    """Workers for all systems of one cohort and seed, which begin with the same model: the first round trains once."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(job)
+        self._model: Vector | None = None
+        self._first: dict[int, Trained] = {}
+
+    def train(self, parameters: Vector, users: Sequence[int], round_number: int) -> Iterator[Trained]:
+        """Yield the update of each of `users`, in this order."""
+        if round_number > 1:
+            yield from super().train(parameters, users, round_number)
+            return
+        if self._model is None or not np.array_equal(self._model, parameters):
+            self._model, self._first = parameters.copy(), {}
+        new = [user for user in users if user not in self._first]
+        self._first |= {one.user: one for one in super().train(parameters, new, round_number)}
+        yield from (self._first[user] for user in users)
+
+
+class Pools:
+    """The workers of one task at a time, not begun before a run needs them."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self._task: Task | None = None
+
+    def of(self, run: FederatedRun) -> SharedPool:
+        """Return the workers of a run's task; those of another task end."""
+        if self._task is not run.task:
+            self._stack.close()
+            task = self._task = run.task
+            job = Job(task.model, task.dataset, task.partition, run.config.how, run.config.seed)
+            self._pool = self._stack.enter_context(SharedPool(job))
+        return self._pool
+
+
+def _train(run: FederatedRun, label: str, work: Work, before: int, rounds: int, pools: Pools) -> None:
     if run.finished:
         return
     work.check_time()
-    with run.task.pool(run.config) as pool:
-        work.report(label, before + run.round_number, rounds)
-        for metrics in run.rounds(pool):
-            work.report(f"{label}: {metrics.accuracy:.1%}", before + metrics.round, rounds)
-            if not run.finished:
-                work.check_time()
+    pool = pools.of(run)
+    work.report(label, before + run.round_number, rounds)
+    for metrics in run.rounds(pool):
+        work.report(f"{label}: {metrics.accuracy:.1%}", before + metrics.round, rounds)
+        if not run.finished:
+            work.check_time()
 
 
 def _numbers(

@@ -1,9 +1,10 @@
-"""Train with plain averaging and note every user's locations in each round."""
+"""Train with each way of choosing locations, and note every user's in each round."""
 
 from __future__ import annotations
 
 import base64
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,36 +21,64 @@ from sparsesecagg.learning.workers import TrainingPool
 
 
 def run(config: Config, seed: int, work: Work) -> Findings:
-    """Train once per way of dealing out the data, or as far as time allows."""
-    runs, complete = [], True
-    for number, partition in enumerate(config.partitions):
+    """Train once per way of dealing out the data and of choosing locations, or as far as time allows."""
+    runs: list[dict[str, Any]] = []
+    every = range(config.clients)
+    jobs = [
+        (partition, kind, config.model, config.samples, every, config.rounds)
+        for partition in config.partitions
+        for kind in config.kinds
+    ]
+    if config.large:
+        few = range(config.large.users)
+        jobs += [
+            (partition, "top", config.large.model, None, few, config.large.rounds) for partition in config.partitions
+        ]
+    total, before, complete = sum(job[-1] for job in jobs), 0, True
+    for partition, kind, model, samples, users, wanted in jobs:
         training = TrainingConfig.create(
             config.dataset,
-            model=config.model,
-            samples=config.samples,
+            model=model,
+            samples=samples,
             clients=config.clients,
             partition=partition,
             shards=config.shards,
             aggregator="plain",
             dropout=0.0,
-            rounds=config.rounds,
+            rounds=wanted,
             seed=seed,
         )
-        rounds, trained = _train(config, training, work, number * config.rounds)
-        complete &= len(rounds) == config.rounds
+        task = Task.prepare(training, data_dir=work.data_dir)
+        report = partial(_report, work, f"{partition}, {kind}, {task.model.name}", before, total)
+        rounds = _train(config, training, task, users, kind, work, report)
+        before += wanted
+        complete &= len(rounds) == wanted
         if rounds:
-            runs.append({"partition": partition, **trained, "rounds": rounds})
+            runs.append(
+                {
+                    "partition": partition,
+                    "kind": kind,
+                    "model": task.model.name,
+                    "dim": task.model.dim,
+                    "samples": len(task.dataset.train_y),
+                    "users": len(users),
+                    "rounds": rounds,
+                }
+            )
     if not runs:
         raise OutOfTime
     return Findings({"runs": runs}, {}, complete)
 
 
+def _report(work: Work, what: str, before: int, total: int, found: dict[str, Any]) -> None:
+    work.report(f"{what}, round {found['round']}: {found['overlap']['mean']:.1%}", before + found["round"], total)
+
+
 def _train(
-    config: Config, training: TrainingConfig, work: Work, before: int
-) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    config: Config, training: TrainingConfig, task: Task, users: range, kind: str, work: Work, report: Any
+) -> list[dict[str, Any]]:
     """Return the overlaps of every round; each round is a cell that ends with the model."""
-    task = Task.prepare(training, data_dir=work.data_dir)
-    parameters, total = task.initial, config.rounds * len(config.partitions)
+    parameters = task.initial
     rounds: list[dict[str, Any]] = []
     with ExitStack() as stack:
         pools: list[TrainingPool] = []
@@ -57,39 +86,47 @@ def _train(
         def compute() -> dict[str, Any]:
             if not pools:  # Not before it is needed: all rounds may be there already.
                 pools.append(stack.enter_context(task.pool(training)))
-            return _round(config, training, pools[0], parameters, len(rounds) + 1)
+            return _round(config, training, pools[0], parameters, users, kind, len(rounds) + 1)
 
         try:
-            for number in range(1, config.rounds + 1):
-                found = work.cell(f"{training.partition}-{number:03d}", compute)
+            for number in range(1, training.rounds + 1):
+                found = work.cell(f"{training.partition}-{kind}-{task.model.name}-{number:03d}", compute)
                 parameters = np.frombuffer(base64.b64decode(found.pop("model")), "<f4").astype(np.float32)
                 rounds.append(found)
-                top = found["top"]["mean"]
-                work.report(f"{training.partition}, round {number}: top-K {top:.1%}", before + number, total)
+                report(found)
         except OutOfTime:
             pass
-    return rounds, {"dim": task.model.dim, "model": task.model.name, "samples": len(task.dataset.train_y)}
+    return rounds
 
 
 def _round(
-    config: Config, training: TrainingConfig, pool: TrainingPool, parameters: Vector, number: int
+    config: Config,
+    training: TrainingConfig,
+    pool: TrainingPool,
+    parameters: Vector,
+    users: range,
+    kind: str,
+    number: int,
 ) -> dict[str, Any]:
-    """Let all users train; return the overlaps, the accuracy and the new model."""
-    dim, users = len(parameters), range(config.clients)
+    """Let `users` train and send what they choose; return the overlap, the accuracy and the new model."""
+    dim = len(parameters)
     kept = int(config.fraction * dim)
-    largest, drawn = np.zeros((2, config.clients, dim), np.bool_)
+    chosen = np.zeros((len(users), dim), np.bool_)
     total = np.zeros(dim)
-    for trained in pool.train(parameters, users, number):
-        largest[trained.user, np.argpartition(-np.abs(trained.update), kept - 1)[:kept]] = True
-        random = generator(training.seed, Purpose.SPARSITY, number, trained.user)
-        drawn[trained.user, random.choice(dim, kept, replace=False, shuffle=False)] = True
-        total += trained.update
-    after = (parameters + total / config.clients).astype(np.float32)
+    for place, trained in enumerate(pool.train(parameters, users, number)):
+        if kind == "random":
+            random = generator(training.seed, Purpose.SPARSITY, number, trained.user)
+            chosen[place, random.choice(dim, kept, replace=False, shuffle=False)] = True
+        else:
+            chosen[place, np.argpartition(-np.abs(trained.update), kept - 1)[:kept]] = True
+        total += trained.update if kind == "dense" else np.where(chosen[place], trained.update, 0)
+    # rand-K is scaled by d/K, as everywhere: its mean is then that of dense averaging. top-K is not, as usual.
+    scale = dim / kept if kind == "random" else 1.0
+    after = (parameters + scale * total / len(users)).astype(np.float32)
     evaluation = pool.evaluate(after)
     return {
         "round": number,
-        "top": overlap(largest),
-        "random": overlap(drawn),
+        "overlap": overlap(chosen),
         "accuracy": evaluation.correct / evaluation.samples,
         "model": base64.b64encode(after.astype("<f4").tobytes()).decode(),
     }

@@ -1,6 +1,6 @@
 """Figure 5: MNIST, dealt out evenly, until 97 %.
 
-Differs from the paper: the small network (21,840 parameters) in place of McMahan's (1,663,370); `--paper` uses that.
+Differs from the paper: a small network (21,840 parameters) in place of McMahan's (1,663,370); `--paper` uses that.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SCALES = {
             tuple(Cohort.usual(clients, seeds=5) for clients in (25, 50, 75, 100)),
             target=0.97,
             rounds=60,
-            model="small-cnn",
+            model="strided-cnn",
         ),
         2000,
         20,

@@ -21,7 +21,7 @@ def run(config: Config, seed: int, work: Work) -> Findings:
     sparse = [
         (cohort, system)
         for cohort in config.training.cohorts
-        for system in cohort.systems
+        for system in cohort.systems + cohort.ours
         if system in (PAIRWISE, committee_of_ten(cohort.clients))
     ]
     revealed = []

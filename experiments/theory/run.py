@@ -80,6 +80,7 @@ def run(config: Config, seed: int, work: Work) -> Findings:
         "growth": [one["numbers"] for one in grown],
         "exponents": fits,
         "remark": growth.remark(fits),
+        "unmentioned": growth.unmentioned([one["numbers"] for one in grown], fits),
         "convergence": trained,
     }
     return Findings(numbers, {"growth": [one["timings"] for one in grown]})

@@ -1,18 +1,54 @@
 """Sparse secure aggregation for federated learning: the server learns the sum, and users send a fraction of it.
 
-Three heights:
+Three levels of API:
 
 - `secure_sum(updates, alpha=0.2)`: a first try, everything in one process;
 - `Client` and `Server`: state machines without I/O, for your own transport (`sparsesecagg.protocol`);
 - `sparsesecagg.flower`: for Flower apps, one line per side.
 
-The rooms, each importing only those before it: field, crypto, quantize, patterns, protocol, privacy, learning,
-engines, report, cli.
+Package layout, each importing only those before it: errors, field, crypto, quantize, downlink, patterns, protocol,
+engines.in_process, privacy, attacks, learning, engines, report, cli. `flower` is the door to engines.flower.
 """
 
-from sparsesecagg.engines.in_process import secure_sum
-from sparsesecagg.protocol import Client, Parameters, Policy, Result, Server, Stage
+from sparsesecagg.crypto.identity import Identity, Roster
+from sparsesecagg.engines.in_process import InProcessRun, Outcome, run_round, secure_sum
+from sparsesecagg.errors import InvalidInput, ProtocolError, SparseSecAggError
+from sparsesecagg.privacy.plan import Goal, Plan
+from sparsesecagg.privacy.planner import plan_round
+from sparsesecagg.protocol import (
+    Client,
+    MemoryLedger,
+    Parameters,
+    Policy,
+    Result,
+    Server,
+    SqliteLedger,
+    Stage,
+    session_of,
+)
 
 __version__ = "0.1.0"
 
-__all__ = ["Client", "Parameters", "Policy", "Result", "Server", "Stage", "secure_sum"]
+__all__ = [
+    "Client",
+    "Goal",
+    "Identity",
+    "InProcessRun",
+    "InvalidInput",
+    "MemoryLedger",
+    "Outcome",
+    "Parameters",
+    "Plan",
+    "Policy",
+    "ProtocolError",
+    "Result",
+    "Roster",
+    "Server",
+    "SparseSecAggError",
+    "SqliteLedger",
+    "Stage",
+    "plan_round",
+    "run_round",
+    "secure_sum",
+    "session_of",
+]

@@ -76,6 +76,15 @@ class UnknownSender(ProtocolError):
         super().__init__(f"user {sender} takes no part in this stage")
 
 
+class WrongSender(UnknownSender):
+    """A message that names another user than the one that the transport knows it came from."""
+
+    def __init__(self, sender: int, origin: int) -> None:
+        super().__init__(sender)
+        self.origin = origin
+        self.args = (f"the message says that it is user {sender}'s, and it came from user {origin}",)
+
+
 class DuplicateMessage(ProtocolError):
     """A second message of one sender in one stage."""
 

@@ -192,8 +192,10 @@ class LocalFederation:
     @property
     def _environment(self) -> dict[str, str]:
         programs = str(Path(sys.executable).parent)
+        # Every message starts a process. Without compiled files each one would compile this package anew.
+        inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         return {
-            **os.environ,
+            **inherited,
             **_QUIET,
             _MARK: self._mark,
             "FLWR_HOME": str(self._home),

@@ -11,7 +11,9 @@ from experiments.fig2.config import Config
 from experiments.fig2.plot import compare, plot
 from experiments.fig2.run import overlap, run
 
-SMALL = Config(dataset="digits", model="softmax", samples=300, clients=5, rounds=2, partitions=("iid",))
+SMALL = Config(
+    dataset="digits", model="softmax", samples=300, clients=5, rounds=2, partitions=("iid",), kinds=("top", "random")
+)
 
 
 def test_overlap_is_the_share_of_locations_that_both_chose():
@@ -26,15 +28,24 @@ def numbers(tmp_path_factory):
     return run(SMALL, 0, Work(tmp_path_factory.mktemp("work") / "fig2", {})).numbers
 
 
+def of_kind(numbers, kind):
+    (found,) = [one for one in numbers["runs"] if one["kind"] == kind]
+    return found["rounds"]
+
+
 def test_random_locations_overlap_by_k_over_d(numbers):
     """Ten pairs of K = 65 among d = 650: six standard errors are 0.07."""
-    for one in numbers["runs"][0]["rounds"]:
-        assert one["random"]["mean"] == pytest.approx(SMALL.fraction, abs=0.07)
+    for one in of_kind(numbers, "random"):
+        assert one["overlap"]["mean"] == pytest.approx(SMALL.fraction, abs=0.07)
 
 
 def test_large_locations_overlap_more_than_random_ones_at_first(numbers):
-    first = numbers["runs"][0]["rounds"][0]
-    assert first["top"]["mean"] > first["random"]["mean"] + first["random"]["deviation"]
+    top, random = of_kind(numbers, "top")[0]["overlap"], of_kind(numbers, "random")[0]["overlap"]
+    assert top["mean"] > random["mean"] + random["deviation"]
+
+
+def test_each_way_of_choosing_trains_a_model_of_its_own(numbers):
+    assert of_kind(numbers, "top")[0]["accuracy"] != of_kind(numbers, "random")[0]["accuracy"]
 
 
 def test_a_run_that_was_cut_off_goes_on_to_the_same_numbers(numbers, tmp_path):

@@ -104,6 +104,14 @@ def test_work_is_counted_to_the_byte():
     assert found["server_work"] == (survivors + survivors * dropped) * words
 
 
+def test_keys_and_shares_are_counted_beside_the_masks(numbers):
+    """What Theorem 3 does not mention grows with N, and sharing with its square."""
+    found = numbers["unmentioned"]
+    assert found["agreements_exponent"] == pytest.approx(1, abs=0.3)
+    assert found["sharing_exponent"] == pytest.approx(2, abs=0.3)
+    assert found["user_factor"] < 1
+
+
 def test_a_dropout_that_is_not_noticed_fails_the_corollary():
     point = dropouts.measure(SMALL.dropouts, 7, 1)
     assert dropouts.checks([point])[0]["holds"]

@@ -34,7 +34,7 @@ def test_unpacking_returns_the_words(word: Word, data: st.DataObject) -> None:
 def test_long_arrays_are_packed_in_parts_without_a_seam(
     bits: int, beyond: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packing, "_CHUNK_GROUPS", 16)
+    monkeypatch.setattr(packing, "_CHUNK_LANES", 16)
     word = Word.of(bits)
     for count in (8 * 16 + beyond, 3 * 8 * 16 + beyond):
         words = np.random.default_rng(count).integers(0, word.modulus, count).astype(word.dtype)

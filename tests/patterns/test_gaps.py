@@ -51,8 +51,10 @@ def test_a_draw_gives_the_gap_that_bisection_finds(probability: int) -> None:
     edges = {0, 1, ONE - 1, *(entry + step for entry in table[:300] for step in (-1, 0, 1))}
     edges |= {(bucket << 48) + step for bucket in range(0, 2**16, 257) for step in (-1, 0, 1)}
     draws = sorted(draw for draw in edges if 0 <= draw < ONE)
-    found = GapTable.of(probability).gaps(np.array(draws, np.uint64)).tolist()
-    assert found == [bisect_left(table, draw) for draw in draws]
+    steps, skips = GapTable.of(probability).walk(np.array(draws, np.uint64))
+    gaps = [bisect_left(table, draw) for draw in draws]
+    assert steps.tolist() == [min(gap + 1, len(table)) for gap in gaps]
+    assert skips.tolist() == [place for place, gap in enumerate(gaps) if gap == len(table)]
 
 
 @given(seeds, st.integers(1, 3000), st.sampled_from(PROBABILITIES) | st.integers(ONE // 1000, ONE - 1))

@@ -245,4 +245,4 @@ class Liar:
         work.open(secrets, list(pairs))
         total = Total(self.run.params)
         work.add_to(total)
-        return total.values
+        return total.values.astype(np.int64)

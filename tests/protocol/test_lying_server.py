@@ -188,7 +188,7 @@ def test_a_tag_of_an_earlier_round_does_not_help(run: Run, attack: Attack) -> No
         for victim, data in run.begin().inbox.items()
         if victim in victims
     }
-    run.server.stage = Stage.DONE
+    run.server._stage = Stage.DONE
     run.deal()
     liar = begin(run)
     partners = [user for user in liar.users if user != liar.victim]

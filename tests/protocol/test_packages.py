@@ -19,7 +19,8 @@ from sparsesecagg.errors import (
     WrongView,
 )
 from sparsesecagg.protocol import Stage
-from sparsesecagg.protocol.client import AHEAD, LARGEST_SKIP
+from sparsesecagg.protocol.chains import LARGEST_SKIP
+from sparsesecagg.protocol.client import AHEAD
 from sparsesecagg.protocol.messages import (
     SEALED_SIZE,
     Order,

@@ -56,13 +56,37 @@ def test_everything_that_is_saved_is_restored() -> None:
     assert restored.dealt(2) == run.server.dealt(2) != set()
 
 
-def test_a_server_is_saved_between_rounds_only() -> None:
+def test_a_server_is_saved_once_the_groups_are_drawn() -> None:
     run = Run(small(), set_up=False)
     with pytest.raises(WrongStage):
         run.server.save()
-    run = Run(small()).begin()
-    with pytest.raises(WrongStage):
-        run.server.save()
+
+
+@pytest.mark.parametrize("stage", [Stage.UPLOAD, Stage.CONFIRM, Stage.UNMASK])
+@pytest.mark.parametrize("answered", [False, True], ids=["nobody answers", "everybody answers"])
+def test_a_server_that_stops_in_a_round_loses_that_round_and_nothing_else(stage: Stage, answered: bool) -> None:
+    """As long as it was saved before the requests of the stage left."""
+    params = with_roster(small)
+    run = Run(params)
+    run.round()
+    run.begin().run_to(stage)
+    saved = run.server.save()
+    if answered:
+        run.step()
+    run.server = Server.restore(saved, identities(params.clients)[0].roster)
+    result = run.round()
+    assert result.round_number == 3
+    assert len(result.survivors) == params.clients
+
+
+def test_users_refuse_to_go_on_after_a_round_that_they_opened_and_that_was_forgotten() -> None:
+    """A server that was saved too early."""
+    run = Run(small())
+    saved = run.server.save()
+    run.round()
+    run.server = Server.restore(saved)
+    with pytest.raises(SparseSecAggError):
+        run.round()
 
 
 @pytest.mark.parametrize(

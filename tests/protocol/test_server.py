@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import pydoc
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +23,7 @@ from sparsesecagg.errors import (
     TooLittleOpened,
     UnknownSender,
     WrongRound,
+    WrongSender,
     WrongStage,
     WrongView,
 )
@@ -55,8 +58,11 @@ class TestEveryStage:
         refused(run.server, tampered_by_user(run.answer(0), number=user_number(5)), UnknownSender)
 
     def test_a_sender_that_is_not_who_the_transport_says_is_refused(self, run: Run) -> None:
-        with pytest.raises(UnknownSender):
+        with pytest.raises(WrongSender) as refusal:
             run.server.receive(run.answer(0), sender=1)
+        assert (refusal.value.sender, refusal.value.origin) == (0, 1)
+        assert "user 0" in str(refusal.value)
+        assert "user 1" in str(refusal.value)
         assert 0 in run.server.waiting_for
 
     def test_a_message_of_another_round_is_refused(self, run: Run) -> None:
@@ -386,3 +392,10 @@ def test_threads_change_nothing_but_time() -> None:
         with pytest.raises(InvalidInput, match="threads must be at least 1"):
             Server(params, digest("seed of a test", b"\0"), threads=threads)
     assert Server(params, digest("seed of a test", b"\0"), threads=1).threads == 1
+
+
+def test_help_shows_what_a_caller_reads() -> None:
+    text = pydoc.render_doc(Server, renderer=pydoc.plaintext)
+    for name in ("stage", "result", "waiting_for"):
+        assert inspect.getdoc(getattr(Server, name))
+        assert f"\n |  {name}\n" in text

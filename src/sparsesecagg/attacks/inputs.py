@@ -94,7 +94,7 @@ def with_weight_refusals() -> Iterator[None]:
             raise InvalidInput("weight", f"must be from 0 to {params.max_weight}")
         return weight
 
-    with replaced(client, "_checked_weight", strict):
+    with replaced(client, "checked_weight", strict):
         yield
 
 

@@ -141,7 +141,7 @@ def _committee_sum(world: World, shown: PodRound, victim: int, told: dict[int, S
     )
     total = Total(world.params)
     work.add_to(total)
-    return total.values
+    return total.values.astype(np.int64)
 
 
 ATTACKS = [

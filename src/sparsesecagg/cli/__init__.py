@@ -2,6 +2,11 @@
 
 Commands are thin: they read options, call the library, and print. The contract (options, JSON keys, exit codes) is
 described in docs/command-line.md.
+
+simulate, train, reproduce    rounds, training, and the paper's figures; train_display: a run on the screen
+plan, audit, attack           settings, and what a server reads; audit_picture: the same drawn
+roster                        identities
+shared, errors                common options and printing, and what a user sees when something goes wrong
 """
 
 from __future__ import annotations

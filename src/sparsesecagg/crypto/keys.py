@@ -38,6 +38,11 @@ class KeyAgreement:
     def __init__(self, private: PrivateKey) -> None:
         self._private = X25519PrivateKey.from_private_bytes(private.reveal())
 
+    @property
+    def public(self) -> bytes:
+        """The public half of this user's key."""
+        return self._private.public_key().public_bytes_raw()
+
     def with_peer(self, public: bytes) -> AgreedSecret:
         """Agree with the owner of `public`; refuse a low-order point, with which the secret would be public."""
         try:

@@ -8,6 +8,7 @@
     log        `StepLog`: the server's side; model in, rounded model out, bytes for every node
     replica    `Replica`: the node's side; bytes in, the same model bit for bit
     layout     `Layout`: from the arrays of a real model to the flat vector and back
+    spread     `Spread`: arrays side by side, each in blocks of its own
 
 The rounded model *is* the model: server and nodes hold the same bits after every step, and check it by digest. Nothing
 here reads files, clocks or sockets, and nothing is secret: the server knows the model, and so do the users.
@@ -19,6 +20,7 @@ from sparsesecagg.downlink.encoder import StepEncoder
 from sparsesecagg.downlink.layout import Layout
 from sparsesecagg.downlink.log import StepLog
 from sparsesecagg.downlink.replica import Replica
+from sparsesecagg.downlink.spread import Spread
 from sparsesecagg.downlink.step import Step
 from sparsesecagg.downlink.vector import model_digest
 
@@ -27,6 +29,7 @@ __all__ = [
     "STEP_BITS",
     "Layout",
     "Replica",
+    "Spread",
     "Step",
     "StepEncoder",
     "StepLog",

@@ -1,12 +1,15 @@
 """Words on the wire: exactly `bits` bits each, little-endian, no padding but in the last byte.
 
-Words of 8, 16 and 32 bits lie in memory as they travel. Words of any other width fill whole bytes after a few of them
-(four words of 6 bits are three bytes). Such a *group* is put together in 64-bit lanes, for many groups at once.
+Words of 8, 16 and 32 bits lie in memory as they travel. Of any other width, eight bytes of memory hold two, four or
+eight words; they are pushed together within a 64-bit *lane*, for many lanes at once: neighbours first, then pairs of
+them, then fours. A lane then is one number of up to 62 bits, and one, two or four such numbers fill whole bytes: a
+*group*.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from math import gcd
 from typing import Any
 
@@ -18,13 +21,13 @@ from sparsesecagg.field.words import Word, Words
 
 _MACHINE_BITS = (8, 16, 32)
 
-_CHUNK_GROUPS = 1 << 14
-"""Groups worked on at a time, so that all passes over them stay in the second-level cache."""
+_CHUNK_LANES = 1 << 14
+"""Lanes worked on at a time, so that all passes over them stay in the second-level cache."""
 
 _LANE = np.dtype("<u8")
 _LANE_BITS = 64
 
-Bytes = NDArray[np.uint8]
+Lanes = NDArray[np.uint64]
 
 
 def packed_size(count: int, bits: int) -> int:
@@ -34,71 +37,128 @@ def packed_size(count: int, bits: int) -> int:
 
 def pack(words: Words, word: Word) -> memoryview:
     """Write canonical words as bytes; 8, 16 and 32 bits need no copy."""
-    flat = np.ascontiguousarray(words).reshape(-1)
-    if word.bits in _MACHINE_BITS:
-        return flat.astype(flat.dtype.newbyteorder("<"), copy=False).view(np.uint8).data
-    group_words, group_bytes = _group(word.bits)
-    packed = np.empty((-(-len(flat) // group_words), group_bytes), np.uint8)
-    for first, groups in _chunks(flat, group_words):
-        lanes = _lanes(len(groups), group_bytes)
-        for place, (lane, shift) in enumerate(_starts(word.bits)):
-            wide = groups[:, place].astype(_LANE)
-            lanes[:, lane] |= wide << shift
-            if shift + word.bits > _LANE_BITS:
-                lanes[:, lane + 1] |= wide >> (_LANE_BITS - shift)
-        packed[first : first + len(groups)] = lanes.view(np.uint8)[:, :group_bytes]
-    return packed.reshape(-1)[: packed_size(len(flat), word.bits)].data
+    return pack_numbers(words, word.bits)
 
 
 def unpack(data: bytes | memoryview, count: int, word: Word) -> Words:
     """Read `count` words; refuse any other length, values outside the field, and padding that is not zero."""
-    if len(data) != packed_size(count, word.bits):
-        raise MalformedMessage(
-            f"{count} words of {word.bits} bits take {packed_size(count, word.bits)} bytes, not {len(data)}"
-        )
-    if word.bits in _MACHINE_BITS:
-        words = np.frombuffer(data, word.dtype.newbyteorder("<")).astype(word.dtype, copy=False)
-        if word.bits == 32 and count and int(words.max()) >= word.modulus:
-            raise MalformedMessage("a word is not smaller than the modulus")
-        return words
+    words = unpack_numbers(data, count, word.bits)
+    if word.bits == 32 and count and int(words.max()) >= word.modulus:
+        raise MalformedMessage("a word is not smaller than the modulus")
+    return words
+
+
+def number_type(bits: int) -> np.dtype[Any]:
+    """Return the smallest unsigned type that holds numbers of up to 32 bits."""
+    return np.dtype(np.uint8 if bits <= 8 else np.uint16 if bits <= 16 else np.uint32)
+
+
+def pack_numbers(numbers: NDArray[Any], bits: int) -> memoryview:
+    """Write numbers of 1 to 32 bits, of type `number_type(bits)`, as bytes; 8, 16 and 32 bits need no copy."""
+    flat = np.ascontiguousarray(numbers).reshape(-1)
+    if bits in _MACHINE_BITS:
+        return flat.astype(flat.dtype.newbyteorder("<"), copy=False).view(np.uint8).data
+    in_lane = _LANE.itemsize // flat.dtype.itemsize
+    filled = in_lane * bits
+    lanes_together, group_bytes = _group(filled)
+    packed = np.empty((-(-len(flat) // (in_lane * lanes_together)), group_bytes), np.uint8)
+    for first, groups in _chunks(flat, in_lane * lanes_together):
+        together: Lanes = groups.astype(flat.dtype.newbyteorder("<"), copy=False).reshape(-1).view(_LANE)
+        for low, high, shift in _halves(bits, in_lane):
+            together = (together & low) | ((together >> shift) & high)
+        lanes = together.reshape(len(groups), lanes_together)
+        joined = _joined(lanes, filled, group_bytes) if lanes_together > 1 else lanes
+        _copy_columns(joined.view(np.uint8), packed[first : first + len(groups)])
+    return packed.reshape(-1)[: packed_size(len(flat), bits)].data
+
+
+def unpack_numbers(data: bytes | memoryview, count: int, bits: int) -> NDArray[Any]:
+    """Read `count` numbers of 1 to 32 bits; refuse any other length, and padding that is not zero."""
+    if len(data) != packed_size(count, bits):
+        raise MalformedMessage(f"{count} words of {bits} bits take {packed_size(count, bits)} bytes, not {len(data)}")
+    dtype = number_type(bits)
+    if bits in _MACHINE_BITS:
+        return np.frombuffer(data, dtype.newbyteorder("<")).astype(dtype, copy=False)
     raw = np.frombuffer(data, np.uint8)
-    used = count * word.bits % 8  # Bits of the last byte, 0 if it is full.
+    used = count * bits % 8  # Bits of the last byte, 0 if it is full.
     if used and int(raw[-1]) >> used:
         raise MalformedMessage("the padding of the last byte is not zero")
-    group_words, group_bytes = _group(word.bits)
-    unpacked = np.empty((-(-count // group_words), group_words), word.dtype)
+    in_lane = _LANE.itemsize // dtype.itemsize
+    filled = in_lane * bits
+    lanes_together, group_bytes = _group(filled)
+    unpacked = np.empty((-(-len(raw) // group_bytes), in_lane * lanes_together), dtype)
     for first, groups in _chunks(raw, group_bytes):
-        lanes = _lanes(len(groups), group_bytes)
-        lanes.view(np.uint8)[:, :group_bytes] = groups
-        for place, (lane, shift) in enumerate(_starts(word.bits)):
-            wide = lanes[:, lane] >> shift
-            if shift + word.bits > _LANE_BITS:
-                wide |= lanes[:, lane + 1] << (_LANE_BITS - shift)
-            wide &= word.modulus - 1
-            unpacked[first : first + len(groups), place] = wide
+        joined = np.zeros((len(groups), -(-group_bytes // _LANE.itemsize)), _LANE)
+        _copy_columns(groups, joined.view(np.uint8))
+        lanes = (_parted(joined, filled, lanes_together) if lanes_together > 1 else joined).reshape(-1)
+        for low, high, shift in reversed(_halves(bits, in_lane)):
+            lanes = (lanes & low) | ((lanes & high) << shift)
+        numbers = lanes.view(dtype.newbyteorder("<")).reshape(len(groups), -1)
+        unpacked[first : first + len(groups)] = numbers
     return unpacked.reshape(-1)[:count]
 
 
-def _group(bits: int) -> tuple[int, int]:
-    """Return the smallest number of words that fill whole bytes, and the bytes."""
-    return 8 // gcd(bits, 8), bits // gcd(bits, 8)
+def _copy_columns(source: NDArray[np.uint8], target: NDArray[np.uint8]) -> None:
+    """Copy the first bytes of each row, as many as both have; NumPy copies short rows slowly, so go by columns."""
+    width = min(source.shape[1], target.shape[1])
+    if width > _LANE.itemsize:
+        target[:, :width] = source[:, :width]
+        return
+    for column in range(width):
+        target[:, column] = source[:, column]
 
 
-def _starts(bits: int) -> list[tuple[int, int]]:
-    """Return the lane and the bit within it at which each word of a group starts."""
-    return [divmod(bits * place, _LANE_BITS) for place in range(_group(bits)[0])]
+def _joined(lanes: Lanes, filled: int, group_bytes: int) -> Lanes:
+    """Write the `filled` low bits of the lanes of each group one behind the other."""
+    joined = np.zeros((len(lanes), -(-group_bytes // _LANE.itemsize)), _LANE)
+    for place in range(lanes.shape[1]):
+        lane, shift = divmod(filled * place, _LANE_BITS)
+        joined[:, lane] |= lanes[:, place] << shift
+        if shift + filled > _LANE_BITS:
+            joined[:, lane + 1] |= lanes[:, place] >> (_LANE_BITS - shift)
+    return joined
 
 
-def _lanes(groups: int, group_bytes: int) -> NDArray[np.uint64]:
-    return np.zeros((groups, -(-group_bytes // _LANE.itemsize)), _LANE)
+def _parted(joined: Lanes, filled: int, together: int) -> Lanes:
+    """Undo `_joined`; what lies above the `filled` bits of a lane is of no account."""
+    lanes = np.empty((len(joined), together), _LANE)
+    for place in range(together):
+        lane, shift = divmod(filled * place, _LANE_BITS)
+        lanes[:, place] = joined[:, lane] >> shift
+        if shift + filled > _LANE_BITS:
+            lanes[:, place] |= joined[:, lane + 1] << (_LANE_BITS - shift)
+    return lanes
+
+
+@cache
+def _halves(bits: int, in_lane: int) -> list[tuple[np.uint64, np.uint64, np.uint64]]:
+    """Return the steps that push the words of a lane together, each by masks and a shift.
+
+    In each part of the lane, what the lower mask covers stays, and the upper half moves down by `shift` to where the
+    upper mask is. Neighbours come first, then pairs, then fours.
+    """
+    steps = []
+    room, count = _LANE_BITS // in_lane, 1
+    while count < in_lane:
+        field = (1 << count * bits) - 1
+        low = sum(field << start for start in range(0, _LANE_BITS, 2 * room))
+        steps.append((np.uint64(low), np.uint64(low << count * bits), np.uint64(room - count * bits)))
+        room, count = 2 * room, 2 * count
+    return steps
+
+
+def _group(filled: int) -> tuple[int, int]:
+    """Return the smallest number of lanes whose `filled` bits are whole bytes together, and the bytes."""
+    return 8 // gcd(filled, 8), filled // gcd(filled, 8)
 
 
 def _chunks(flat: NDArray[Any], size: int) -> Iterator[tuple[int, NDArray[Any]]]:
     """Cut into groups of `size` and yield many at a time, with the number of the first; the last group is filled up."""
     whole = len(flat) // size
     groups = flat[: whole * size].reshape(whole, size)
-    for first in range(0, whole, _CHUNK_GROUPS):
-        yield first, groups[first : first + _CHUNK_GROUPS]
+    step = max(1, _CHUNK_LANES * _LANE.itemsize // (size * flat.dtype.itemsize))
+    for first in range(0, whole, step):
+        yield first, groups[first : first + step]
     if whole * size < len(flat):
         last = np.zeros((1, size), flat.dtype)
         last[0, : len(flat) - whole * size] = flat[whole * size :]

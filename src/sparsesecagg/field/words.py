@@ -89,27 +89,31 @@ class Word:
             np.subtract(part, quotient, out=words[start : start + _CHUNK], casting="unsafe")
         return words.reshape(sums.shape)
 
-    def lift(self, sums: Accumulator, out: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
-        """Map sums, reduced or not, to signed integers in [−largest − 1, largest] (φ⁻¹ in the paper).
+    def lift(self, sums: Accumulator) -> NDArray[np.int64]:
+        """Map sums, reduced or not, to signed integers in [−largest − 1, largest] (φ⁻¹ in the paper)."""
+        return self.lift_short(sums).astype(np.int64)
 
-        `out` may be given, of the same shape and contiguous, to save fresh memory.
-        """
-        lifted = np.empty(sums.shape, np.int64) if out is None else out
+    def lift_short(self, sums: Accumulator) -> NDArray[np.signedinteger[Any]]:
+        """Lift to integers as short as the words; those of 8 and 16 bits stay where they are, in the same memory."""
+        short = np.dtype(f"i{self.dtype.itemsize}")
+        if self.bits in (8, 16):
+            same: NDArray[np.signedinteger[Any]] = sums.view(short)
+            return same
+        lifted = np.empty(sums.shape, short)
         flat, target = sums.reshape(-1), lifted.reshape(-1)
         for start in range(0, len(flat), _CHUNK):
             self._lift_part(flat[start : start + _CHUNK], target[start : start + _CHUNK])
         return lifted
 
-    def _lift_part(self, part: Accumulator, target: NDArray[np.int64]) -> None:
+    def _lift_part(self, part: Accumulator, target: NDArray[np.signedinteger[Any]]) -> None:
         if self.bits == 32:
-            target[:] = part
             # The nearest multiple of q, taken away, leaves the signed remainder. |part| < 2^62.
-            quotient = target + self.largest
+            quotient = part.astype(np.int64)
+            quotient += self.largest
             quotient //= self.modulus
             quotient *= self.modulus
-            target -= quotient
+            np.subtract(part, quotient, out=target, casting="unsafe")
         else:
             # Shifted to the top of the machine word, the sign bit is where the machine expects it.
             spare = 8 * self.dtype.itemsize - self.bits
-            shifted: NDArray[Any] = (part << self.dtype.type(spare)).view(f"i{self.dtype.itemsize}")
-            np.right_shift(shifted, spare, out=target)
+            np.right_shift((part << self.dtype.type(spare)).view(target.dtype), spare, out=target)

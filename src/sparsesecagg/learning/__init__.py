@@ -10,6 +10,7 @@ way_down        the model on its way to the users, whole or in steps
 faults          simulated dropouts and network
 config          every option of a run
 federated       a run, round by round                comparison   several runs with the same seeds
+side_by_side    those runs at once
 run_folder      what a run leaves behind; safe to kill at any moment
 metrics         what is recorded of a round          tensorboard  the same as event files
 seeds           everything random, from one seed

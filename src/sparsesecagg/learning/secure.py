@@ -79,7 +79,11 @@ class SecureAggregator(Aggregator):
         if settings.weighted and settings.normalisation != "observed":
             raise InvalidInput("normalisation", "must be observed where users have private weights")
         if settings.weighted and settings.pattern == "pairwise":
-            raise InvalidInput("weighting", "must be uniform with pairwise, which can't hide weights")
+            raise InvalidInput(
+                "weighting",
+                "must be uniform with pairwise: the published protocol can't hide weights, and the paper gives all "
+                "users equally many samples",
+            )
         self._identities = (
             make_identities(clients, "training", seeded_entropy(seed)) if settings.authenticated else None
         )

@@ -1,10 +1,8 @@
 """How users get the model: whole in every round, or as steps from the model that they hold.
 
 With steps the rounded model is the model: server and users go on from the same bits, and rounding errors are kept for
-the next step (`sparsesecagg.downlink`). Steps have one scale per block of 512 coordinates. Every layer begins with a
-block of its own here: layers differ in size by orders of magnitude (weights, and the variances of batch normalisation),
-and a common scale would round the small ones away. A user that missed rounds gets the steps it lacks or the whole
-model, whichever is smaller. Bytes are those of the messages that a server would send.
+the next step (`sparsesecagg.downlink`). Every layer begins with a block of its own. A user that missed rounds gets the
+steps it lacks or the whole model, whichever is smaller. Bytes are those of the messages that a server would send.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsesecagg.downlink import BLOCK, StepLog
+from sparsesecagg.downlink import Spread, StepLog
 from sparsesecagg.learning.models.base import Layer, Vector
 
 DOWNLINKS = ("steps", "model")
@@ -50,21 +48,17 @@ class StepsDown(WayDown):
     """Steps of a few bits per coordinate."""
 
     def __init__(self, model: Vector, layers: Sequence[Layer], bits: int, clients: int) -> None:
-        blocks = [-(-(layer.stop - layer.start) // BLOCK) for layer in layers]
-        starts = BLOCK * np.cumsum([0, *blocks])
-        self._size = int(starts[-1])
-        self._places = np.concatenate(
-            [start + np.arange(layer.stop - layer.start) for start, layer in zip(starts[:-1], layers, strict=True)]
-        )
-        """Where each coordinate of the model lies in the vector that steps are made of."""
-        self._log = StepLog(self._spread(model), bits)
+        self._layers = layers
+        self._spread = Spread([layer.stop - layer.start for layer in layers])
+        self._log = StepLog(self._join(model), bits)
         self._held = np.full(clients, _NOTHING, np.int64)
-        super().__init__(self._log.model[self._places])
+        super().__init__(self._rounded())
 
-    def _spread(self, model: Vector) -> Vector:
-        spread = np.zeros(self._size, np.float32)
-        spread[self._places] = model
-        return spread
+    def _join(self, model: Vector) -> Vector:
+        return self._spread.join([model[layer.start : layer.stop] for layer in self._layers])
+
+    def _rounded(self) -> Vector:
+        return np.concatenate(self._spread.split(self._log.model))
 
     def deliver(self, users: Sequence[int]) -> float:
         """Bring each of these users from the model that it holds to the current one."""
@@ -77,7 +71,8 @@ class StepsDown(WayDown):
 
     def advance(self, target: Vector) -> None:
         """Round the step towards `target`; the model that this gives is the next one."""
-        self.model = self._log.advance(self._spread(target))[self._places]
+        self._log.advance(self._join(target))
+        self.model = self._rounded()
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return the log, its kept rounding error included, and which model each user holds."""
@@ -86,7 +81,7 @@ class StepsDown(WayDown):
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Go back to a state that `state` gave."""
         self._log, self._held = StepLog.restore(state["log"].tobytes()), np.array(state["held"], np.int64)
-        self.model = self._log.model[self._places]
+        self.model = self._rounded()
 
 
 def make_way_down(kind: str, bits: int, model: Vector, layers: Sequence[Layer], clients: int) -> WayDown:

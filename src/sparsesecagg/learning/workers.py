@@ -18,7 +18,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -97,7 +97,7 @@ class TrainingPool:
         """End the workers."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def __enter__(self) -> TrainingPool:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

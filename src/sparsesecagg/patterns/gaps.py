@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from math import isqrt
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +43,8 @@ class GapTable:
 
     cumulative: NDArray[np.uint64]
     guide: NDArray[np.int32]
-    """By a draw's highest bits: its gap g; or −1 − g where draws with these bits have the gap g or a longer one."""
+    """By a draw's highest bits: g + 1, the way to a one behind g zeros; or −1 − g where draws with these bits have the
+    gap g or a longer one, or are skips."""
     one_longer: bool
     """The longer gap is never more than one longer."""
 
@@ -58,21 +60,30 @@ class GapTable:
         edges = np.arange(1 << _GUIDE_BITS, dtype=np.uint64) << np.uint64(64 - _GUIDE_BITS)
         first = np.searchsorted(cumulative, edges, side="left")
         last = np.searchsorted(cumulative, edges + np.uint64((1 << (64 - _GUIDE_BITS)) - 1), side="left")
-        guide = np.where(first == last, first, -1 - first).astype(np.int32)
+        sure = (first == last) & (first < len(cumulative))
+        guide = np.where(sure, first + 1, -1 - first).astype(np.int32)
         return GapTable(cumulative, guide, int((last - first).max()) <= 1)
 
-    def gaps(self, draws: NDArray[np.uint64]) -> NDArray[np.int32]:
-        """Return the gap of each draw: how many table entries are < it; len(cumulative) means a skip."""
+    def walk(self, draws: NDArray[np.uint64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Return how far each draw goes, and which of them are skips: all others end at a one.
+
+        A one is reached behind as many zeros as table entries are < the draw; a skip passes over as many coordinates
+        as the table has entries.
+        """
         highest = draws.astype("<u8", copy=False).view("<u2")[3::4]  # A draw's upper 16 bits, without a shift.
-        gaps: NDArray[np.int32] = self.guide.take(highest.astype(np.intp))
-        unsure = np.flatnonzero(gaps < 0)
+        steps: NDArray[np.int32] = self.guide.take(highest.astype(np.intp))
+        unsure = np.flatnonzero(steps < 0)
+        gaps: NDArray[np.signedinteger[Any]]
         if self.one_longer:
-            least = ~gaps[unsure]  # −1 − g, undone
-            least += self.cumulative[least] < draws[unsure]
-            gaps[unsure] = least
+            gaps = ~steps[unsure]  # −1 − g, undone
+            # No draw is beyond the table twice: a gap that is as long as the table stays as it is.
+            gaps += self.cumulative.take(gaps, mode="clip") < draws[unsure]
+            np.minimum(gaps, len(self.cumulative), out=gaps)
         else:
-            gaps[unsure] = np.searchsorted(self.cumulative, draws[unsure], side="left")
-        return gaps
+            gaps = np.searchsorted(self.cumulative, draws[unsure], side="left")
+        # A one goes as far as its gap and itself, a skip as far as its gap.
+        steps[unsure] = np.minimum(gaps + 1, len(self.cumulative))
+        return steps, unsure[gaps == len(self.cumulative)]
 
 
 def bernoulli_positions(seeds: Sequence[PatternSeed], dim: int, probability: int) -> list[Positions]:
@@ -91,17 +102,18 @@ def _walk(streams: list[KeyStream], reads: int, dim: int, probability: int) -> l
     """Walk along the coordinates, one row of draws per stream."""
     table = GapTable.of(probability)
     draws = read_side_by_side(streams, [8 * reads] * len(streams)).view("<u8")
-    gaps = table.gaps(draws).reshape(len(streams), reads)
-    is_one = gaps < len(table.cumulative)
-    gaps += is_one  # A one advances by its gap and itself, a skip by the table's size.
-    ends = np.cumsum(gaps, axis=1, dtype=np.int64)
-    is_one &= ends <= dim
-    ones = ends[is_one]
-    ones -= 1
+    steps, skips = table.walk(draws)
+    steps = steps.reshape(len(streams), reads)
+    steps[:, 0] -= 1  # From the coordinate before the first.
+    short = reads * len(table.cumulative) < 1 << 31  # Half the memory, if no walk can leave 32 bits.
+    ends: NDArray[np.signedinteger[Any]] = np.cumsum(steps, axis=1, dtype=np.int32 if short else np.int64)
+    is_one = ends < dim
+    is_one.reshape(-1)[skips] = False
+    ones = ends[is_one].astype(np.int64)
     behind = np.cumsum(is_one.sum(axis=1)).tolist()
     result = [ones[start:stop] for start, stop in pairwise([0, *behind])]
-    for index in np.flatnonzero(ends[:, -1] < dim).tolist():  # The guess was short: go on where the stream stopped.
-        reached = int(ends[index, -1])
+    for index in np.flatnonzero(ends[:, -1] < dim - 1).tolist():  # The guess was short: go on where the stream stopped.
+        reached = int(ends[index, -1]) + 1
         # Twice as many draws each time: a tiny π over a huge model is reached in few steps.
         rest = _walk([streams[index]], 2 * reads, dim - reached, probability)[0]
         result[index] = np.concatenate([result[index], rest + reached])

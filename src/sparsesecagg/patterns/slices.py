@@ -38,8 +38,10 @@ class Slices:
 
     def coordinates(self, chosen: NDArray[np.bool_]) -> int:
         """Return how many coordinates some slices have together, padding left out."""
-        starts = np.minimum(self.dim, np.arange(self.count + 1) * self.length)
-        return int(np.diff(starts)[chosen].sum())
+        # Whole slices come first, then one that is padded, then empty ones.
+        whole, rest = divmod(self.dim, self.length)
+        found = self.length * int(np.count_nonzero(chosen[:whole]))
+        return found + rest * int(np.count_nonzero(chosen[whole : whole + 1]))
 
     def spread(self, per_slice: NDArray[Any]) -> NDArray[Any]:
         """Repeat a number per slice for each of its coordinates."""

@@ -8,8 +8,9 @@ import numpy as np
 
 from sparsesecagg.crypto import sealing, shamir
 from sparsesecagg.crypto.identity import Identity
-from sparsesecagg.crypto.keys import KeyAgreement, public_key
+from sparsesecagg.crypto.keys import public_key
 from sparsesecagg.crypto.secrets import SECRET_SIZE, PairChain, PrivateKey, RoundSecret, SharedSecret
+from sparsesecagg.protocol.chains import start_chains
 from sparsesecagg.protocol.epoch import Epoch
 from sparsesecagg.protocol.messages import SEALED_SIZE, ShareKeys
 from sparsesecagg.protocol.order import mask_key_of
@@ -33,19 +34,12 @@ class Colluder:
         """Draws before this place were found: what is looked for next was drawn later, as a rule."""
 
     def _start_chains(self, identity: Identity | None) -> dict[int, PairChain]:
-        epoch, users = self._epoch, self._epoch.pod.users
+        epoch = self._epoch
         own = epoch.sealing_key(self._place)
         private = next(
             PrivateKey(draw) for draw in self._draws if len(draw) == SECRET_SIZE and public_key(PrivateKey(draw)) == own
         )
-        agreement, chains = KeyAgreement(private), {}
-        for partner in epoch.partners(self._place).tolist():
-            peer = int(users[partner])
-            agreed = [agreement.with_peer(epoch.sealing_key(partner))]
-            if identity is not None:
-                agreed.append(identity.secret_with(peer))
-            chains[partner] = sealing.pair_chain(sealing.joined(*agreed), epoch.digest, self._user, peer)
-        return chains
+        return start_chains(epoch, self._place, private, identity)
 
     def open_pair(self, owner: int, round_number: int, package: ShareKeys) -> bytes:
         """Return the two shares that `owner` dealt to this colluder for a round."""

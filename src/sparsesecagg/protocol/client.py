@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import os
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
-from sparsesecagg.crypto import sealing
 from sparsesecagg.crypto.identity import Identity
 from sparsesecagg.crypto.kdf import digest
 from sparsesecagg.crypto.keys import KeyAgreement, public_key
-from sparsesecagg.crypto.secrets import SECRET_SIZE, Entropy, PairChain, PrivateKey
+from sparsesecagg.crypto.secrets import SECRET_SIZE, Entropy, PrivateKey
 from sparsesecagg.errors import (
     AlreadyAnswered,
     InvalidInput,
@@ -31,13 +30,15 @@ from sparsesecagg.errors import (
 )
 from sparsesecagg.field import pack
 from sparsesecagg.protocol.acceptance import accept_order, view_order
+from sparsesecagg.protocol.arguments import checked_identity, checked_ledger, checked_update, checked_weight
+from sparsesecagg.protocol.chains import may_deal, start_chains, with_secrets
 from sparsesecagg.protocol.client_state import ClientState, erase, restore_state, save_state
 from sparsesecagg.protocol.draw_messages import DrawRequest, decode_draw
 from sparsesecagg.protocol.draws import checked_groups
 from sparsesecagg.protocol.epoch import Epoch
 from sparsesecagg.protocol.history import Declared, read_history
 from sparsesecagg.protocol.juror import answer_draw
-from sparsesecagg.protocol.ledger import Entry, Ledger, MemoryLedger
+from sparsesecagg.protocol.ledger import Entry, Ledger
 from sparsesecagg.protocol.messages import (
     NONCE_SIZE,
     SEALED_SIZE,
@@ -69,14 +70,11 @@ from sparsesecagg.protocol.release import (
 )
 from sparsesecagg.protocol.stages import ROUND_STAGES, Stage
 from sparsesecagg.protocol.tags import CONFIRM_TAG, ORDER_TAG, Tags, confirmed
-from sparsesecagg.protocol.work import ArrayUpdate, Pair, Trace, Update, UpdateSource
+from sparsesecagg.protocol.work import Pair, Trace, Update
 from sparsesecagg.protocol.works import work_of
 
 AHEAD = 2
 """A package travels at most so many rounds ahead, so that who misses one round is still a member of the next."""
-
-LARGEST_SKIP = 1 << 12
-"""Rounds that a server may leap over: the secrets of pairs are hashed once for each."""
 
 Expected = TypeVar("Expected", EpochKeys, Order, ConfirmRequest, UnmaskRequest)
 
@@ -109,9 +107,9 @@ class Client:
         self.params = params
         self.policy = policy or Policy()
         self.policy.check_parameters(params)
-        self._identity = _checked_identity(identity, user, params)
+        self._identity = checked_identity(identity, user, params)
         self._entropy = entropy
-        self._ledger = _checked_ledger(ledger, params)
+        self._ledger = checked_ledger(ledger, params)
         self._state = ClientState(user=user, params=params.encode())
 
     def __repr__(self) -> str:
@@ -217,7 +215,7 @@ class Client:
                 epoch=data,
                 draw=draw.number,
                 chain_round=message.first_round,
-                chains=self._start_chains(epoch, place),
+                chains=start_chains(epoch, place, state.sealing_private, self._identity),
                 secrets={},
                 packages={},
                 round_number=message.first_round - 1,
@@ -228,17 +226,6 @@ class Client:
             )
         )
         self._epoch, self._place = epoch, place
-
-    def _start_chains(self, epoch: Epoch, place: int) -> dict[int, PairChain]:
-        agreement = KeyAgreement(self._state.sealing_private)
-        chains = {}
-        for partner in epoch.partners(place).tolist():
-            peer = int(epoch.pod.users[partner])
-            agreed = [agreement.with_peer(epoch.sealing_key(partner))]
-            if self._identity:
-                agreed.append(self._identity.secret_with(peer))  # Only the owner of the peer's identity knows this.
-            chains[partner] = sealing.pair_chain(sealing.joined(*agreed), epoch.digest, self.user, peer)
-        return chains
 
     # Packages
 
@@ -251,9 +238,9 @@ class Client:
         self._require_going()
         state = self._state.from_round(round_number)
         wanted = range(max(state.round_number + 1, self._epoch.first_round), state.round_number + 1 + AHEAD)
-        fresh = [number for number in wanted if number not in state.packages and self._may_deal(state, number)]
+        fresh = [number for number in wanted if number not in state.packages and may_deal(state, number)]
         if fresh:
-            state = self._with_secrets(state, fresh[-1])
+            state = with_secrets(state, fresh[-1])
             dealt = {
                 number: deal(self._epoch, number, self._place, state.secrets[number], self._entropy) for number in fresh
             }
@@ -261,22 +248,6 @@ class Client:
         if state is not self._state:
             self._record(state)
         return [state.packages[number].message for number in wanted if number in (state.packages if again else fresh)]
-
-    @staticmethod
-    def _may_deal(state: ClientState, number: int) -> bool:
-        """Tell whether the round's secrets are still to come: a package is dealt once."""
-        return number >= state.chain_round or number in state.secrets
-
-    def _with_secrets(self, state: ClientState, upto: int) -> ClientState:
-        """Move the chains on until the secrets of round `upto` are there; rounds that are over get none."""
-        if upto - state.chain_round > LARGEST_SKIP:
-            raise PolicyViolation(f"round {upto} leaps over more than {LARGEST_SKIP} rounds")
-        chains, secrets = state.chains, dict(state.secrets)
-        for number in range(state.chain_round, upto + 1):
-            if number > state.round_number:
-                secrets[number] = {partner: sealing.round_secret(chain) for partner, chain in chains.items()}
-            chains = {partner: sealing.next_chain(chain) for partner, chain in chains.items()}
-        return state.with_changes(chain_round=max(state.chain_round, upto + 1), chains=chains, secrets=secrets)
 
     # A round
 
@@ -304,8 +275,8 @@ class Client:
         message = self._read(data, Order)
         if (answer := self._answered(message, Stage.UPLOAD, data)) is not None:
             return answer
-        weight = _checked_weight(weight, self.params)
-        source = _checked_update(update, self.params)
+        weight = checked_weight(weight, self.params)
+        source = checked_update(update, self.params)
         self.policy.check_weight(self.params, weight)
         state, package, order, heads = self._accepted(message, terms)
 
@@ -563,50 +534,3 @@ class Client:
 
 def _request(data: bytes) -> bytes:
     return digest("request", data)
-
-
-def _checked_weight(weight: int, params: Parameters) -> int:
-    """Return the weight as it counts; one above the bound is clamped, since a refusal would tell the server."""
-    if params.max_weight == 0:
-        if weight != 1:
-            raise InvalidInput("weight", "must be 1 in a run without weights: set max_weight")
-        return 1
-    if weight < 0:
-        raise InvalidInput("weight", "must not be negative")
-    return min(weight, params.max_weight)
-
-
-def _checked_update(update: Any, params: Parameters) -> UpdateSource:
-    """Return where the update is read from."""
-    if isinstance(update, np.ndarray):
-        if update.dtype.kind != "f":
-            raise InvalidInput("update", f"must be a NumPy array of floats, got {update.dtype}")
-        if update.shape != (params.dim,):
-            raise InvalidInput("update", f"must have shape ({params.dim},), got {update.shape}")
-        return ArrayUpdate(update)
-    if getattr(update, "dim", None) != params.dim:
-        raise InvalidInput("update", f"must be a NumPy array or a source of {params.dim} floats, got {type(update)}")
-    source: UpdateSource = update
-    return source
-
-
-def _checked_ledger(ledger: Ledger | None, params: Parameters) -> Ledger:
-    """Return the ledger. What a roster promises rests on it, so a client with an identity does not start without."""
-    if ledger is None and params.authenticated:
-        raise InvalidInput(
-            "ledger", "must be given in a run with a roster: SqliteLedger on a node, MemoryLedger in a simulation"
-        )
-    return ledger or MemoryLedger()
-
-
-def _checked_identity(identity: Identity | None, user: int, params: Parameters) -> Identity | None:
-    """Return the identity if it belongs to this user and this run; None in a run without authentication."""
-    if not params.authenticated:
-        return None
-    if identity is None:
-        raise PolicyViolation("the run is authenticated, and this client was given no identity")
-    if identity.user != user or identity.roster.digest != params.roster_digest:
-        raise PolicyViolation("the run is bound to another roster, or this user has another number in it")
-    if len(identity.roster.entries) != params.clients:
-        raise PolicyViolation(f"the roster has {len(identity.roster.entries)} users, the run {params.clients}")
-    return identity

@@ -11,7 +11,7 @@ import numpy as np
 
 from sparsesecagg.crypto.chain import MAX_DRAWS
 from sparsesecagg.crypto.identity import Roster
-from sparsesecagg.errors import DrawsExhausted, InvalidInput, TooFewJurors, UnknownSender, WrongStage
+from sparsesecagg.errors import DrawsExhausted, InvalidInput, TooFewJurors, UnknownSender, WrongSender, WrongStage
 from sparsesecagg.patterns.graphs import Users
 from sparsesecagg.protocol.draw import Statement, is_large_enough, jury, named_needed, require_reveal
 from sparsesecagg.protocol.draw_messages import DrawProof, DrawRequest, DrawReveal, decode_draw
@@ -89,7 +89,9 @@ class DrawServer:
         request = self._current()
         if not isinstance(message, DrawReveal) or message.draw != request.draw:
             raise WrongStage(f"a message of draw {message.draw}", f"the reveals of draw {request.draw}")
-        if message.sender not in self._named or sender not in (None, message.sender):
+        if sender not in (None, message.sender):
+            raise WrongSender(message.sender, sender)
+        if message.sender not in self._named:
             raise UnknownSender(message.sender)
         statement = Statement.of(request, self.roster, self.params)
         require_reveal(self.roster, statement, message.sender, message.reveal)

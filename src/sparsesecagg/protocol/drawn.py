@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,16 @@ from numpy.typing import NDArray
 from sparsesecagg.crypto.secrets import SharedSecret
 from sparsesecagg.crypto.stream import MaskStream
 from sparsesecagg.field import unpack
+from sparsesecagg.patterns.gaps import ONE
 from sparsesecagg.patterns.pairwise import draw_positions, edge_probability
-from sparsesecagg.protocol.locations import decode_locations, encode_locations
+from sparsesecagg.protocol.locations import decode_steps, encode_locations
 from sparsesecagg.protocol.masking import DrawnMask, Mask, WholeMasks, add_to_column, add_up
 from sparsesecagg.protocol.messages import Upload
 from sparsesecagg.protocol.parameters import Parameters
 from sparsesecagg.protocol.work import MaskedUpdate, Pair, Total, Trace, UpdateSource, Work
+
+_PIECE = 1 << 16
+"""Coordinates, or words of masks, that are worked on at a time: they stay in the cache."""
 
 
 class Drawn(Work):
@@ -40,7 +44,7 @@ class Drawn(Work):
     ) -> MaskedUpdate:
         """Return the masked words at the coordinates that pairs have drawn, and no others."""
         word = self.params.word
-        coordinates, sums = add_up(self.shared_masks(pairs, [pair.user < pair.peer for pair in pairs]), word)
+        coordinates, sums = add_up(list(self.shared_masks(pairs, [pair.user < pair.peer for pair in pairs])), word)
         integers, clipped = self.params.quantizer.quantize(update.take(coordinates), self.factor(weight), rng)
         if trace:
             trace(coordinates, integers)
@@ -50,14 +54,14 @@ class Drawn(Work):
 
     def add(self, upload: Upload) -> None:
         """Add one upload's words at its coordinates."""
-        coordinates = decode_locations(upload.locations, self.params.dim)
-        words = unpack(upload.words, len(coordinates), self.params.word)
+        steps = decode_steps(upload.locations, self.params.dim)
+        words = unpack(upload.words, len(steps), self.params.word)
         if self._sums is None:
             self._sums = self.params.word.zeros((self.params.dim,))
             self._contributors = np.zeros(self.params.dim, self._contributors.dtype)
-        steps = np.diff(coordinates, prepend=0)
         self._steps[upload.sender] = steps.astype(np.min_scalar_type(steps.max(initial=0)))
-        # `at` is fast only between equal types.
+        coordinates = _coordinates(steps)
+        # `at` is fast only between equal types, and with aligned memory, which words in a message don't have.
         np.add.at(self._sums, coordinates, words.astype(self._sums.dtype))
         np.add.at(self._contributors, coordinates, self._contributors.dtype.type(1))
 
@@ -66,7 +70,7 @@ class Drawn(Work):
         assert self._sums is not None  # noqa: S101  # A committee is opened only if users have uploaded.
         for user, seed in private.items():
             mask = self.private_mask(user, seed, positive=False)
-            rows = np.cumsum(self._steps[user], dtype=np.int64)
+            rows = _coordinates(self._steps[user])
             add_to_column(self._sums, [DrawnMask(mask.stream, mask.positive, rows)], self.params.word)
         # The survivor added its mask if its number is the smaller one; now it is taken away.
         masks = self.shared_masks(orphaned, [pair.user > pair.peer for pair in orphaned])
@@ -75,17 +79,28 @@ class Drawn(Work):
     def add_to(self, total: Total) -> None:
         """Add the values at all coordinates to the total."""
         assert self._sums is not None  # noqa: S101
-        total.values += self.params.word.lift(self._sums)
+        for start in range(0, len(self._sums), _PIECE):
+            total.values[start : start + _PIECE] += self.params.word.lift_short(self._sums[start : start + _PIECE])
         total.contributors += self._contributors
         self._sums = None
 
-    def shared_masks(self, pairs: Sequence[Pair], positive: Sequence[bool]) -> list[DrawnMask]:
-        """Return the masks of pairs at the coordinates that each has drawn."""
+    def shared_masks(self, pairs: Sequence[Pair], positive: Sequence[bool]) -> Iterator[DrawnMask]:
+        """Yield the masks of pairs at the coordinates that each has drawn.
+
+        Patterns are drawn for some pairs at a time, so that memory stays flat when a server has many.
+        """
         params = self.params
-        seeds = [self.seeds(pair) for pair in pairs]
         probability = edge_probability(params.alpha_q32, params.degree)
-        rows = draw_positions([pattern_seed for _, pattern_seed in seeds], params.dim, probability)
-        return [
-            DrawnMask(MaskStream(mask_seed, params.word), plus, drawn)
-            for (mask_seed, _), plus, drawn in zip(seeds, positive, rows, strict=True)
-        ]
+        step = max(1, _PIECE // (params.dim * probability // ONE + 1))
+        for start in range(0, len(pairs), step):
+            seeds = [self.seeds(pair) for pair in pairs[start : start + step]]
+            rows = draw_positions([pattern_seed for _, pattern_seed in seeds], params.dim, probability)
+            for (mask_seed, _), plus, drawn in zip(seeds, positive[start : start + step], rows, strict=True):
+                yield DrawnMask(MaskStream(mask_seed, params.word), plus, drawn)
+
+
+def _coordinates(steps: NDArray[Any]) -> NDArray[np.int64]:
+    """Return where steps lead, the first from −1."""
+    coordinates: NDArray[np.int64] = np.cumsum(steps, dtype=np.int64)
+    coordinates -= 1
+    return coordinates

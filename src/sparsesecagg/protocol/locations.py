@@ -10,12 +10,11 @@ without a loop: the unary stream is a bitmap with a one at the end of each quoti
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from sparsesecagg.errors import MalformedMessage
+from sparsesecagg.field.packing import number_type, pack_numbers, unpack_numbers
 
 _BITMAP, _GAPS = b"\x00", b"\x01"
 _HEADER = 10
@@ -27,13 +26,13 @@ def encode_locations(positions: NDArray[np.int64], dim: int) -> bytes:
     bitmap_size = 1 + (dim + 7) // 8
     count = len(positions)
     k = _best_k(count, int(positions[-1]) + 1 - count if count else 0)
-    gaps = positions.copy()
-    gaps[1:] -= positions[:-1]
+    gaps = np.empty_like(positions)
+    gaps[:1] = positions[:1]
+    np.subtract(positions[1:], positions[:-1], out=gaps[1:])
     gaps[1:] -= 1
     ends = gaps >> k  # A quotient ends behind the zeros and the ones of all before it.
-    ends += 1
+    ends[1:] += 1
     np.cumsum(ends, out=ends)
-    ends -= 1
     unary_bits = int(ends[-1]) + 1 if count else 0
     unary_size, low_size = (unary_bits + 7) // 8, (count * k + 7) // 8
     if _HEADER + unary_size + low_size >= bitmap_size:
@@ -52,19 +51,24 @@ def encode_locations(positions: NDArray[np.int64], dim: int) -> bytes:
 
 def decode_locations(data: bytes, dim: int) -> NDArray[np.int64]:
     """Read what `encode_locations` wrote; refuse everything else."""
+    return np.cumsum(decode_steps(data, dim)) - 1
+
+
+def decode_steps(data: bytes, dim: int) -> NDArray[np.int64]:
+    """Read locations as steps from one to the next, the first from −1; refuse what `encode_locations` did not write."""
     if len(data) > 1 + (dim + 7) // 8:  # The smaller code was chosen, so more than a bitmap never comes.
         raise MalformedMessage(f"locations of {dim} coordinates take at most {1 + (dim + 7) // 8} bytes")
     if data[:1] == _BITMAP:
         if len(data) != 1 + (dim + 7) // 8:
             raise MalformedMessage(f"a bitmap of {dim} coordinates takes {1 + (dim + 7) // 8} bytes, not {len(data)}")
-        positions = _read_bits(data[1:])
+        steps = _steps(_read_bits(data[1:]))
     elif data[:1] == _GAPS and len(data) >= _HEADER:
-        positions = _decode_gaps(data, dim)
+        steps = _decode_gaps(data, dim)
     else:
         raise MalformedMessage("the locations are in no known code")
-    if len(positions) and int(positions[-1]) >= dim:
+    if int(steps.sum()) > dim:
         raise MalformedMessage(f"a location is not below {dim}")
-    return positions
+    return steps
 
 
 def _decode_gaps(data: bytes, dim: int) -> NDArray[np.int64]:
@@ -76,36 +80,33 @@ def _decode_gaps(data: bytes, dim: int) -> NDArray[np.int64]:
     ends = _read_bits(data[_HEADER : _HEADER + unary_size])
     if len(ends) != count or unary_size != ((int(ends[-1]) + 8) // 8 if count else 0):
         raise MalformedMessage("the number of coded gaps does not fit")
-    # Without the ones, an end is the sum of the quotients so far. The last is the largest: below dim ≤ 2^40 all are.
+    # Without the ones, the last end is the sum of the quotients: below dim ≤ 2^40, so that no sum below overflows.
     if count and (int(ends[-1]) + 1 - count) << k >= dim:
         raise MalformedMessage(f"a location is not below {dim}")
-    places = np.arange(count)
-    positions = np.cumsum(_read_low_bits(data[_HEADER + unary_size :], count, k), dtype=np.int64)
-    positions += places
-    ends -= places
-    ends <<= k
-    positions += ends
-    return positions
+    # A step is a gap and one: (quotient << k) + low + 1, and an end lies quotient + 1 behind the one before.
+    steps = _steps(ends)
+    if k:
+        steps <<= k
+        steps += unpack_numbers(data[_HEADER + unary_size :], count, k)
+        steps -= (1 << k) - 1
+    return steps
+
+
+def _steps(increasing: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the differences of numbers ≥ 0, the first from −1."""
+    steps = np.empty_like(increasing)
+    steps[:1] = increasing[:1] + 1
+    np.subtract(increasing[1:], increasing[:-1], out=steps[1:])
+    return steps
 
 
 def _low_bits(gaps: NDArray[np.int64], k: int) -> bytes:
     """Write the k low bits of each gap, one gap behind the other."""
-    low: NDArray[Any] = gaps.astype(np.uint8 if k <= 8 else np.uint32)  # k < 32
-    columns = np.empty((len(gaps), k), np.uint8)
-    for place in range(k):
-        columns[:, place] = (low >> place) & 1
-    return np.packbits(columns.reshape(-1), bitorder="little").tobytes()
-
-
-def _read_low_bits(data: bytes, count: int, k: int) -> NDArray[Any]:
-    bits = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")
-    if bits[count * k :].any():
-        raise MalformedMessage("the padding of the coded gaps is not zero")
-    columns = bits[: count * k].reshape(count, k)
-    low: NDArray[Any] = np.zeros(count, np.uint8 if k <= 8 else np.uint32)  # k ≤ 32
-    for place in range(k):
-        low |= columns[:, place].astype(low.dtype, copy=False) << low.dtype.type(place)
-    return low
+    if not k:
+        return b""
+    low = gaps.astype(number_type(k))  # k < 32
+    low &= low.dtype.type((1 << k) - 1)
+    return bytes(pack_numbers(low, k))
 
 
 def _best_k(count: int, zeros: int) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 
 from sparsesecagg.crypto import shamir
 from sparsesecagg.crypto.decoding import restore
-from sparsesecagg.crypto.keys import KeyAgreement, public_key
+from sparsesecagg.crypto.keys import KeyAgreement
 from sparsesecagg.crypto.secrets import SharedSecret
 from sparsesecagg.protocol.messages import ShareKeys, Unmask, decode_users
 from sparsesecagg.protocol.order import OrderView, commitment_of, mask_key_of
@@ -26,6 +26,8 @@ class Restored:
     """The private seed of each survivor, the mask secret of each other member, by place; missing if not restored."""
 
     secrets: Mapping[int, SharedSecret]
+    agreements: Mapping[int, KeyAgreement]
+    """By place of each member that dropped out: its side of all agreements. To parse a key takes as long as one."""
     false_shares: tuple[tuple[int, int], ...]
     """Holder and owner of shares that were found false. Which of the two is to blame can't be told: one may have sent,
     or the other dealt, a false one."""
@@ -54,17 +56,24 @@ def restore_secrets(
         shares[rows[wanted], column] = elements.reshape(-1, shamir.LIMBS)[wanted]
         present[rows[wanted], column] = True
 
+    agreements: dict[int, KeyAgreement] = {}
+
     def genuine(row: int, found: bytes) -> bool:
         owner, secret = owners[row], SharedSecret(found)
         user, head = int(pod.users[owner]), packages[owner].head
         if owner in survived:
             return seed_commitment(epoch, order.round_number, user, secret) == commitment_of(head)
-        return public_key(mask_private(epoch, order.round_number, user, secret)) == mask_key_of(head)
+        agreement = KeyAgreement(mask_private(epoch, order.round_number, user, secret))
+        if agreement.public != mask_key_of(head):
+            return False
+        agreements[owner] = agreement
+        return True
 
     restored = restore(shares, holders, epoch.threshold, genuine, present)
     false_rows, false_columns = np.nonzero(restored.false)
     return Restored(
         {owner: SharedSecret(each) for owner, each in zip(owners, restored.secrets, strict=True) if each is not None},
+        agreements,
         tuple(sorted(zip(holders[false_columns].tolist(), np.array(owners)[false_rows].tolist(), strict=True))),
     )
 
@@ -75,15 +84,20 @@ def orphaned_pairs(
     survived: set[int],
     secrets: Mapping[int, SharedSecret],
     packages: Mapping[int, ShareKeys],
+    agreements: Mapping[int, KeyAgreement] | None = None,
 ) -> list[Pair]:
-    """Return the pairs of a survivor and a dropped member of a committee, with what they have agreed on."""
+    """Return the pairs of a survivor and a dropped member of a committee, with what they have agreed on.
+
+    `agreements` are those that follow from the `secrets` of dropped members, as far as they are known already.
+    """
     users = order.epoch.pod.users
     pairs = []
     for dropped in order.committee(committee).tolist():
         if dropped in survived:
             continue
-        private = mask_private(order.epoch, order.round_number, int(users[dropped]), secrets[dropped])
-        agreement = KeyAgreement(private)
+        agreement = (agreements or {}).get(dropped) or KeyAgreement(
+            mask_private(order.epoch, order.round_number, int(users[dropped]), secrets[dropped])
+        )
         pairs += [
             Pair(int(users[peer]), int(users[dropped]), agreement.with_peer(mask_key_of(packages[peer].head)))
             for peer in order.mask_peers(dropped)

@@ -12,7 +12,6 @@ from functools import partial
 import numpy as np
 
 from sparsesecagg.crypto import sealing, shamir
-from sparsesecagg.crypto.secrets import SharedSecret
 from sparsesecagg.errors import InvalidShare, MalformedMessage
 from sparsesecagg.patterns.graphs import Users
 from sparsesecagg.protocol.epoch import Epoch
@@ -31,7 +30,7 @@ from sparsesecagg.protocol.messages import (
     encode_users,
     require_pieces,
 )
-from sparsesecagg.protocol.opening import orphaned_pairs, restore_secrets
+from sparsesecagg.protocol.opening import Restored, orphaned_pairs, restore_secrets
 from sparsesecagg.protocol.order import OrderView
 from sparsesecagg.protocol.relay import sorted_by_receiver
 from sparsesecagg.protocol.work import Total, Work
@@ -204,10 +203,11 @@ class PodRound:
         restored = restore_secrets(order, owners, self._survived, self.packages, self._unmask)
         for holder, owner in restored.false_shares:
             self.false_shares.setdefault(self._user(holder), set()).add(self._user(owner))
-        return [partial(self._open, number, restored.secrets, total) for number in numbers]
+        return [partial(self._open, number, restored, total) for number in numbers]
 
-    def _open(self, number: int, secrets: Mapping[int, SharedSecret], total: Total) -> None:
+    def _open(self, number: int, restored: Restored, total: Total) -> None:
         """Remove the masks that are left in a committee's sum, and add it to the total."""
+        secrets = restored.secrets
         members = self.order.committee(number).tolist()
         missing = [self._user(place) for place in members if place not in secrets]
         if missing:
@@ -215,7 +215,8 @@ class PodRound:
             return
         work = self._works.pop(number)  # Its memory is free as soon as it is opened.
         private = {self._user(place): secrets[place] for place in members if place in self._survived}
-        work.open(private, orphaned_pairs(self.order, number, self._survived, secrets, self.packages))
+        orphaned = orphaned_pairs(self.order, number, self._survived, secrets, self.packages, restored.agreements)
+        work.open(private, orphaned)
         if problem := work.problem():
             self._lose(number, problem)
             return

@@ -21,10 +21,10 @@ class Result:
 
     params: Parameters
     round_number: int
-    total: NDArray[np.int64]
-    """Per coordinate: the sum of the survivors' quantised values, exact; zero where nothing was opened."""
-    contributors_per_slice: NDArray[np.int64]
-    """Per slice (per coordinate in `pairwise`): how many users are in the sum; zero where nothing was opened."""
+    values: NDArray[np.signedinteger[Any]]
+    """`total` in the shortest type that holds it."""
+    counts: NDArray[np.unsignedinteger[Any]]
+    """`contributors_per_slice` in the shortest type that holds it."""
     weight_per_slice: NDArray[np.int64] | None
     """Per slice: the sum of its contributors' private weights; None in a run without weights."""
     clipped: int | None
@@ -41,6 +41,16 @@ class Result:
     """By stage: the size of the server's message to each client, without the model itself."""
     false_shares: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """By user that sent false shares, or was dealt false ones: the owners of the secrets."""
+
+    @property
+    def total(self) -> NDArray[np.int64]:
+        """Per coordinate: the sum of the survivors' quantised values, exact; zero where nothing was opened."""
+        return self.values.astype(np.int64)
+
+    @property
+    def contributors_per_slice(self) -> NDArray[np.int64]:
+        """Per slice (per coordinate in `pairwise`): how many users are in the sum; zero where nothing was opened."""
+        return self.counts.astype(np.int64)
 
     @property
     def contributors(self) -> NDArray[np.int64]:
@@ -60,11 +70,11 @@ class Result:
     @property
     def coordinates_updated(self) -> float:
         """The fraction of the coordinates that somebody's value is in."""
-        return self.params.slices.coordinates(self.contributors_per_slice > 0) / self.params.dim
+        return self.params.slices.coordinates(self.counts > 0) / self.params.dim
 
     def sum(self) -> NDArray[np.float64]:
         """Return the sum of the contributions as real numbers; of weight · update in a run with weights."""
-        return self.params.quantizer.dequantize(self.total) * max(1, self.params.max_weight)
+        return self.params.quantizer.dequantize(self.values) * max(1, self.params.max_weight)
 
     def mean(self, normalisation: Normalisation = "observed") -> NDArray[np.float32]:
         """Return the mean update; zero, so that the model stays as it is, where nothing was opened.
@@ -80,7 +90,7 @@ class Result:
             return (self.sum() / expected).astype(np.float32)
         if normalisation != "observed":
             raise InvalidInput("normalisation", f"must be 'observed' or 'expected', got {normalisation!r}")
-        divisor = self.contributors_per_slice if self.weight_per_slice is None else self.weight_per_slice
+        divisor = self.counts if self.weight_per_slice is None else self.weight_per_slice
         mean: NDArray[np.float32] = (self.sum() / self.params.slices.spread(np.maximum(divisor, 1))).astype(np.float32)
         return mean
 

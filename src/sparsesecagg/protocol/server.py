@@ -8,7 +8,6 @@ here is above the pods: groups are drawn, messages find their pod, and what the 
 from __future__ import annotations
 
 import os
-from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -28,11 +27,11 @@ from sparsesecagg.errors import (
     TooLittleOpened,
     UnknownSender,
     WrongRound,
+    WrongSender,
     WrongStage,
     WrongView,
 )
 from sparsesecagg.patterns import Groups
-from sparsesecagg.patterns import Pod as Group
 from sparsesecagg.protocol.client import AHEAD
 from sparsesecagg.protocol.draw import is_large_enough
 from sparsesecagg.protocol.draw_messages import encode_draw
@@ -50,13 +49,13 @@ from sparsesecagg.protocol.messages import (
     Unmask,
     Upload,
     decode_client_message,
-    decode_server_message,
     encode,
     encode_users,
     pieces,
 )
-from sparsesecagg.protocol.order import NO_TERMS, extend_chain, mask_key_of
+from sparsesecagg.protocol.order import NO_TERMS, mask_key_of
 from sparsesecagg.protocol.parameters import Parameters
+from sparsesecagg.protocol.pod import Pod
 from sparsesecagg.protocol.pod_round import PodRound
 from sparsesecagg.protocol.result import Result
 from sparsesecagg.protocol.server_state import PodState, ServerState, restore_server_state
@@ -71,54 +70,6 @@ _MESSAGE_OF: dict[Stage, type[Message]] = {
 }
 Sizes = dict[str, dict[int, int]]
 Kept = TypeVar("Kept")
-
-
-class Pod:
-    """What the server keeps of a pod between rounds."""
-
-    def __init__(self, epoch: Epoch, keys: bytes) -> None:
-        self.epoch = epoch
-        self.keys = keys
-        """The message that the members got."""
-        self.packages: dict[int, dict[int, ShareKeys]] = defaultdict(dict)
-        """By round and place."""
-        self.history: list[tuple[int, bytes]] = []
-        """The declared survivors of each round."""
-        self.chain = epoch.digest
-        self.last_upload: dict[int, int] = {}
-        """By place: the round of its last upload; it knows what was declared before."""
-
-    def unknown_to(self, place: int) -> list[tuple[int, bytes]]:
-        """Return the declared survivors that a member may not have been told."""
-        known = self.last_upload.get(place, -1)
-        return [(number, survivors) for number, survivors in self.history if number >= known]
-
-    def declare(self, round_number: int, survivors: bytes) -> None:
-        """Add a round to the chain."""
-        self.chain = extend_chain(self.chain, round_number, survivors)
-        self.history.append((round_number, survivors))
-
-    def save(self) -> PodState:
-        """Return what is kept."""
-        packages = [encode(message) for each in self.packages.values() for message in each.values()]
-        return PodState(self.keys, packages, self.history, self.last_upload)
-
-    @staticmethod
-    def restore(saved: PodState, params: Parameters, seed: bytes, group: Group) -> Pod:
-        """Return the pod that `save` wrote down."""
-        message = decode_server_message(saved.keys)
-        if not isinstance(message, EpochKeys):
-            raise MalformedMessage("the saved keys are not those of an epoch")
-        pod = Pod(Epoch(params, message, seed, group), saved.keys)
-        for data in saved.packages:
-            package = decode_client_message(data)
-            if not isinstance(package, ShareKeys):
-                raise MalformedMessage("a saved package is not one")
-            pod.packages[package.round_number][group.place[package.sender]] = package
-        for round_number, survivors in saved.history:
-            pod.declare(round_number, survivors)
-        pod.last_upload = dict(saved.last_upload)
-        return pod
 
 
 class Server:
@@ -146,11 +97,10 @@ class Server:
             raise InvalidInput("roster", "must be given in an authenticated run, the one that the parameters name")
         self.roster = roster
         self._draw = DrawServer(roster, params) if roster is not None else None
-        self.stage = Stage.ADVERTISE_KEYS
+        self._stage = Stage.ADVERTISE_KEYS
+        self._result: Result | None = None
         self.epoch_number = 1
         self.round_number = 0
-        self.result: Result | None = None
-        """The outcome of the last round that was opened."""
         self._seed = seed
         self._present: set[int] = set(range(params.clients))
         """Who may send in this stage."""
@@ -179,7 +129,9 @@ class Server:
         if self.stage is Stage.DRAW:
             return self._take_reveal(data, sender)
         message = decode_client_message(data)
-        if sender not in (None, message.sender) or message.sender >= self.params.clients:
+        if sender not in (None, message.sender):
+            raise WrongSender(message.sender, sender)
+        if message.sender >= self.params.clients:
             raise UnknownSender(message.sender)
         if isinstance(message, ShareKeys):
             self._take_package(message)
@@ -204,13 +156,28 @@ class Server:
         return message.sender
 
     @property
+    def stage(self) -> Stage:
+        """The stage whose messages `receive` takes; `Stage.DONE` between two rounds."""
+        return self._stage
+
+    @property
+    def result(self) -> Result | None:
+        """The outcome of the last round; None before the first, during a round, and after one that failed."""
+        return self._result
+
+    @property
     def waiting_for(self) -> set[int]:
         """The users that may still send in this stage."""
         return self._present - self._heard
 
     def save(self) -> bytes:
-        """Return the run as bytes, between two rounds, for a server that is to be started again."""
-        if self.stage is not Stage.DONE or not self._pods:
+        """Return the run as bytes, for a server that is to be started again; at any time once the groups are drawn.
+
+        A round that is under way is over for the restored server, and the next one follows. So save before the orders
+        of a round leave, since its number must not be used twice, and before the requests for UNMASK leave, since users
+        refuse rounds after one that they helped to open and that is not declared.
+        """
+        if not self._pods:
             raise WrongStage("save", self.stage.name)
         state = ServerState(
             params=self.params.encode(),
@@ -244,7 +211,7 @@ class Server:
         if roster is not None:
             server._draw = DrawServer(roster, server.params, last_draw=state.last_draw, silent=state.silent)
         server.epoch_number, server.round_number = state.epoch_number, state.round_number
-        server.stage = Stage.DONE
+        server._stage = Stage.DONE
         server._forget_sizes()
         return server
 
@@ -263,7 +230,7 @@ class Server:
             raise WrongRound(number, self.epoch_number + 1)
         last = self._draw
         self._draw = DrawServer(last.roster, self.params, last_draw=last.last_draw, silent=last.silent)
-        self.stage, self.epoch_number = Stage.ADVERTISE_KEYS, number
+        self._stage, self.epoch_number = Stage.ADVERTISE_KEYS, number
         self._present, self._heard = set(range(self.params.clients)), set()
         self._adverts, self._keys = {}, set()
         self.groups, self._pods, self._rounds = Groups((), np.empty(0, np.int64)), [], []
@@ -273,7 +240,7 @@ class Server:
 
     def catch_up(self, round_number: int, draw: int = 0) -> None:
         """Pass over rounds and draws that users know of and this server does not, as after a restart."""
-        if self.stage is not Stage.ADVERTISE_KEYS:
+        if self.stage not in (Stage.ADVERTISE_KEYS, Stage.DONE):
             raise WrongStage("catch_up", self.stage.name)
         self.round_number = max(self.round_number, round_number)
         if self._draw is not None:
@@ -365,15 +332,11 @@ class Server:
             raise WrongView(f"user {message.sender}")
         if not self.round_number < message.round_number <= self.round_number + AHEAD:
             raise WrongRound(message.round_number, self.round_number + 1)
-        packages = pod.packages[message.round_number]
-        if place in packages:
+        if place in pod.packages[message.round_number]:
             raise DuplicateMessage(message.sender, Stage.SHARE_KEYS.name)
         pieces(message.shares, len(pod.epoch.partners(place)), SEALED_SIZE, "the shares")
-        key = mask_key_of(message.head)
-        require_usable(key)
-        if any(mask_key_of(other.head) == key for other in packages.values()):
-            raise InvalidKey(f"user {message.sender} deals a mask key that occurs twice")
-        packages[place] = message
+        require_usable(mask_key_of(message.head))
+        pod.take_package(place, message)
 
     def _place_of(self, user: int) -> tuple[Pod, int]:
         """Return the pod and the place of a user that takes part in the epoch."""
@@ -411,16 +374,14 @@ class Server:
         number = self.round_number + 1 if round_number is None else round_number
         if number <= self.round_number:
             raise WrongRound(number, self.round_number + 1)
-        self.round_number, self.result, self._demanded = number, None, min_updated
+        self.round_number, self._result, self._demanded = number, None, min_updated
         self._forget_sizes()
         self._rounds, self._round_of, absent = [], {}, 0
         outbound: dict[int, bytes] = {}
         for pod in self._pods:
             if pod is None:
                 continue
-            packages = pod.packages.pop(number, {})
-            for old in [each for each in pod.packages if each < number]:
-                del pod.packages[old]
+            packages = pod.packages_of(number)
             absent += len(pod.epoch.present) - len(packages)
             pod_round = PodRound(pod.epoch, number, packages, terms, pod.chain)
             self._rounds.append(pod_round)
@@ -460,7 +421,7 @@ class Server:
             _kept(self._draw).give_up()
             return self._name_jurors()
         self.dropped[stage.name] = len(self._present) - heard
-        self.stage = Stage.DONE  # A round that fails below is over.
+        self._stage = Stage.DONE  # A round that fails below is over.
         if stage in (Stage.ADVERTISE_KEYS, Stage.DRAW):
             outbound = self._make_epoch()
             self.received_bytes[Stage.ADVERTISE_KEYS.name] = {user: len(data) for user, data in outbound.items()}
@@ -487,7 +448,7 @@ class Server:
         return self._go_to(following, outbound)
 
     def _go_to(self, stage: Stage, outbound: dict[int, bytes]) -> dict[int, bytes]:
-        self.stage = stage
+        self._stage = stage
         self._present, self._heard = set(outbound), set()
         self.received_bytes[stage.name] = {user: len(data) for user, data in outbound.items()}
         return outbound
@@ -525,8 +486,8 @@ class Server:
         result = Result(
             params=self.params,
             round_number=self.round_number,
-            total=total.values,
-            contributors_per_slice=total.contributors,
+            values=total.values,
+            counts=total.contributors,
             weight_per_slice=total.weights if self.params.max_weight else None,
             clipped=total.clipped if public else None,
             survivors=tuple(
@@ -544,7 +505,7 @@ class Server:
         if result.coordinates_updated < self._demanded:
             reasons = list(result.lost.values())
             raise TooLittleOpened(result.coordinates_updated, self._demanded, reasons[0] if reasons else "nothing sent")
-        self.result = result
+        self._result = result
 
     def _never_started(self) -> dict[int, str]:
         """Return the committees of pods too few of whose members advertised keys."""

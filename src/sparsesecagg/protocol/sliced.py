@@ -28,7 +28,7 @@ class Sliced(Work):
         super().__init__(params, committee, round_number, context)
         self.numbers = params.slices.of(committee, round_number)
         self._sums: NDArray[Any] | None = None
-        self._lifted: NDArray[np.int64] | None = None
+        self._lifted: NDArray[np.signedinteger[Any]] | None = None
         self._count = 0
 
     @property
@@ -131,15 +131,13 @@ class Sliced(Work):
                 total.weights[number] += weight
         self._sums = self._lifted = None
 
-    def _opened(self) -> tuple[NDArray[np.int64], list[list[int]]]:
+    def _opened(self) -> tuple[NDArray[np.signedinteger[Any]], list[list[int]]]:
         """Return the signed values of each slice, and its private integers: weight and clipped values."""
         assert self._sums is not None  # noqa: S101
         params, word = self.params, self.params.word
         rows = self._sums.reshape(len(self.numbers), params.width)
         if self._lifted is None:
-            self._lifted = np.empty((len(rows), params.slices.length), np.int64)
-            for row, lifted in zip(rows, self._lifted, strict=True):
-                word.lift(row[: params.slices.length], out=lifted)
+            self._lifted = word.lift_short(rows[:, : params.slices.length])
         digits = word.reduce(rows[:, params.slices.length :]).astype(np.int64)  # Not negative: no lifting.
         integers: list[list[int]] = params.digits.read(digits).tolist()
         return self._lifted, integers

@@ -79,8 +79,10 @@ class Total:
     """The sum over all opened committees, exact, and who is in it."""
 
     def __init__(self, params: Parameters) -> None:
-        self.values = np.zeros(params.dim, np.int64)
-        self.contributors = np.zeros(params.slices.count, np.int64)
+        # As short as the sum of `served` committees allows: fresh memory costs a server more than to add.
+        largest = params.served * (params.word.largest + 1)
+        self.values: NDArray[np.signedinteger[Any]] = np.zeros(params.dim, np.min_scalar_type(-largest))
+        self.contributors = np.zeros(params.slices.count, np.min_scalar_type(params.clients))
         """By slice (by coordinate in `pairwise`): how many users are in the sum."""
         self.weights = np.zeros(params.slices.count if params.max_weight else 0, np.int64)
         """By slice: the sum of their private weights."""

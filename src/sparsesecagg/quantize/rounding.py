@@ -72,9 +72,10 @@ class Quantizer:
             np.clip(scaled, -self.limit, self.limit, out=scaled)
         return (_rounded_short if self.limit < _SHORT else _rounded_long)(scaled, rng), clipped
 
-    def dequantize(self, sums: NDArray[np.int64]) -> NDArray[np.float64]:
+    def dequantize(self, sums: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
         """Return the real sums, φ⁻¹(·)/c in the paper."""
-        return sums / self.scale
+        real: NDArray[np.float64] = np.divide(sums, self.scale, dtype=np.float64)
+        return real
 
 
 def _rounded_short(scaled: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.int32]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from sparsesecagg.engines.flower import way_down
 from sparsesecagg.engines.flower.node import LEDGER_VARIABLE
 
 
@@ -31,3 +32,9 @@ def audible_flower() -> Iterator[None]:
     yield
     logger.disabled, logger.propagate = before[:2]
     logger.setLevel(before[2])
+
+
+@pytest.fixture(autouse=True)
+def exact_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Send whole models: most tests compare with exact means. `test_downlink.py` is about steps, the default."""
+    monkeypatch.setattr(way_down, "DEFAULT", "model")

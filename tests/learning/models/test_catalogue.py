@@ -18,6 +18,7 @@ def images(*shape: int) -> Dataset:
     [
         ("softmax", (64,), 650),
         ("mlp", (64,), 9_610),
+        ("strided-cnn", (1, 28, 28), 21_840),
         ("small-cnn", (1, 28, 28), 21_840),
         ("mnist-cnn", (1, 28, 28), 1_663_370),
         ("cifar-cnn", (3, 32, 32), 165_122),

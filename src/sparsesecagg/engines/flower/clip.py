@@ -48,6 +48,14 @@ class Clips:
             self.values, self._seen = [self.first] * len(sizes), [0.0] * len(sizes)
         return tuple(self.values)
 
+    def save(self) -> tuple[list[float], list[int], list[float]]:
+        """Return what the next clips depend on."""
+        return self.values, self._sizes, self._seen
+
+    def restore(self, state: tuple[list[float], list[int], list[float]]) -> None:
+        """Go back to what `save` returned."""
+        self.values, self._sizes, self._seen = (list(each) for each in state)  # type: ignore[assignment]
+
     def learn(self, largest: Sequence[float], clipped: int | None) -> None:
         """Adapt to a completed round, given the largest magnitude in each array of its mean."""
         if not self.adaptive:

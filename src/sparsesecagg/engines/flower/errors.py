@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparsesecagg.errors import ProtocolError
+from sparsesecagg.errors import ProtocolError, WrongStep
 
 CLIENT_LINE = "@app.train(mods=[secagg_mod])"
 SERVER_LINE = "strategy = SecAgg(FedAvg(...), ...)"
@@ -34,6 +34,13 @@ class NotInRun(ProtocolError):
 
     def __init__(self) -> None:
         super().__init__("this node has no keys in this run; it can take part in the next one")
+
+
+class NoModel(WrongStep):
+    """The node has kept no model that the steps lead from; it needs the whole one."""
+
+    def __init__(self) -> None:
+        super().__init__("this node holds none of the models that it starts from, and needs the whole one")
 
 
 class UnprovenNode(ProtocolError):

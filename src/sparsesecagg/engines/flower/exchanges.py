@@ -30,7 +30,9 @@ from sparsesecagg.engines.flower.records import (
     wire_bytes,
 )
 from sparsesecagg.engines.flower.seats import Challenge, Claim, Seats
+from sparsesecagg.engines.flower.steps import HELD
 from sparsesecagg.engines.flower.terms import Invitation
+from sparsesecagg.engines.flower.way_down import WayDown
 from sparsesecagg.errors import MalformedMessage, SparseSecAggError, WrongRound, WrongStage
 from sparsesecagg.protocol import Server, Stage
 
@@ -53,6 +55,7 @@ class Exchanges:
         self.roster = roster
         self.seats = Seats()
         self.record = RoundRecord(0)
+        self.way_down = WayDown()
         self._invited: Invited = {}
         self._challenge = Challenge()
         self._refusals: list[str] = []
@@ -174,6 +177,8 @@ class Exchanges:
         except SparseSecAggError as error:
             self._reject(asked.stage, node, error)
             return
+        if packet.stage is Stage.UPLOAD and "refused" not in packet.fields:
+            self.way_down.heard(node, packet.fields.get(HELD))
         if answered is not None:
             answered(packet)
         self._count(packet, reply)
@@ -218,6 +223,8 @@ class Exchanges:
 
     def _note_refusal(self, stage: Stage, node: int, reason: str) -> None:
         self._refusals.append(reason)
+        if stage is Stage.UPLOAD:
+            self.way_down.lost(node)
         _LOG.info("SecAgg: node %d refused at %s: %s", node, stage.name, reason)
 
     def _reject(self, stage: Stage, node: int, error: SparseSecAggError) -> None:

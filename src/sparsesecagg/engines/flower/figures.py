@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,8 @@ class RoundRecord:
     )
     """Those of every round, and others that it had."""
     exchanges: int = 0
+    model_bytes: list[int] = field(default_factory=list)
+    """By node: bytes of the model, or of the steps that lead to it, in UPLOAD's message."""
     dropped: dict[str, int] = field(default_factory=dict)
     rejected: int = 0
     """Replies that fitted no request, or that the protocol rejected."""
@@ -144,6 +147,8 @@ class RoundRecord:
             "sent_bytes": codec,
             "wire_bytes": self.mean("wire"),
             "received_bytes": self.mean("received"),
+            "model_bytes": _mean(self.model_bytes),
+            "downlink_bytes": _mean(self.model_bytes),  # As runs of `train` call it.
             "client_seconds": self.mean("client_seconds"),
             "server_seconds": self.total("server_seconds"),
             "stage_seconds": self.total("seconds"),
@@ -163,6 +168,14 @@ class RunFolder:
     """A folder with config.json and metrics.jsonl, from which `sparsesecagg` makes a report."""
 
     path: Path
+    earlier: str = ""
+    """Lines of rounds before this process."""
+
+    def go_on(self, rounds: int) -> None:
+        """Keep the lines of the rounds that an earlier process has done."""
+        with suppress(OSError):
+            lines = (self.path / "metrics.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+            self.earlier = "".join(line for line in lines if json.loads(line)["round"] <= rounds)
 
     def write_config(self, config: Mapping[str, Any]) -> None:
         """Write the options of the run."""
@@ -172,7 +185,8 @@ class RunFolder:
     def write_rounds(self, rounds: list[RoundRecord]) -> None:
         """Write all rounds anew: the accuracy of a round becomes known after its aggregate."""
         self.path.mkdir(parents=True, exist_ok=True)
-        _replace(self.path / "metrics.jsonl", "".join(json.dumps(record.line()) + "\n" for record in rounds))
+        lines = "".join(json.dumps(record.line()) + "\n" for record in rounds)
+        _replace(self.path / "metrics.jsonl", self.earlier + lines)
 
 
 def shape_of(params: Parameters) -> str:

@@ -31,7 +31,9 @@ from sparsesecagg.engines.flower.node import (
     policy_of,
 )
 from sparsesecagg.engines.flower.records import Packet, Value, is_ours, read_packet, refusal, without_ours
+from sparsesecagg.engines.flower.replicas import Replicas
 from sparsesecagg.engines.flower.seats import Claim, prove
+from sparsesecagg.engines.flower.steps import HELD
 from sparsesecagg.engines.flower.terms import Terms, run_config_digest
 from sparsesecagg.engines.flower.weights import coin, rounded
 from sparsesecagg.errors import (
@@ -217,10 +219,15 @@ class _Task:
 
     def _upload(self, client: Client) -> bytes:
         """Train, then mask."""
-        packet, content = self._packet, without_ours(self.message.content)
+        packet, replicas = self._packet, Replicas(ledger_folder(self.context) / "models")
+        content, held = replicas.receive(without_ours(self.message.content), packet)
         terms = Terms.read(packet)
         digest = terms.digest(content, self.message.metadata.message_type, run_config_digest(self.context))
-        if (answer := client.check_order(packet.payload, terms=digest)) is not None:
+        answer = client.check_order(packet.payload, terms=digest)
+        # Only now: the order is about this model. And before training, which may fail.
+        if held is not None and replicas.keep(held):
+            self._fields[HELD] = held.replica.sequence
+        if answer is not None:
             return answer
         received = _only_arrays(content, "message")
         template = Template.of(received)

@@ -28,7 +28,8 @@ REFUSED = 6
 RAISED = 2
 """Flower's code for a ClientApp that raised an exception (`ErrorCode.CLIENT_APP_RAISED_EXCEPTION`)."""
 
-_STYPE = "sparsesecagg.bytes"
+STYPE = "sparsesecagg.bytes"
+"""The serialisation type of arrays that are bytes of ours."""
 _SMALL = 1 << 16
 _PREFIX = "sparsesecagg: "
 _LONGEST_REASON = 400
@@ -62,7 +63,7 @@ class Packet:
             return {CONTROL: ConfigRecord(control)}
         if len(self.payload) <= _SMALL:
             return {CONTROL: ConfigRecord({**control, "payload": self.payload})}
-        bulk = ArrayRecord({"0": Array("uint8", (len(self.payload),), _STYPE, self.payload)})
+        bulk = ArrayRecord({"0": Array("uint8", (len(self.payload),), STYPE, self.payload)})
         return {CONTROL: ConfigRecord(control), BULK: bulk}
 
     @property
@@ -118,7 +119,7 @@ def read_packet(content: RecordDict) -> Packet:
     if BULK in content:
         bulk = content[BULK]
         array = bulk.get("0") if isinstance(bulk, ArrayRecord) and len(bulk) == 1 else None
-        if array is None or array.stype != _STYPE or payload:
+        if array is None or array.stype != STYPE or payload:
             raise MalformedMessage("the message has no payload that this engine can read")
         payload = array.data
     if not isinstance(payload, bytes):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from flwr.app import Message
@@ -21,6 +21,7 @@ from sparsesecagg.engines.flower.courier import Courier, by_request
 from sparsesecagg.engines.flower.exchanges import Exchanges
 from sparsesecagg.engines.flower.figures import RoundRecord
 from sparsesecagg.engines.flower.records import Packet, Value
+from sparsesecagg.engines.flower.saved_run import RunState
 from sparsesecagg.engines.flower.terms import Invitation
 from sparsesecagg.errors import ProtocolError
 from sparsesecagg.protocol import Parameters, Result, Server, Stage
@@ -51,7 +52,23 @@ class SecureRun(Exchanges):
         self.server.catch_up(last_round)
         self.run_config = b""
         """What most nodes say the run's configuration is, as a digest: the order is bound to it."""
+        self.save: Callable[[], None] = lambda: None
+        """Called when the survivors of a round are declared and nothing is opened yet."""
         self._uploading = 0.0
+
+    @classmethod
+    def restored(
+        cls, state: RunState, courier: Courier, timeouts: Mapping[Stage, float | None], roster: Roster | None
+    ) -> SecureRun:
+        """Return the run that was written down, at the round after the last one that was begun."""
+        server = Server.restore(state.server, roster)
+        server.catch_up(state.begun)
+        run = cls.__new__(cls)
+        Exchanges.__init__(run, server, courier, timeouts, roster)
+        for user, node in state.seats:
+            run.seats.take(user, node, ())
+        run.run_config, run.save, run._uploading = state.run_config, lambda: None, 0.0
+        return run
 
     # Before the first round
 
@@ -144,9 +161,10 @@ class SecureRun(Exchanges):
             for node, invitation in self._invited.items():
                 user = self.seats.user(node)
                 if user is not None and user in orders:
-                    told: dict[str, Value] = {**fields, **self._number_of(node), **self._wanted(user)}
-                    message = self._message(Stage.UPLOAD, node, orders[user], told, invitation.content)
-                    self._sent[node] = message
+                    content, more, size = self.way_down.parcel(node, invitation.content)
+                    told: dict[str, Value] = {**fields, **more, **self._number_of(node), **self._wanted(user)}
+                    self._sent[node] = self._message(Stage.UPLOAD, node, orders[user], told, content)
+                    record.model_bytes.append(size)
                 elif self._may_deal(user):
                     self._sent[node] = self._asking_for_packages(node)
         self._uploading = time.perf_counter()
@@ -161,6 +179,7 @@ class SecureRun(Exchanges):
             self.record.rejected += strangers
             self._take(Stage.UPLOAD, sorted_replies)
             requests = self._close()
+        self.save()
         if self.params.confirm:
             with self._failures_at(Stage.CONFIRM):
                 self._talk(grid, Stage.CONFIRM, requests)

@@ -72,6 +72,11 @@ class Seats:
         """Return the node of each user that is one of these."""
         return {self._user_of[node]: node for node in nodes if node in self._user_of}
 
+    @property
+    def taken(self) -> list[tuple[int, int]]:
+        """All users that have a node, with it."""
+        return sorted(self._node_of.items())
+
     def user(self, node: int) -> int | None:
         """Return the user that a node is."""
         return self._user_of.get(node)

@@ -28,9 +28,11 @@ from sparsesecagg.engines.flower.errors import MissingMod
 from sparsesecagg.engines.flower.figures import RoundRecord, RunFolder, config_of, noise_warning, shape_of, total_weight
 from sparsesecagg.engines.flower.last_words import listen
 from sparsesecagg.engines.flower.run import SecureRun
+from sparsesecagg.engines.flower.saved_run import SavedRun, number_rounds
 from sparsesecagg.engines.flower.settings import Settings, require_averaging, stage_timeouts, weight_limit
-from sparsesecagg.engines.flower.terms import Invitation, Terms, common_digest, invite
-from sparsesecagg.errors import InvalidInput, ProtocolError
+from sparsesecagg.engines.flower.terms import Invitation, Terms, common_digest, invite, with_model
+from sparsesecagg.engines.flower.way_down import make_way_down
+from sparsesecagg.errors import InvalidInput, ProtocolError, SparseSecAggError
 from sparsesecagg.patterns.anonymity import Server
 from sparsesecagg.privacy.advice import advice
 from sparsesecagg.privacy.plan import SMALLEST_COHORT
@@ -75,6 +77,8 @@ class SecAgg(Strategy):
         timeout: float = 300.0,
         timeouts: Mapping[str | Stage, float] | None = None,
         poll_seconds: float = 0.2,
+        downlink: str | None = None,
+        downlink_bits: int = 4,
         run_dir: str | Path | None = None,
     ) -> None:
         """Wrap `strategy`; raises `InvalidInput` for what can't work.
@@ -99,7 +103,9 @@ class SecAgg(Strategy):
         an authenticated run, a file of `sparsesecagg roster build`; nodes need `secagg-roster` and `secagg-run-key`.
         `metrics`: metrics of nodes to be averaged, each with its largest magnitude; all others stay on the nodes.
         `timeout`, `timeouts`: seconds that a stage waits, for all and by name of the stage; UPLOAD waits as long as
-        `start` is told unless it is named. `run_dir`: where to write figures for a report.
+        `start` is told unless it is named. `downlink`: nodes get `steps` from the model that they hold (default),
+        rounded to `downlink_bits` (2, 4 or 8) per coordinate, or the whole `model` in every round. `run_dir`: where to
+        write figures for a report, and what a server that is started again needs to go on.
         """
         self.strategy = require_averaging(strategy)
         self._settings = Settings(
@@ -124,7 +130,12 @@ class SecAgg(Strategy):
         self._clips = Clips(clip, adaptive_clip)
         self._told_timeouts = self._timeouts = stage_timeouts(timeout, timeouts)
         self._courier = Courier(poll_seconds)
+        self._way_down = make_way_down(downlink, downlink_bits)
         self._folder = RunFolder(Path(run_dir)) if run_dir is not None else None
+        self._saved = SavedRun(Path(run_dir)) if run_dir is not None else None
+        self._rounds_before = 0
+        """Rounds that an earlier process has done, if this one goes on with its run."""
+        self._model = ArrayRecord()
         self._weight_key = str(getattr(strategy, "weighted_by_key", _DEFAULT_WEIGHT_KEY))
         self._run: SecureRun | None = None
         self._epoch_number = self._last_round = 0
@@ -148,9 +159,14 @@ class SecAgg(Strategy):
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
     ) -> FlowerResult:
-        """Run the rounds, as every strategy does. If all of them fail, the result holds the initial arrays."""
+        """Run the rounds, as every strategy does. If all of them fail, the result holds the initial arrays.
+
+        With a `run_dir` that holds a run which did not come to its end, go on with that one, its model and its rounds.
+        """
         self._timeouts = {stage: timeout if told is None else told for stage, told in self._told_timeouts.items()}
         patient = PatientGrid(grid, self._courier, self._timeouts[Stage.UPLOAD])
+        initial_arrays = self._take_up(initial_arrays)
+        num_rounds = max(0, num_rounds - self._rounds_before)
         watched = self._watch(evaluate_fn) if evaluate_fn else None
         listen()
         result = super().start(patient, initial_arrays, num_rounds, timeout, train_config, evaluate_config, watched)
@@ -158,14 +174,18 @@ class SecAgg(Strategy):
             result.arrays = initial_arrays
         if self.history and all(record.failure for record in self.history):
             _LOG.error("SecAgg: no round succeeded, the model is unchanged. %s", self.history[-1].sentence())
+        number_rounds(result, self._rounds_before)
+        if self._saved:
+            self._saved.remove()
         return result
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Let the wrapped strategy choose nodes, exchange keys with them if need be, return their UPLOAD messages."""
+        server_round += self._rounds_before
         inner = grid.inner if isinstance(grid, PatientGrid) else grid
-        self._playing, self._grid = None, inner
+        self._playing, self._grid, self._model = None, inner, arrays
         record = RoundRecord(server_round)
         self.history.append(record)
         messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
@@ -182,6 +202,7 @@ class SecAgg(Strategy):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Open the sum and hand the mean to the wrapped strategy as if one node had sent it."""
+        server_round += self._rounds_before
         record = self.history[-1] if self.history else RoundRecord(server_round)
         arrays: ArrayRecord | None = None
         metrics: MetricRecord | None = None
@@ -192,10 +213,17 @@ class SecAgg(Strategy):
             except ProtocolError as error:
                 self._fail(error)
             else:
-                arrays, metrics = self._aggregate(server_round, result, playing)
+                try:
+                    arrays, metrics = self._aggregate(server_round, result, playing)
+                except InvalidInput as error:  # The strategy has made a model that no node could be brought to.
+                    record.failed_at = Stage.UNMASK.name
+                    self._fail(error)
         (_LOG.warning if record.failure else _LOG.info)("%s", record.sentence())
         if self._folder:
             self._folder.write_rounds(self.history)
+        if self._saved:
+            self._model = self._model if arrays is None else arrays
+            self._saved.write_model(server_round, self._model, self._clips.save(), self._way_down.save())
         merged = MetricRecord(dict(metrics or {}))
         merged.update(record.metrics())
         return arrays, merged
@@ -204,10 +232,11 @@ class SecAgg(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Leave evaluation to the wrapped strategy. Its replies are not masked; docs/flower.md says what they show."""
-        return self.strategy.configure_evaluate(server_round, arrays, config, grid)
+        return self.strategy.configure_evaluate(server_round + self._rounds_before, arrays, config, grid)
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Leave evaluation to the wrapped strategy."""
+        server_round += self._rounds_before
         metrics = self.strategy.aggregate_evaluate(server_round, replies)
         self._note_evaluation(server_round, metrics)
         return metrics
@@ -240,14 +269,19 @@ class SecAgg(Strategy):
         record.clip = max(terms.scales)
         dim = template.dim + len(terms.metrics)
         common_digest(terms, invitations, b"")  # A strategy that tells nodes different things is refused first.
+        invitations = with_model(invitations, self._way_down.offer(invitations[0].model))
         run = self._run
         if run is None or run.params.dim != dim or not run.ready(grid, invitations, record):
+            if run is not None:
+                _LOG.info("SecAgg: too few of the nodes that hold keys are here, so a new epoch begins")
             run = self._new_run(dim, invitations)
             run.set_up(grid, invitations, record)
             self._run = run  # Only now: if this one could not begin, the one before may still go on.
-        run.timeouts = self._timeouts
+        run.timeouts, run.way_down = self._timeouts, self._way_down
         self._playing = invitations[0]
         digest = common_digest(terms, invitations, run.run_config)
+        run.save = self._save_run
+        self._save_run(begun=run.server.round_number + 1)
         messages = run.begin_round(digest, self._settings.min_updated, terms.fields())
         self._last_round = run.server.round_number
         return messages
@@ -302,7 +336,7 @@ class SecAgg(Strategy):
         content = RecordDict({key: template.add(invitation.model, update), "metrics": MetricRecord(metrics)})
         request = Message(RecordDict(), invitation.node, invitation.message_type)
         arrays, aggregated = self.strategy.aggregate_train(server_round, [Message(content, reply_to=request)])
-        return (None if arrays is None else template.cast(arrays)), aggregated
+        return (None if arrays is None else self._way_down.advance(template, arrays)), aggregated
 
     def _fail(self, error: Exception) -> list[Message]:
         """Note why a round failed, and send nothing."""
@@ -311,6 +345,38 @@ class SecAgg(Strategy):
         record.failed_at = record.failed_at or Stage.ADVERTISE_KEYS.name
         self._playing = None
         return []
+
+    # A run that an earlier process has begun
+
+    def _take_up(self, initial: ArrayRecord) -> ArrayRecord:
+        """Go on with the run in the folder, if there is one; return the model that the rounds begin with."""
+        state = self._saved.model() if self._saved and not self.history else None
+        if self._saved is None or state is None:
+            return initial
+        model = state.record
+        if Template.of(model) != Template.of(initial):
+            raise InvalidInput("run_dir", "holds a run of another model that is not over: name another folder")
+        self._rounds_before, self._model = state.round_number, model
+        self._clips.restore(state.clips)
+        found = self._saved.run()
+        try:
+            self._way_down.restore(state.way_down, model)
+            if found is not None:
+                self._run = SecureRun.restored(found, self._courier, self._timeouts, self._roster)
+                self._epoch_number, self._last_round = found.epoch_number, self._run.server.round_number
+        except SparseSecAggError as problem:
+            _LOG.warning("SecAgg: the keys of the run in the folder can't be used: %s", problem)
+        if self._folder:
+            self._folder.go_on(state.round_number)
+        keys = "with the keys of its epoch" if self._run else "in a new epoch"
+        _LOG.info("SecAgg: going on after round %d of the run in %s, %s", state.round_number, self._saved.folder, keys)
+        return model
+
+    def _save_run(self, begun: int = 0) -> None:
+        run = self._run
+        if self._saved and run is not None:
+            seats, begun = run.seats.taken, max(begun, run.server.round_number)
+            self._saved.write_run(run.server.save(), begun, run.server.epoch_number, seats, run.run_config)
 
     # Figures
 
@@ -335,6 +401,7 @@ class SecAgg(Strategy):
         """Return the evaluation function with its figures also noted in the history."""
 
         def watched(server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
+            server_round += self._rounds_before
             metrics = evaluate_fn(server_round, arrays)
             self._note_evaluation(server_round, metrics)
             return metrics

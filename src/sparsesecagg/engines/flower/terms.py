@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isfinite
 
+import numpy as np
 from flwr.app import ArrayRecord, Context, Message, RecordDict
 
 from sparsesecagg.crypto.kdf import digest
+from sparsesecagg.engines.flower.arrays import view
 from sparsesecagg.engines.flower.errors import EmptyCohort
 from sparsesecagg.engines.flower.records import Packet, Value
 from sparsesecagg.errors import InvalidInput, MalformedMessage
@@ -80,8 +82,10 @@ def model_digest(record: ArrayRecord) -> bytes:
     """Return SHA-256 of the names, types, shapes and values of a model."""
     state = hashlib.sha256(b"sparsesecagg/v2/flower model")
     for name, array in record.items():
-        head = repr((name, array.dtype, tuple(array.shape), array.stype)).encode()
-        for part in (head, array.data):
+        values = np.ascontiguousarray(view(array))
+        # Not the bytes of the record: versions of NumPy frame the same values differently.
+        head = repr((name, values.dtype.str, tuple(array.shape))).encode()
+        for part in (head, values.reshape(-1).view(np.uint8).data):
             state.update(len(part).to_bytes(8, "little"))
             state.update(part)
     return state.digest()
@@ -128,6 +132,17 @@ def invite(messages: Sequence[Message]) -> list[Invitation]:
     if any(len(invitation.content.array_records) != 1 for invitation in invitations):
         raise InvalidInput("strategy", "must send one ArrayRecord in each message: the model")
     return invitations
+
+
+def with_model(invitations: Sequence[Invitation], model: ArrayRecord) -> list[Invitation]:
+    """Return the invitations with this model in place of the one that they all have."""
+    if invitations[0].model is model:
+        return list(invitations)
+    contents: dict[int, RecordDict] = {}  # Strategies share one content among all messages, and so it stays.
+    for each in invitations:
+        key = next(iter(each.content.array_records))
+        contents.setdefault(id(each.content), RecordDict({**each.content, key: model}))
+    return [replace(each, content=contents[id(each.content)]) for each in invitations]
 
 
 def common_digest(terms: Terms, invitations: Sequence[Invitation], run_config: bytes) -> bytes:

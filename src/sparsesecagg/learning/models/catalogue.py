@@ -9,13 +9,15 @@ from functools import partial
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.learning.data.dataset import Dataset
 from sparsesecagg.learning.models.base import LocalTraining, Model
+from sparsesecagg.learning.models.convolution import Convolution, StridedNetwork
 from sparsesecagg.learning.models.dense import DenseNetwork
 from sparsesecagg.learning.models.torch_model import TorchModel, require_torch
 
 # Name → the shape of sample it takes; None takes any.
-MODELS: dict[str, tuple[int, ...] | None] = {
+MODELS: dict[str, tuple[int, int, int] | None] = {
     "softmax": None,
     "mlp": None,
+    "strided-cnn": (1, 28, 28),
     "small-cnn": (1, 28, 28),
     "mnist-cnn": (1, 28, 28),
     "cifar-cnn": (3, 32, 32),
@@ -56,6 +58,8 @@ def make_model(name: str, dataset: Dataset, hidden: int = DEFAULT_HIDDEN) -> Mod
             f"{name} takes samples of shape {wanted}, {dataset.name} has {dataset.sample_shape}: "
             f"use one of {', '.join(fitting)}",
         )
+    if name == "strided-cnn":  # As many parameters as small-cnn.
+        return StridedNetwork(wanted, classes, (Convolution(5, 10), Convolution(5, 20)), 50, name)
     require_torch(f"the model {name}")
     from sparsesecagg.learning.models import torch_zoo
 

@@ -58,7 +58,7 @@ class DenseNetwork(Model):
     def evaluate(self, parameters: Vector, x: NDArray[np.float32], y: NDArray[np.int64]) -> Evaluation:
         """Return correct predictions and the summed cross entropy."""
         scores = self._forward(self._views(parameters), x.reshape(len(x), -1))[-1]
-        log_probability = _log_softmax(scores)[np.arange(len(y)), y]
+        log_probability = log_softmax(scores)[np.arange(len(y)), y]
         return Evaluation(int((scores.argmax(axis=1) == y).sum()), -float(log_probability.sum()), len(y))
 
     def _views(self, vector: Vector) -> list[tuple[NDArray[np.float32], NDArray[np.float32]]]:
@@ -88,7 +88,7 @@ class DenseNetwork(Model):
     ) -> None:
         """Write the gradient of the mean cross entropy of one batch into `gradients`."""
         values = self._forward(views, x)
-        back = np.exp(_log_softmax(values[-1]))
+        back = np.exp(log_softmax(values[-1]))
         back[np.arange(len(y)), y] -= 1
         back /= len(y)
         for number in reversed(range(len(views))):
@@ -99,7 +99,8 @@ class DenseNetwork(Model):
                 back = (back @ views[number][0].T) * (values[number] > 0)
 
 
-def _log_softmax(scores: NDArray[np.float32]) -> NDArray[np.float32]:
+def log_softmax(scores: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the logarithms of the softmax of each row."""
     shifted = scores - scores.max(axis=1, keepdims=True)
     logs: NDArray[np.float32] = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
     return logs

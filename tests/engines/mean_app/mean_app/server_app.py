@@ -67,7 +67,12 @@ def main(grid: Grid, context: Context) -> None:
     inner = FedAvg(fraction_evaluate=0.0, min_train_nodes=min(3, nodes), min_available_nodes=min(3, nodes))
     roster = str(config["roster"]) or None
     strategy = SecAgg(
-        inner, alpha=float(config["alpha"]), max_weight=32, timeout=float(config["upload-seconds"]), roster=roster
+        inner,
+        alpha=float(config["alpha"]),
+        max_weight=32,
+        timeout=float(config["upload-seconds"]),
+        roster=roster,
+        downlink=str(config["downlink"]),
     )
     models: dict[int, list[float]] = {}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -79,7 +81,32 @@ def test_a_pattern_that_is_named_is_allowed() -> None:
     assert secure_sum([np.ones(9, np.float32)] * 6, pattern="pairwise", alpha=0.5).params.pattern == "pairwise"
 
 
-@pytest.mark.parametrize("bad", [np.array([1.0, np.inf]), np.array([np.nan, 1.0]), np.array([1, 2]), np.array([])])
+@pytest.mark.parametrize("bad", [np.array([1.0, np.inf]), np.array([np.nan, 1.0]), np.array([])])
 def test_updates_that_can_not_be_added_are_refused_by_name(bad: np.ndarray) -> None:
     with pytest.raises(InvalidInput, match="update"):
         secure_sum([bad, bad, bad])
+
+
+def test_integers_are_added_up_as_well() -> None:
+    updates = [np.arange(6) * user for user in range(4)]
+    result = secure_sum(updates, alpha=1, modulus_bits=32)
+    np.testing.assert_allclose(result.sum(), np.sum(updates, axis=0), atol=1e-5)
+
+
+def test_a_stage_may_be_given_by_its_name() -> None:
+    result = secure_sum([np.ones(4)] * 5, alpha=1, drops={3: "upload"})
+    assert result.survivors == (0, 1, 2, 4)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"drops": {5: "UPLOAD"}}, "drops must name users from 0 to 4, got 5"),
+        ({"drops": {1: "LUNCH"}}, "drops must name one of .*UPLOAD.*, got 'LUNCH'"),
+        ({"weights": [1, 2]}, "weights must be one for each of 5 users, got 2"),
+        ({"updates": [["a", "b"]] * 5}, "updates must be vectors of numbers, got <U1 from user 0"),
+    ],
+)
+def test_a_mistake_is_named_with_what_was_given(options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(InvalidInput, match=problem):
+        secure_sum(**{"updates": [np.ones(4)] * 5, "alpha": 1, **options})

@@ -1,8 +1,9 @@
-"""The rooms: imports point one way, and the core needs none of the extras."""
+"""Package layout: imports point one way, every package maps its modules, and the core needs none of the extras."""
 
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ import pytest
 PACKAGE = "sparsesecagg"
 SOURCE = Path(__file__).parent.parent / "src" / PACKAGE
 
-ROOMS = [
+PACKAGES = [
     "field",
     "crypto",
     "quantize",
@@ -22,22 +23,22 @@ ROOMS = [
     "patterns",
     "protocol",
     "engines.in_process",
-    "attacks",
     "privacy",
+    "attacks",
     "learning",
     "engines",
     "report",
     "cli",
 ]
-"""In order of dependency: a room may import itself and those before it."""
+"""In order of dependency: a package may import itself and those before it."""
 
-CORE = ROOMS[: ROOMS.index("privacy") + 1]
-"""Rooms that work with numpy, cryptography and msgspec alone."""
+CORE = PACKAGES[: PACKAGES.index("privacy") + 1]
+"""Packages that work with numpy, cryptography and msgspec alone."""
 
 EXTRAS = {"torch", "flwr", "sklearn", "plotly", "matplotlib", "tensorboard", "ray", "scipy"}
 COMMON = "errors"
-FACES = {"__init__": "engines.in_process", "flower": "engines"}
-"""Modules outside the rooms that show a room to the outside; they may import what that room may."""
+DOORS = {"__init__": "privacy", "flower": "engines"}
+"""Modules that show a package to the outside; they may import what that package may."""
 
 
 def modules() -> list[Path]:
@@ -45,8 +46,8 @@ def modules() -> list[Path]:
 
 
 def home_of(parts: tuple[str, ...]) -> str:
-    """Return the room of a module; one room lies inside another: rounds in one process need no network."""
-    return ".".join(parts[:2]) if ".".join(parts[:2]) in ROOMS else parts[0]
+    """Return the package of a module; one lies inside another: rounds in one process need no network."""
+    return ".".join(parts[:2]) if ".".join(parts[:2]) in PACKAGES else parts[0]
 
 
 def home(path: Path) -> str:
@@ -66,15 +67,15 @@ def imports(path: Path, at_module_level: bool = False) -> tuple[str, ...]:
     """Return the full names of all that a module imports, in functions too unless told otherwise."""
     tree = ast.parse(path.read_text())
     nodes = list(run_on_import(tree)) if at_module_level else list(ast.walk(tree))
-    package = [PACKAGE, *path.relative_to(SOURCE).parent.parts]
+    home = [PACKAGE, *path.relative_to(SOURCE).parent.parts]
     found: list[str] = []
     for node in nodes:
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else []
+            base = home[: len(home) - node.level + 1] if node.level else []
             module = ".".join([*base, *([node.module] if node.module else [])])
-            # `from sparsesecagg import protocol` names a room, `from sparsesecagg.protocol import Client` does not.
+            # `from sparsesecagg import protocol` names a package, `from sparsesecagg.protocol import Client` does not.
             found += [f"{module}.{alias.name}" if module == PACKAGE else module for alias in node.names]
     return tuple(found)
 
@@ -90,20 +91,20 @@ def run_on_import(tree: ast.AST) -> Iterator[ast.AST]:
         yield from run_on_import(node)
 
 
-def room_of(module: str) -> str | None:
-    """Return the room of `sparsesecagg.…`, the name of a module outside the rooms, or None for other packages."""
+def package_of(module: str) -> str | None:
+    """Return the package of `sparsesecagg.…`, the name of a module outside the packages, or None for other packages."""
     parts = module.split(".")
     if parts[0] != PACKAGE:
         return None
-    # `from sparsesecagg import secure_sum` goes through the front door.
-    room = home_of(tuple(parts[1:])) if len(parts) > 1 else ""
-    return room if room in {*ROOMS, COMMON, *FACES} else "__init__"
+    # `from sparsesecagg import secure_sum` uses the front door.
+    package = home_of(tuple(parts[1:])) if len(parts) > 1 else ""
+    return package if package in {*PACKAGES, COMMON, *DOORS} else "__init__"
 
 
-def test_every_module_lives_in_a_room() -> None:
-    """So that a new room has to say where it stands."""
+def test_every_module_lives_in_a_package() -> None:
+    """So that a new package has to say where it stands."""
     homes = {home(path) for path in modules()}
-    assert homes <= {*ROOMS, COMMON, *FACES}
+    assert homes <= {*PACKAGES, COMMON, *DOORS}
     assert set(CORE) <= homes
 
 
@@ -112,10 +113,23 @@ def test_imports_point_one_way(path: Path) -> None:
     own = home(path)
     allowed: set[str] = set()
     if own != COMMON:
-        place = ROOMS.index(FACES.get(own, own))
-        allowed = {COMMON, *ROOMS[: place + 1], *(face for face, room in FACES.items() if ROOMS.index(room) < place)}
-    used = {room for module in imports(path) if (room := room_of(module)) is not None}
+        place = PACKAGES.index(DOORS.get(own, own))
+        allowed = {
+            COMMON,
+            *PACKAGES[: place + 1],
+            *(door for door, package in DOORS.items() if PACKAGES.index(package) < place),
+        }
+    used = {package for module in imports(path) if (package := package_of(module)) is not None}
     assert used <= allowed
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("__init__.py")), ids=name_of)
+def test_every_package_maps_its_modules(path: Path) -> None:
+    """In its docstring, so that somebody new finds the way."""
+    text = ast.get_docstring(ast.parse(path.read_text())) or ""
+    named = set(re.findall(r"\w+", text))
+    inside = {each.stem for each in path.parent.glob("*.py")} - {"__init__", "__main__"}
+    assert inside <= named, f"not named: {sorted(inside - named)}"
 
 
 @pytest.mark.parametrize("path", core_modules(), ids=name_of)
@@ -174,14 +188,14 @@ assert outcome.exact
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("room", ["learning", "engines", "report", "cli"])
-def test_without_the_extras_every_room_opens(room: str) -> None:
+@pytest.mark.parametrize("package", ["learning", "engines", "report", "cli"])
+def test_without_the_extras_every_package_imports(package: str) -> None:
     """Extras are asked for when they are used."""
-    done = run_without_extras(f"import {PACKAGE}.{room}")
+    done = run_without_extras(f"import {PACKAGE}.{package}")
     assert done.returncode == 0, done.stderr
 
 
-def test_without_flower_its_door_says_which_extra_is_missing() -> None:
+def test_without_flower_importing_it_says_which_extra_is_missing() -> None:
     done = run_without_extras("import sparsesecagg.flower")
     assert done.returncode == 1
     assert "sparsesecagg[flower]" in done.stderr.strip().splitlines()[-1]

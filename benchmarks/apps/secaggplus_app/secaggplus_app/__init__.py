@@ -1,0 +1,1 @@
+"""Flower's own SecAgg+ in its legacy workflow, timed."""

@@ -1,0 +1,255 @@
+"""Secure aggregation over HTTP, the server's side: many rounds, dropouts, restarts.
+
+    python examples/http/server.py --users 6 --rounds 5 --state state/server
+
+Users ask for work with GET /task and answer with POST /messages; docs/transport.md explains every step. All of the
+protocol is in `Server`, which knows nothing of HTTP: this file carries its bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import os
+import secrets
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+import numpy as np
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from sparsesecagg import Parameters, Server, Stage
+from sparsesecagg.errors import DuplicateMessage, ProtocolError, ThresholdNotMet, TooLittleOpened
+from sparsesecagg.protocol import session_of
+
+Found = TypeVar("Found")
+PATIENCE = 10.0
+"""Seconds that a request for work is held open when there is none."""
+
+
+class Saved(msgspec.Struct):
+    """What outlives the process. It holds no secret of a user, and tokens only as hashes."""
+
+    server: bytes
+    model: bytes
+    epoch_keys: dict[int, bytes]
+    users: dict[str, int]
+    history: list[dict[str, float]]
+
+
+class Run:
+    """A run of many rounds. One task drives it (`drive`); requests of users come in between."""
+
+    def __init__(self, params: Parameters, rounds: int, timeout: float, folder: Path) -> None:
+        self.rounds, self.timeout, self.path = rounds, timeout, folder / "run.msgpack"
+        self.busy = asyncio.Lock()  # `Server` does one thing at a time, and opening a sum takes a while.
+        self.news = asyncio.Condition()
+        self.stage = Stage.ADVERTISE_KEYS
+        self.inbox: dict[int, bytes] = {}
+        self.users: dict[str, int] = {}
+        self.epoch_keys: dict[int, bytes] = {}
+        self.history: list[dict[str, float]] = []
+        if self.path.exists():  # Started again: go on after the last round that was begun.
+            saved = msgspec.msgpack.decode(self.path.read_bytes(), type=Saved)
+            self.server = Server.restore(saved.server)
+            self.model = np.frombuffer(saved.model, np.float32)
+            self.epoch_keys, self.users, self.history = saved.epoch_keys, saved.users, saved.history
+            self.stage = Stage.SHARE_KEYS
+        else:
+            seed = os.urandom(32)
+            self.server = Server(params.replace(session=session_of(seed)), seed)
+            self.model = np.zeros(params.dim, np.float32)
+
+    # The run
+
+    async def drive(self) -> None:
+        """Set up once, then one round after the other."""
+        if not self.epoch_keys:
+            await self.wait(lambda: not self.server.waiting_for, 60 * self.timeout)  # Once: wait for everybody.
+            self.epoch_keys = await self.alone(self.server.close_stage)
+            await self.publish(Stage.SHARE_KEYS, {})
+            await self.wait(lambda: not any(map(self.server.lacking, self.epoch_keys)), self.timeout)
+        while self.server.round_number < self.rounds:
+            try:
+                await self.round()
+            except (ThresholdNotMet, TooLittleOpened) as failure:  # Too many dropped out: the model stays as it is.
+                self.log(0, 0.0)
+                print(f"round {self.server.round_number} failed: {failure}", flush=True)
+        await self.publish(Stage.DONE, {})
+
+    async def round(self) -> None:
+        """UPLOAD, then UNMASK. Whoever misses the deadline has dropped out, and may be back in the next round."""
+        orders = await self.alone(partial(self.server.begin_round, terms=terms_of(self.model)))
+        await self.publish(Stage.UPLOAD, orders)
+        await self.wait(lambda: not self.server.waiting_for, self.timeout)
+        requests = await self.alone(self.server.close_stage)
+        await self.publish(Stage.UNMASK, requests)
+        await self.wait(lambda: not self.server.waiting_for, self.timeout)
+        await self.alone(self.server.close_stage)
+        result = self.server.result
+        assert result is not None
+        self.model = self.model + result.mean()
+        self.log(len(result.survivors), result.coordinates_updated)
+        await self.alone(self.save)
+        print(
+            f"round {result.round_number}: {len(result.survivors)} survivors, {result.coordinates_updated:.0%} of the "
+            f"model updated, {result.mean_bytes(result.sent_bytes)['total']:,.0f} bytes sent per user",
+            flush=True,
+        )
+
+    async def publish(self, stage: Stage, inbox: dict[int, bytes]) -> None:
+        """Save, then let users fetch their messages: a server that is started again knows what it has asked for."""
+        await self.alone(self.save)
+        async with self.news:
+            self.stage, self.inbox = stage, dict(inbox)
+            self.news.notify_all()
+
+    async def wait(self, done: Callable[[], bool], timeout: float) -> None:
+        """Wait until something holds, but not for ever."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout), self.news:
+                await self.news.wait_for(done)
+
+    async def alone(self, work: Callable[[], Found]) -> Found:
+        """Let `Server` work in a thread, where it does not block the event loop, and with nobody else at it."""
+        async with self.busy:
+            return await asyncio.to_thread(work)
+
+    def log(self, survivors: int, updated: float) -> None:
+        self.history.append({"round": self.server.round_number, "survivors": survivors, "updated": updated})
+
+    def save(self) -> None:
+        """Replace the file in one step: a crash leaves the old one or the new one."""
+        saved = Saved(self.server.save(), self.model.tobytes(), self.epoch_keys, self.users, self.history)
+        part = self.path.with_suffix(".part")
+        part.write_bytes(msgspec.msgpack.encode(saved))
+        part.replace(self.path)
+
+    # Requests
+
+    async def join(self, _: Request) -> Response:
+        """POST /join: give a user its number, its token and the parameters of the run."""
+        user = len(self.users)
+        if self.epoch_keys or user >= self.server.params.clients:
+            return Response("the run is full", 409)
+        token = secrets.token_urlsafe()
+        self.users[hashed(token)] = user
+        return JSONResponse({"user": user, "token": token, "params": self.server.params.encode().hex()})
+
+    async def task(self, request: Request) -> Response:
+        """GET /task: what this user is to answer now; held open while there is nothing."""
+        user = self.user_of(request)
+        if user is None:
+            return Response("unknown token", 401)
+
+        await self.wait(lambda: self.work_for(user) is not None, PATIENCE)
+        stage, body = self.work_for(user) or ("WAIT", b"")
+        return Response(body, headers={"secagg-stage": stage, "secagg-round": str(self.server.round_number)})
+
+    def work_for(self, user: int) -> tuple[str, bytes] | None:
+        """Return the stage that a user is to answer and its message; None if there is nothing."""
+        if self.stage is Stage.ADVERTISE_KEYS:
+            return (self.stage.name, b"") if user in self.server.waiting_for else None
+        if user in self.inbox or self.stage is Stage.DONE:
+            return self.stage.name, self.inbox.get(user, b"")
+        if self.server.lacking(user):  # Keys of the next two rounds: of use in any stage.
+            return Stage.SHARE_KEYS.name, self.epoch_keys[user]
+        return None
+
+    async def messages(self, request: Request) -> Response:
+        """POST /messages: one message of the protocol. The token says who sends it, not the message."""
+        user = self.user_of(request)
+        if user is None:
+            return Response("unknown token", 401)
+        if int(request.headers.get("content-length", 0)) > 8 * self.server.params.dim + (1 << 20):
+            return Response("larger than any message of this run", 413)
+        data = await request.body()
+        try:
+            await self.alone(partial(self.server.receive, data, user))
+        except DuplicateMessage:
+            pass  # Sent again because our answer was lost.
+        except ProtocolError as problem:
+            return Response(str(problem), 409)
+        async with self.news:
+            if user not in self.server.waiting_for:
+                self.inbox.pop(user, None)
+            self.news.notify_all()
+        return Response(status_code=204)
+
+    async def get_model(self, _: Request) -> Response:
+        """GET /model: the model that updates are relative to."""
+        return Response(self.model.tobytes())
+
+    async def status(self, _: Request) -> Response:
+        """GET /status: where the run is, for its operator."""
+        return JSONResponse(
+            {
+                "round": self.server.round_number,
+                "stage": self.stage.name,
+                "history": self.history,
+                "users": len(self.users),
+            }
+        )
+
+    def user_of(self, request: Request) -> int | None:
+        return self.users.get(hashed(request.headers.get("authorization", "").removeprefix("Bearer ")))
+
+    def app(self) -> Starlette:
+        """Return the application; it runs the rounds as long as it runs."""
+
+        @asynccontextmanager
+        async def lifespan(_: Starlette) -> AsyncIterator[None]:
+            driver = asyncio.create_task(self.drive())
+            driver.add_done_callback(lambda task: task.cancelled() or task.result())  # Log what it ended with.
+            yield
+            driver.cancel()
+
+        routes = [
+            Route("/join", self.join, methods=["POST"]),
+            Route("/task", self.task),
+            Route("/messages", self.messages, methods=["POST"]),
+            Route("/model", self.get_model),
+            Route("/status", self.status),
+        ]
+        return Starlette(routes=routes, lifespan=lifespan)
+
+
+def terms_of(model: np.ndarray) -> bytes:
+    """Return the digest of everything else that decides what a user contributes; here that is the model."""
+    return hashlib.sha256(model.tobytes()).digest()
+
+
+def hashed(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def main() -> None:
+    """Serve one run."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--users", type=int, default=6)
+    options.add_argument("--dim", type=int, default=1000)
+    options.add_argument("--alpha", type=float, default=0.5)
+    options.add_argument("--rounds", type=int, default=5)
+    options.add_argument("--timeout", type=float, default=30.0, help="seconds that a stage waits")
+    options.add_argument("--state", type=Path, required=True, help="folder of the server's state")
+    options.add_argument("--port", type=int, default=8000)
+    given = options.parse_args()
+    given.state.mkdir(parents=True, exist_ok=True)
+    params = Parameters.create(
+        clients=given.users, dim=given.dim, alpha=given.alpha, modulus_bits=16, clip=1.0, dropout=0.2
+    )
+    run = Run(params, given.rounds, given.timeout, given.state)
+    uvicorn.run(run.app(), host="127.0.0.1", port=given.port, log_level="warning")
+
+
+if __name__ == "__main__":
+    main()

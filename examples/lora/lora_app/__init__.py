@@ -1,0 +1,1 @@
+"""Adapters (LoRA) of a small transformer with Flower and secure aggregation."""

@@ -1,0 +1,1 @@
+"""What a smaller α costs in accuracy: everything else alike, several seeds."""
