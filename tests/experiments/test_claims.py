@@ -28,17 +28,12 @@ def test_the_page_on_the_weakness_takes_its_figures_from_results() -> None:
 
 
 def test_a_figure_is_found_by_keys_places_and_what_an_entry_has(tmp_path: Path) -> None:
-    (tmp_path / "some.json").write_text(
-        json.dumps(
-            {"numbers": [{"clients": 25, "alpha": 0.1000001, "share": 0.505}, {"clients": 50, "share": [1, 2e4]}]}
-        )
-    )
+    entries = [{"clients": 25, "alpha": 0.1000001, "share": 0.505}, {"clients": 50, "share": [1, 20_000]}]
+    (tmp_path / "some.json").write_text(json.dumps({"numbers": entries}))
     assert figures_in_prose.figure("some: numbers[clients=25,alpha=0.1].share | percent 1", tmp_path) == "50.5 %"
-    assert figures_in_prose.figure("some: numbers[1].share[1] | count", tmp_path) == "20,000.0"
-    page_ = "about <!-- = some: numbers[0].share | times 2 -->7×<!-- . --> less"
-    assert ">0.51×<" in figures_in_prose.filled(page_, tmp_path) or ">0.50×<" in figures_in_prose.filled(
-        page_, tmp_path
-    )
+    assert figures_in_prose.figure("some: numbers[1].share[1] | count", tmp_path) == "20,000"
+    sentence = "about <!-- = some: numbers[0].share | times 3 -->7×<!-- . --> less"
+    assert ">0.505×<" in figures_in_prose.filled(sentence, tmp_path)
 
 
 def test_every_claim_has_a_verdict_of_a_known_kind() -> None:
@@ -114,7 +109,9 @@ def test_non_iid_data_is_compared_after_the_same_rounds(result: dict[str, Any]) 
     shards = {**result, "numbers": {"runs": [runs("pairwise", "expected", [0.5, 0.85, 0.9])]}}
     assert training.drops({"fig5": result, "fig6": shards})[0][1] == Spread(0.0, 0.0, 0.0)
     later = {**result, "numbers": {"runs": [runs("pairwise", "expected", [0.5, 0.93])]}}
-    assert training.drops({"fig5": later, "fig6": shards})[0][1] == pytest.approx(Spread(3.0, 3.0, 3.0))
+    ((_, spread),) = training.drops({"fig5": later, "fig6": shards})
+    assert spread is not None
+    assert spread.median == pytest.approx(3.0)
 
 
 def test_a_share_that_rises_with_alpha_is_not_called_falling() -> None:
