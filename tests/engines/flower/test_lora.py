@@ -29,7 +29,7 @@ def example(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_adapters_are_averaged_and_bytes_are_printed(example: Any, capsys: pytest.CaptureFixture[str]) -> None:
     small = {"num-server-rounds": 2, "local-epochs": 1, "samples-per-node": 16, "hidden": 16}
-    example(4, **small)
+    example(6, **small)
     first, *rounds = [
         line for line in capsys.readouterr().out.splitlines() if "parameters" in line or "per node" in line
     ]
