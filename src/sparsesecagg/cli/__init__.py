@@ -22,7 +22,7 @@ from sparsesecagg.cli.shared import help_if_alone
 
 
 def _app() -> typer.Typer:
-    from sparsesecagg.cli import attack, audit, plan, reproduce, simulate, train
+    from sparsesecagg.cli import attack, audit, doctor, plan, report, reproduce, simulate, train
     from sparsesecagg.cli.roster import roster_app
 
     app = typer.Typer(
@@ -32,7 +32,16 @@ def _app() -> typer.Typer:
         pretty_exceptions_enable=False,
         rich_markup_mode="rich",
     )
-    for command in (simulate.simulate, audit.audit, attack.attack, plan.plan, train.train, reproduce.reproduce):
+    for command in (
+        simulate.simulate,
+        audit.audit,
+        attack.attack,
+        plan.plan,
+        train.train,
+        report.report,
+        doctor.doctor,
+        reproduce.reproduce,
+    ):
         app.command()(command)
     app.add_typer(roster_app, name="roster")
 

@@ -472,7 +472,10 @@ class Server:
         """Open all pods, add them up, and write the result."""
         total = Total(self.params)
         openings = [
-            opening for pod_round in self._rounds if not pod_round.over for opening in pod_round.openings(total)
+            opening
+            for pod_round in self._rounds
+            if not pod_round.over
+            for opening in pod_round.openings(total, self.threads)
         ]
         if self.threads == 1:
             for opening in openings:
