@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs notebook test lint coverage bench soak mutants fuzz flower-demo audit-deps lock clean
+.PHONY: help setup demo docs notebook test test-fast lint coverage bench soak mutants fuzz flower-demo audit-deps lock clean
 
 help: ## List the jobs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ lint: .venv/.all
 
 test: lint ## ruff, mypy --strict, pytest
 	$(BIN)/pytest
+
+test-fast: .venv/.all ## The tests of the core, in less than a minute: for the loop at the desk
+	$(BIN)/pytest -m 'not slow' tests/field tests/crypto tests/quantize tests/downlink tests/patterns tests/protocol tests/privacy tests/vectors tests/test_*.py
 
 coverage: .venv/.all ## Which lines and branches no test runs
 	$(BIN)/pytest --cov --cov-report term --cov-report html
