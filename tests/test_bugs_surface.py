@@ -54,7 +54,7 @@ def test_from_simulate(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
 @pytest.mark.parametrize("method", ["share_keys", "upload", "unmask"])
 def test_from_train(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, method: str) -> None:
     inject(monkeypatch, method)
-    command = "train --clients 6 --rounds 1 --hidden 4 --samples 100 --dropout 0 --workers 1 --json --out"
+    command = "train --clients 6 --rounds 1 --hidden 4 --samples 100 --alpha 0.5 --dropout 0 --workers 1 --json --out"
     with pytest.raises(TypeError, match="injected"):
         main([*command.split(), str(tmp_path / "run")])
 
