@@ -24,9 +24,9 @@ PACKAGES = [
     "protocol",
     "engines.in_process",
     "privacy",
-    "attacks",
     "learning",
     "engines",
+    "attacks",
     "report",
     "cli",
 ]
