@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint coverage bench soak mutants fuzz flower-demo audit-deps lock clean
+.PHONY: help setup demo docs notebook test lint coverage bench soak mutants fuzz flower-demo audit-deps lock clean
 
 help: ## List the jobs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,7 +18,7 @@ $(BIN)/python:
 	@touch $@
 
 .venv/.all: .venv/.learn
-	$(PIP) --editable '.[learn,torch,flower,dev]'
+	$(PIP) --editable '.[learn,torch,flower,examples,docs,dev]'
 	@touch $@
 
 setup: .venv/.all ## Make .venv with the package and every extra (idempotent)
@@ -37,6 +37,12 @@ test: lint ## ruff, mypy --strict, pytest
 
 coverage: .venv/.all ## Which lines and branches no test runs
 	$(BIN)/pytest --cov --cov-report term --cov-report html
+
+docs: .venv/.all ## Build the documentation as a site: build/site/index.html (no network, no warning)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+notebook: .venv/.all ## Run examples/notebook.ipynb and keep what it prints and draws
+	$(BIN)/python examples/run_notebook.py
 
 bench: .venv/.all ## Measure, and write benchmarks/results/ (minutes)
 	$(BIN)/python -m benchmarks

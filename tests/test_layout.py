@@ -188,7 +188,7 @@ assert outcome.exact
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("package", ["learning", "engines", "report", "cli"])
+@pytest.mark.parametrize("package", ["learning", "engines", "attacks", "report", "cli"])
 def test_without_the_extras_every_package_imports(package: str) -> None:
     """Extras are asked for when they are used."""
     done = run_without_extras(f"import {PACKAGE}.{package}")

@@ -7,7 +7,7 @@ Three levels of API:
 - `sparsesecagg.flower`: for Flower apps, one line per side.
 
 Package layout, each importing only those before it: errors, field, crypto, quantize, downlink, patterns, protocol,
-engines.in_process, privacy, attacks, learning, engines, report, cli. `flower` is the door to engines.flower.
+engines.in_process, privacy, learning, engines, attacks, report, cli. `flower` is the door to engines.flower.
 """
 
 from sparsesecagg.crypto.identity import Identity, Roster

@@ -3,7 +3,7 @@
 from sparsesecagg.flower import SecAgg, secagg_mod
 
 @app.train(mods=[secagg_mod])                     # ClientApp
-strategy = SecAgg(FedAvg(...), alpha=0.1)         # ServerApp
+strategy = SecAgg(FedAvg(...))                    # ServerApp
 """
 
 from sparsesecagg.errors import MissingExtra
@@ -20,7 +20,17 @@ from sparsesecagg.engines.flower import (
     NotInRun,
     SecAgg,
     UnprovenNode,
+    evaluate_first,
     secagg_mod,
 )
 
-__all__ = ["EmptyCohort", "MissingMod", "MissingStrategy", "NotInRun", "SecAgg", "UnprovenNode", "secagg_mod"]
+__all__ = [
+    "EmptyCohort",
+    "MissingMod",
+    "MissingStrategy",
+    "NotInRun",
+    "SecAgg",
+    "UnprovenNode",
+    "evaluate_first",
+    "secagg_mod",
+]

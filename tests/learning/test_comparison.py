@@ -6,7 +6,7 @@ import pytest
 
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.learning import FederatedRun, Task, TrainingConfig
-from sparsesecagg.learning.comparison import create_comparison, is_comparison, resume_comparison
+from sparsesecagg.learning.comparison import create_comparison, is_comparison, note_shared_cores, resume_comparison
 from sparsesecagg.learning.side_by_side import SideBySide
 from sparsesecagg.learning.workers import WorkerError
 
@@ -18,7 +18,7 @@ NAMES = ["committee", "secagg", "plain"]
 
 def run_all(runs, workers):
     """Run to the end; return (run, round) in the order in which they came, and the runs."""
-    with SideBySide(runs, workers) as work:
+    with SideBySide(runs, workers, at_once=workers > 1) as work:
         order = [(number, metrics.round) for number, metrics in work.rounds()]
     return order, work.runs
 
@@ -108,3 +108,13 @@ def test_a_run_whose_process_dies_is_an_error_and_no_hang(tmp_path, monkeypatch)
     monkeypatch.setattr(FederatedRun, "rounds", lambda self, pool: __import__("os")._exit(9))
     with pytest.raises(WorkerError, match="code 9"):
         run_all(create_comparison(config, ["committee", "plain"], task, tmp_path / "all"), 2)
+
+
+def test_runs_come_one_after_the_other_unless_asked_for_so_that_seconds_compare(tmp_path):
+    """With two processes too; those train the users of one run."""
+    config, task = small_task(rounds=2)
+    with SideBySide(create_comparison(config, ["committee", "plain"], task, tmp_path / "all"), 2) as work:
+        order = [(number, metrics.round) for number, metrics in work.rounds()]
+    assert order == [(0, 1), (0, 2), (1, 1), (1, 2)]
+    note_shared_cores(tmp_path / "all")
+    assert json.loads((tmp_path / "all" / "comparison.json").read_text())["at_once"] is True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -50,6 +52,27 @@ def test_the_default_policy_refuses_to_open_single_users() -> None:
     Client(0, small(min_survivors=2, dropout=0.3))
     Client(0, small(min_survivors=1))  # Where nobody drops out, all five are in the sum.
     Client(0, Parameters.create(clients=10, dim=4))
+
+
+@pytest.mark.parametrize(
+    ("demands", "sentence"),
+    [
+        ({"min_clients": 9, "max_clients": 8}, "min_clients must be at most max_clients, which is 8, got 9"),
+        ({"min_anonymity": 95, "max_clients": 100, "colluding": 0.1}, "min_anonymity must be at most 90, the honest"),
+        ({"colluding": 1.0}, "colluding must be in"),
+        ({"patterns": frozenset()}, "patterns must allow at least one"),
+    ],
+)
+def test_a_policy_that_no_run_can_keep_is_refused_at_once_with_what_could_be(demands: Any, sentence: str) -> None:
+    with pytest.raises(InvalidInput, match=sentence):
+        Policy(**demands)
+
+
+def test_a_policy_that_no_run_of_a_cohort_can_keep_says_what_that_cohort_could() -> None:
+    with pytest.raises(PolicyViolation, match=r"the policy demands 6, and no run of 5 users could keep more than 5$"):
+        Client(0, small(), Policy(min_anonymity=6))
+    with pytest.raises(PolicyViolation, match=r"the policy demands 5$"):
+        Client(0, small(min_survivors=3, dropout=0.3), Policy(min_anonymity=5))
 
 
 def test_pairwise_only_by_name() -> None:

@@ -1,9 +1,11 @@
 """The plots, as data: valid for Plotly, one colour per run, measured and modelled apart."""
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from report.synthetic import SHAPES, write_run
@@ -143,17 +145,34 @@ def test_contributors_come_down_to_zero_on_both_sides(figures: dict[str, plots.F
     assert secagg["y"] == pytest.approx([0, 1, 0])
 
 
-def test_dropouts_have_a_row_per_run_on_one_scale(series: list[plots.Series], figures: dict[str, plots.Figure]) -> None:
+def test_dropouts_have_a_row_for_runs_that_lost_the_same_on_one_scale(
+    series: list[plots.Series], figures: dict[str, plots.Figure]
+) -> None:
     """Rows don't overlap, and the same height means the same number everywhere."""
     layout = figures["dropouts"].views[0].layout
-    rows = [layout[f"yaxis{n}"] for n in ("", "2", "3", "4")]
+    rows = [layout[f"yaxis{n}"] for n in ("", "2", "3")]
+    assert "yaxis4" not in layout
+    assert [note["text"] for note in layout["annotations"]] == ["committee", "pairwise, secagg", "plain"]
     assert len({tuple(row["range"]) for row in rows}) == 1
     for above, below in pairwise(rows):
         assert below["domain"][1] < above["domain"][0]
-    committee = [t for t in figures["dropouts"].views[0].data if t["type"] == "bar" and t["meta"]["run"] == 0]
+    committee = [t for t in figures["dropouts"].views[0].data if t["type"] == "bar" and t.get("meta") == {"run": 0}]
     assert [sum(column) for column in zip(*(t["y"] for t in committee), strict=True)] == [
         sum(record.dropped.values()) for record in series[0].run.rounds
     ]
+
+
+def test_curves_that_coincide_are_named_and_drawn_in_different_widths(series: list[plots.Series]) -> None:
+    twin = replace(series[0], index=1, measures=replace(series[0].measures, run=_renamed(series[0].run, "twin")))
+    figure = plots.accuracy_by_round([series[0], twin, series[2]])
+    assert "Curves that coincide: committee and twin." in figure.caption
+    widths = [trace["line"]["width"] for trace in figure.views[0].data if "lines" in trace["mode"]]
+    assert len(set(widths)) == 3
+    assert "coincide" not in plots.accuracy_by_round(series[:2]).caption
+
+
+def _renamed(run: Run, name: str) -> Run:
+    return msgspec.structs.replace(run, name=name)
 
 
 def test_a_run_without_dropouts_shows_an_empty_row() -> None:

@@ -21,14 +21,14 @@ def test_it_fits_a_terminal_of_80_columns(tmp_path: Path) -> None:
     text = printed(write_comparison(tmp_path / "all"))
     assert max(map(len, text.splitlines())) <= 80
     assert "…" not in text
-    for word in ("Aggregator", "Accuracy", "Rounds", "Computing", "Transfer"):
+    for word in ("Run", "Accuracy", "Rounds", "Computing", "Transfer"):
         assert word in text
 
 
 def test_rows_give_bytes_and_ratios_of_upload_and_of_all(tmp_path: Path) -> None:
     """Megabytes of all messages; the ratio of UPLOAD first."""
     rows = {line.split()[0]: line.split() for line in printed(write_comparison(tmp_path / "all")).splitlines() if line}
-    assert rows["committee"][3:] == ["30", "0.0106", "0.317", "20×/8.9×", "15.4", "s", "1.51", "s"]
+    assert rows["committee"][3:] == ["30", "10.6", "kB", "317", "kB", "20×/8.9×", "15.4", "s", "1.51", "s"]
     assert "1.0×/1.0×" in rows["secagg"]
 
 

@@ -5,6 +5,8 @@ described in docs/command-line.md.
 
 simulate, train, reproduce    rounds, training, and the paper's figures; train_display: a run on the screen
 plan, audit, attack           settings, and what a server reads; audit_picture: the same drawn
+report                        run folders, drawn and compared
+doctor                        what to change in a Flower app; doctor_app: reading the app
 roster                        identities
 shared, errors                common options and printing, and what a user sees when something goes wrong
 """
@@ -22,7 +24,7 @@ from sparsesecagg.cli.shared import help_if_alone
 
 
 def _app() -> typer.Typer:
-    from sparsesecagg.cli import attack, audit, plan, reproduce, simulate, train
+    from sparsesecagg.cli import attack, audit, doctor, plan, report, reproduce, simulate, train
     from sparsesecagg.cli.roster import roster_app
 
     app = typer.Typer(
@@ -32,7 +34,16 @@ def _app() -> typer.Typer:
         pretty_exceptions_enable=False,
         rich_markup_mode="rich",
     )
-    for command in (simulate.simulate, audit.audit, attack.attack, plan.plan, train.train, reproduce.reproduce):
+    for command in (
+        simulate.simulate,
+        audit.audit,
+        attack.attack,
+        plan.plan,
+        train.train,
+        report.report,
+        doctor.doctor,
+        reproduce.reproduce,
+    ):
         app.command()(command)
     app.add_typer(roster_app, name="roster")
 

@@ -163,4 +163,7 @@ class _CommandLine:
 
 
 def _typed(parameter: Any) -> str:
-    return str(parameter.name).upper() if parameter.param_type_name == "argument" else max(parameter.opts, key=len)
+    """Return a parameter as its help shows it: RUN for an argument, --out for an option."""
+    if parameter.param_type_name != "argument":
+        return str(max(parameter.opts, key=len))
+    return str(parameter.metavar or parameter.name.upper()).strip("[]….")

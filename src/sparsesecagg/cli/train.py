@@ -14,7 +14,7 @@ from sparsesecagg.cli.train_display import download_display, round_display
 from sparsesecagg.errors import InvalidInput, MissingExtra
 from sparsesecagg.learning.aggregators import AGGREGATORS, failing_pods, make_aggregator, thin_committees
 from sparsesecagg.learning.api import new_run_folder
-from sparsesecagg.learning.comparison import create_comparison, is_comparison, resume_comparison
+from sparsesecagg.learning.comparison import create_comparison, is_comparison, note_shared_cores, resume_comparison
 from sparsesecagg.learning.config import WEIGHTINGS, TrainingConfig
 from sparsesecagg.learning.data import DATASETS, PARTITIONS
 from sparsesecagg.learning.federated import FederatedRun, Task
@@ -138,6 +138,14 @@ def train(
     out_dir: Annotated[Path | None, _files("New folder for the run.", "one in runs/", "--out")] = None,
     resume: Annotated[Path | None, _files("Go on with the run or comparison in this folder.")] = None,
     workers: Annotated[int | None, _files("Processes to use.", "all cores")] = None,
+    at_once: Annotated[
+        bool,
+        typer.Option(
+            "--at-once",
+            help="Run the aggregators of --compare at the same time: sooner done, but seconds can't be compared.",
+            rich_help_panel="Files and processes",
+        ),
+    ] = False,
     tensorboard: Annotated[
         bool,
         typer.Option("--tensorboard", help="Write TensorBoard events as well.", rich_help_panel="Files and processes"),
@@ -199,9 +207,11 @@ def train(
         raise InvalidInput("out", "and --resume exclude each other: a run goes on in its own folder")
     check_workers(workers)
     runs, run_dir = _resume(resume, given, entries, data_dir) if resume else _begin(out_dir, given, entries, data_dir)
+    if at_once and is_comparison(run_dir):
+        note_shared_cores(run_dir)
     try:
         _advise(runs)
-        with SideBySide(runs, workers) as work, round_display(runs) as show:
+        with SideBySide(runs, workers, at_once=at_once) as work, round_display(runs) as show:
             for number, metrics in work.rounds():
                 show.round_done(number, metrics)
     except WorkerError as problem:

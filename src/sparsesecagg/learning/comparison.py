@@ -33,6 +33,12 @@ def create_comparison(config: TrainingConfig, entries: Sequence[str], task: Task
     return runs
 
 
+def note_shared_cores(out: Path) -> None:
+    """Write down that runs of a comparison were timed at the same time, so that no report compares their seconds."""
+    stored = json.loads((out / LIST).read_text())
+    write_atomically(out / LIST, (json.dumps({**stored, "at_once": True}) + "\n").encode())
+
+
 def folder_name(entry: str) -> str:
     """Return what an entry's run is called: `committee:8` is `committee-8`."""
     return entry.replace(":", "-")

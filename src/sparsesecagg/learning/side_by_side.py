@@ -1,7 +1,8 @@
-"""Run one run, or several at the same time, one process each, so that a comparison uses all cores.
+"""Run one run, or several one after the other, or at the same time, one process each.
 
-Much of a round is one process's work (the server's, and in a simulation also the users' protocol), so two runs on two
-cores are done in little more than the time of one. Results do not depend on it: a run's draws are its own.
+One after the other is the default, so that seconds which are compared were not measured against each other's load. Much
+of a round is one process's work (the server's, and in a simulation also the users' protocol), so two runs at once on
+two cores are done in little more than the time of one. Results do not depend on it: a run's draws are its own.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ _WAIT_SECONDS = 0.2
 class SideBySide:
     """Runs of one task, on `workers` cores. A context manager, which forks in the beginning: show progress after it."""
 
-    def __init__(self, runs: Sequence[FederatedRun], workers: int | None = None) -> None:
+    def __init__(self, runs: Sequence[FederatedRun], workers: int | None = None, *, at_once: bool = False) -> None:
         self.runs = list(runs)
         """When all rounds are done: the runs as they then are."""
         check_workers(workers)
         cores = workers or available_cores()
         unfinished = [number for number, run in enumerate(self.runs) if not run.finished]
-        slots = min(cores, len(unfinished)) if sys.platform == "linux" else 1
+        slots = min(cores, len(unfinished)) if at_once and sys.platform == "linux" else 1
         self._stack = ExitStack()
         self._crew: _Crew | None = None
         if slots > 1:

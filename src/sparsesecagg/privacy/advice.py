@@ -21,7 +21,12 @@ def advice(params: Parameters) -> list[str]:
         return []
     sentences = []
     used = params.selection_probability
-    if abs(used - params.alpha) > FAR_ALPHA * params.alpha:
+    if used == 1 > params.alpha:
+        sentences.append(
+            f"alpha {params.alpha:.3g} rounds to one committee that sends everything: nothing is sparse; "
+            "--alpha 0.5 or less, or a --committee-size, makes it so"
+        )
+    elif abs(used - params.alpha) > FAR_ALPHA * params.alpha:
         sentences.append(
             f"alpha is {used:.3g} instead of {params.alpha:.3g}: {params.committees} committees send "
             f"{params.served} of {params.committees} slices each; set committee_size to choose alpha more finely"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
 
-from sparsesecagg.errors import PolicyViolation
+from sparsesecagg.errors import InvalidInput, PolicyViolation
 from sparsesecagg.field import WORD_BITS
 from sparsesecagg.patterns.anonymity import Server, Structure, colluder_count, failure_log2, kept_anonymity
 from sparsesecagg.protocol.parameters import Parameters
@@ -45,6 +45,24 @@ class Policy:
     max_clients: int = 1 << 17
     patterns: frozenset[str] = PROTECTING
     modulus_bits: frozenset[int] = frozenset(WORD_BITS)
+
+    def __post_init__(self) -> None:
+        """Refuse demands that no run could meet, with what could be met."""
+        if not 0 <= self.colluding < 1:
+            raise InvalidInput("colluding", f"must be in [0, 1), got {self.colluding}")
+        if not self.min_clients <= self.max_clients:
+            raise InvalidInput(
+                "min_clients", f"must be at most max_clients, which is {self.max_clients}, got {self.min_clients}"
+            )
+        if not self.min_anonymity <= (most := _most_honest(self.max_clients, self.colluding)):
+            raise InvalidInput(
+                "min_anonymity",
+                f"must be at most {most}, the honest users of the largest cohort that is allowed ({self.max_clients}), "
+                f"got {self.min_anonymity}",
+            )
+        for name in ("patterns", "modulus_bits"):
+            if not getattr(self, name):
+                raise InvalidInput(name, "must allow at least one, or no run is good enough")
 
     def check_parameters(self, params: Parameters) -> None:
         """Raise `PolicyViolation`, with both figures, if the run's parameters keep less than this policy demands."""
@@ -83,7 +101,15 @@ class Policy:
         raise PolicyViolation(
             f"the run keeps an anonymity of {kept} at 2^{self.failure_log2:g} against a {self.server} server with "
             f"{self.colluding:g} colluding, the policy demands {self.min_anonymity}"
+            + self._out_of_reach(params.clients)
         )
+
+    def _out_of_reach(self, clients: int) -> str:
+        """Return the end of a sentence if no groups of so many users could be enough."""
+        most = _most_honest(clients, self.colluding)
+        if self.min_anonymity <= most:
+            return ""
+        return f", and no run of {clients} users could keep more than {most}"
 
     def check_weight(self, params: Parameters, weight: int) -> None:
         """Raise if this client would put more into the round than it allows."""
@@ -107,6 +133,11 @@ def _failure(
         confirm=confirm,
         dropout=dropout,
     )
+
+
+def _most_honest(clients: int, colluding: float) -> int:
+    """Return the honest users of a cohort: the most that any of its runs could hide one among, itself included."""
+    return clients - colluder_count(clients, colluding)
 
 
 def _demand(holds: bool, problem: str) -> None:

@@ -6,14 +6,15 @@ words      figures as people read them
 markup     HTML that escapes by construction
 palette    colours, light and dark
 plots/     the plots, as Plotly JSON
+seeds      how much of a difference may be chance
 headline   what came out, in plain words
 sections   the tables and lists of the page
 page       the page itself: `write_report`
 table      the terminal's closing table: `summary_table`
 """
 
-from sparsesecagg.report.page import write_report
-from sparsesecagg.report.records import Partition, RoundRecord, Run, RunSet, read_run, read_run_set
+from sparsesecagg.report.page import compare_runs, write_report
+from sparsesecagg.report.records import Partition, RoundRecord, Run, RunSet, read_run, read_run_set, read_runs
 from sparsesecagg.report.table import summary_table
 
 __all__ = [
@@ -21,8 +22,10 @@ __all__ = [
     "RoundRecord",
     "Run",
     "RunSet",
+    "compare_runs",
     "read_run",
     "read_run_set",
+    "read_runs",
     "summary_table",
     "write_report",
 ]

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sparsesecagg.report.measures import Baseline, Measures
-from sparsesecagg.report.words import against, bytes_text, count, percent, seconds_text, share, times
+from sparsesecagg.report.seeds import spreads
+from sparsesecagg.report.words import against, bytes_text, count, percent, share
 
 # Whose result a comparison is about, in this order; the others are what it is compared with.
 LEADS = ("committee", "secagg-plus", "pairwise", "secagg", "plain-topk", "plain-randk", "plain")
@@ -19,22 +20,12 @@ PAIRWISE_WARNING = (
 
 
 @dataclass(frozen=True)
-class Tile:
-    """One figure to see first: what it is, the figure, and what goes with it."""
-
-    label: str
-    figure: str
-    note: str
-
-
-@dataclass(frozen=True)
 class Headline:
     """The first screen of a report."""
 
     lead: Measures
     title: str
     sentences: tuple[str, ...]
-    tiles: tuple[Tile, ...]
     warning: str | None
 
 
@@ -46,8 +37,7 @@ def headline(measures: Sequence[Measures], secagg: Baseline | None) -> Headline:
     return Headline(
         lead=lead,
         title=_title(lead, other),
-        sentences=(*_cost(lead, other), *_others(lead, measures), *_failures(measures)),
-        tiles=_tiles(lead, secagg),
+        sentences=(*_cost(lead, other), *_chance(measures), *_failures(measures)),
         warning=_warning(measures),
     )
 
@@ -101,10 +91,19 @@ def _cost(lead: Measures, secagg: Baseline | None) -> list[str]:
     return [f"{upload}; {whole}."]
 
 
-def _others(lead: Measures, measures: Sequence[Measures]) -> list[str]:
-    rest = [m for m in measures if m is not lead and m.accuracy is not None]
-    ends = [f"{m.run.name} {percent(m.accuracy)} with {bytes_text(m.sent_total)}" for m in rest]
-    return [f"Beside it, sent per user in all rounds: {', '.join(ends)}."] if ends else []
+def _chance(measures: Sequence[Measures]) -> list[str]:
+    """Say how far accuracies that are compared may differ by chance."""
+    found = spreads(measures)
+    if len(measures) < 2 or not found:
+        return []
+    if all(each.deviation is None for each in found):
+        return ["One seed per run: a difference of a point or so in accuracy may be chance."]
+    told = [
+        f"{each.label} {percent(each.mean)}"
+        + (f" ± {100 * each.deviation:.1f} ({len(each.accuracies)} seeds)" if each.deviation is not None else " (one)")
+        for each in found
+    ]
+    return [f"Accuracy over seeds, mean and standard deviation: {', '.join(told)}."]
 
 
 def _failures(measures: Sequence[Measures]) -> list[str]:
@@ -121,27 +120,3 @@ def _warning(measures: Sequence[Measures]) -> str | None:
     if not exposed:
         return PAIRWISE_WARNING
     return f"{PAIRWISE_WARNING} Here the server is expected to read {share(exposed)} of what users upload."
-
-
-def _tiles(lead: Measures, secagg: Baseline | None) -> tuple[Tile, ...]:
-    per_round, upload = bytes_text(lead.sent_per_round), bytes_text(lead.upload_per_round)
-    transfer = seconds_text(lead.transfer_seconds)
-    return (
-        Tile("Accuracy", percent(lead.accuracy), f"best {percent(lead.best_accuracy)}"),
-        Tile("Sent per user", bytes_text(lead.sent_total), f"{per_round} a round, {upload} of it UPLOAD"),
-        Tile("UPLOAD smaller than SecAgg's", times(upload_ratio(lead, secagg)), _source(lead, secagg)),
-        Tile(
-            "Computing, measured",
-            seconds_text(lead.computing_seconds),
-            f"and {transfer} of transfer on a simulated network",
-        ),
-    )
-
-
-def _source(lead: Measures, secagg: Baseline | None) -> str:
-    """Say what the ratio to SecAgg rests on."""
-    if secagg is None:
-        return "the model's size is not recorded"
-    if not secagg.measured:
-        return "computed from the model's size"
-    return f"{times(sent_ratio(lead, secagg))} counting all messages"

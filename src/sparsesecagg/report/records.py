@@ -7,7 +7,8 @@ averaging has no key stages) and strict where a file is simply not a run.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -123,6 +124,8 @@ class RunSet(msgspec.Struct, frozen=True):
 
     runs: tuple[Run, ...]
     is_comparison: bool
+    at_once: bool = False
+    """Whether the runs shared the cores of a machine while they were timed."""
 
 
 def total(by_stage: Mapping[str, float]) -> float:
@@ -135,7 +138,8 @@ def read_run_set(run_dir: Path) -> RunSet:
     comparison = run_dir / COMPARISON
     if not comparison.is_file():
         return RunSet(runs=(read_run(run_dir),), is_comparison=False)
-    names = _load(comparison).get("runs")
+    stored = _load(comparison)
+    names = stored.get("runs")
     if not isinstance(names, list) or not names:
         raise InvalidInput("run_dir", f"has a {COMPARISON} that lists no runs; run the comparison again")
     for name in names:
@@ -144,7 +148,24 @@ def read_run_set(run_dir: Path) -> RunSet:
             raise InvalidInput(
                 "run_dir", f"has a {COMPARISON} with the run {name!r}; it must be the name of a sub-folder"
             )
-    return RunSet(runs=tuple(read_run(run_dir / name, name=name) for name in names), is_comparison=True)
+    runs = tuple(read_run(run_dir / name, name=name) for name in names)
+    return RunSet(runs=runs, is_comparison=True, at_once=stored.get("at_once") is True)
+
+
+def read_runs(run_dirs: Sequence[Path]) -> RunSet:
+    """Read runs of several folders; those that have one name are told apart by the names of their folders."""
+    sets = [(run_dir, read_run_set(run_dir)) for run_dir in run_dirs]
+    found = [(run_dir, run) for run_dir, each in sets for run in each.runs]
+    often = Counter(run.name for _, run in found)
+    runs: list[Run] = []
+    taken: set[str] = set()
+    for run_dir, run in found:
+        folder = run_dir.resolve().name
+        name = run.name if often[run.name] == 1 else folder if run.name in folder else f"{run.name} ({folder})"
+        numbered = name if name not in taken else f"{name} #{len(runs) + 1}"
+        taken.add(numbered)
+        runs.append(msgspec.structs.replace(run, name=numbered))
+    return RunSet(tuple(runs), len(runs) > 1, any(each.at_once for _, each in sets))
 
 
 def read_run(run_dir: Path, name: str | None = None) -> Run:
@@ -152,7 +173,7 @@ def read_run(run_dir: Path, name: str | None = None) -> Run:
     if not (run_dir / CONFIG).is_file():
         raise InvalidInput(
             "run_dir",
-            f"must be a folder written by `sparsesecagg train`; {run_dir} has no {CONFIG} or {COMPARISON}",
+            f"must be a folder written by `sparsesecagg train` or by Flower; {run_dir} has no {CONFIG} or {COMPARISON}",
         )
     config = _load(run_dir / CONFIG)
     partition = run_dir / PARTITION

@@ -27,45 +27,52 @@ from sparsesecagg.report.words import (
 
 # The options a reader looks for first, with the words to show; everything else is under Configuration.
 SETTINGS = {
+    "engine": "Engine",
+    "strategy": "Strategy",
     "dataset": "Data set",
     "partition": "Partition",
     "model": "Model",
     "dim": "Parameters",
     "clients": "Users",
     "rounds": "Rounds",
+    "seed": "Seed",
     "alpha": "α, share of the model sent",
     "alpha_asked": "α asked for",
     "committees": "Committees",
     "committee_size": "Users per committee",
     "pods": "Pods",
-    "dropout": "θ, dropout",
+    "threshold": "Threshold of a pod",
+    "min_survivors": "Survivors that a sum needs",
+    "neighbours": "Neighbours",
+    "confirm": "Third exchange (CONFIRM)",
+    "authenticated": "Roster",
     "modulus_bits": "Bits per word",
+    "weighting": "Weights",
+    "weights": "Weights",
+    "normalisation": "Mean over",
+    "dropout": "θ, dropout",
+    "drop_at": "Drops out at",
+    "colluding": "γ, colluding",
+    "downlink": "The model on its way down",
+    "downlink_bits": "Bits per step",
     "epochs": "Local epochs",
     "batch": "Batch",
     "lr": "Learning rate",
     "momentum": "Momentum",
     "bandwidth_mbit": "Simulated network, Mbit/s",
     "latency_ms": "Simulated latency, ms",
-    "seed": "Seed",
 }
 
 
 def header(words: Headline, is_comparison: bool) -> Html:
-    """Write the first screen: what came out, and the figures to see first."""
+    """Write the first screen: what came out. The figures themselves are in the table below it."""
     kind = "Comparison of training runs" if is_comparison else "Training run"
-    tiles = [
-        element("div", element("dt", tile.label), element("dd", element("strong", tile.figure), tile.note))
-        for tile in words.tiles
-    ]
-    whose = element("p", f"Figures of {words.lead.run.name}", class_="note") if is_comparison else None
     return element(
         "header",
         element("p", f"sparsesecagg · {kind}", class_="eyebrow"),
         element("h1", words.title),
         *(element("p", sentence, class_="lede") for sentence in words.sentences),
         element("p", words.warning, class_="lede callout", role="note") if words.warning else None,
-        whose,
-        element("dl", *tiles, class_="tiles"),
     )
 
 
@@ -77,11 +84,11 @@ def settings(runs: Sequence[Run]) -> Html:
         for run in runs:
             value = run.setting(key)
             # Plain averaging sends the whole model, whatever α says.
-            if value is not None and not (key == "alpha" and run.aggregator == "plain"):
+            if value is not None and value is not False and not (key == "alpha" and run.aggregator == "plain"):
                 if key == "alpha_asked" and value == run.setting("alpha"):
                     continue  # Said already.
                 named.setdefault(setting_text(value), []).append(run.name)
-        if len(named) == 1:
+        if len(named) == 1 and len(next(iter(named.values()))) == len(runs):
             pairs.append(element("div", element("dt", label), element("dd", *named)))
         elif named:
             shown = ", ".join(f"{value} ({', '.join(names)})" for value, names in named.items())
@@ -127,7 +134,7 @@ def _swatch(series: Series) -> Html:
     return element("svg", stroke, viewBox="0 0 26 10", width="26", height="10", aria_hidden="true")
 
 
-def results(series: Sequence[Series], secagg: Baseline | None) -> Html:
+def results(series: Sequence[Series], secagg: Baseline | None, *, at_once: bool = False) -> Html:
     """Compare the runs: one column each, which stays readable on a phone."""
     head = [
         element("th", element("span", class_="dot", style=f"--run: var(--run{s.place})"), s.run.name, scope="col")
@@ -145,6 +152,8 @@ def results(series: Sequence[Series], secagg: Baseline | None) -> Html:
         class_="runs numbers",
     )
     words = "Bytes are of one user. Means are over the rounds that worked, totals over all of them."
+    if at_once:
+        words += " The runs shared this machine's cores while they were timed, so their seconds can't be compared."
     if secagg is not None and not secagg.measured:
         words += f" SecAgg was not run: its UPLOAD is computed, {bytes_text(secagg.upload)} for 32-bit words."
     scrolling = element("div", table, class_="frame", tabindex="0", role="region", aria_label="Results by run")
@@ -276,6 +285,8 @@ def setting_text(value: Any) -> str:
         return value
     if isinstance(value, float):
         return f"{value:.4g}"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, Mapping) and set(value) == {"min", "max"}:
         return f"{value['min']}" if value["min"] == value["max"] else f"{value['min']} to {value['max']}"
     return json.dumps(value, ensure_ascii=False, default=str)

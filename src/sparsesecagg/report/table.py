@@ -11,20 +11,20 @@ from rich.table import Table
 
 from sparsesecagg.report.headline import sent_ratio, upload_ratio
 from sparsesecagg.report.measures import Baseline, baseline, measure
-from sparsesecagg.report.records import read_run_set
-from sparsesecagg.report.words import MEGABYTE, percent, seconds_text, significant, times
+from sparsesecagg.report.records import read_runs
+from sparsesecagg.report.words import bytes_text, percent, seconds_text, times
 
 # Broken by hand, so that a terminal of 80 columns shows every word.
-COLUMNS = ("Accuracy", "Rounds", "MB per\nround", "MB\ntotal", "Against\nSecAgg", "Computing", "Transfer")
+COLUMNS = ("Accuracy", "Rounds", "Sent per\nround", "Sent\nin all", "Against\nSecAgg", "Computing", "Transfer")
 
 
 def summary_table(run_dirs: Sequence[Path]) -> Table:
     """Compare runs (folders of runs or of comparisons) with each other and with SecAgg.
 
-    Megabytes are 10**6 bytes and count all messages. The ratio to SecAgg is that of UPLOAD; where SecAgg was
+    Bytes count all messages; a megabyte is 10**6 of them. The ratio to SecAgg is that of UPLOAD; where SecAgg was
     run, the one of all messages stands behind it.
     """
-    runs = [run for run_dir in run_dirs for run in read_run_set(Path(run_dir)).runs]
+    runs = read_runs([Path(run_dir) for run_dir in run_dirs]).runs
     secagg = baseline(runs)
     table = Table(
         box=box.SIMPLE_HEAD,
@@ -34,7 +34,7 @@ def summary_table(run_dirs: Sequence[Path]) -> Table:
         caption=_caption(secagg),
         caption_justify="left",
     )
-    table.add_column("Aggregator", no_wrap=True)
+    table.add_column("Run", no_wrap=True)
     for title in COLUMNS:
         table.add_column(title, justify="right", no_wrap=True)
     for measures in map(measure, runs):
@@ -42,8 +42,8 @@ def summary_table(run_dirs: Sequence[Path]) -> Table:
             escape(measures.run.name),
             percent(measures.accuracy),
             f"{measures.rounds}" + (f"\n{measures.failed} failed" if measures.failed else ""),
-            significant(measures.sent_per_round / MEGABYTE.size),
-            significant(measures.sent_total / MEGABYTE.size),
+            bytes_text(measures.sent_per_round),
+            bytes_text(measures.sent_total),
             _against(upload_ratio(measures, secagg), sent_ratio(measures, secagg)),
             seconds_text(measures.computing_seconds),
             seconds_text(measures.transfer_seconds),
@@ -56,7 +56,7 @@ def _against(upload: float | None, sent: float | None) -> str:
 
 
 def _caption(secagg: Baseline | None) -> str:
-    words = "MB of one user, all messages. Computing is measured, transfer modelled on a simulated network."
+    words = "Sent by one user, all messages. Computing is measured, transfer modelled on a simulated network."
     if secagg is None:
         return words
     if secagg.measured:

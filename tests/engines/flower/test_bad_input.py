@@ -29,7 +29,7 @@ def step(partition: int, arrays: dict[str, np.ndarray], server_round: int) -> di
 
 
 def run(grid: Grid, rounds: int = 1, inner: FedAvg | None = None, **settings: Any) -> tuple[SecAgg, Result]:
-    options = {"timeout": 0.3, "poll_seconds": 0.01, "max_weight": 10, **settings}
+    options = {"alpha": 1.0, "timeout": 0.3, "poll_seconds": 0.01, "max_weight": 10, **settings}
     strategy = SecAgg(inner or FedAvg(fraction_evaluate=0.0), **options)
     return strategy, strategy.start(grid=grid, initial_arrays=model(w=START), num_rounds=rounds, timeout=0.3)
 
@@ -114,7 +114,7 @@ class TestReplies:
     def test_two_uploads_of_one_node_that_another_loop_collected_are_counted_and_ignored(self) -> None:
         """Not every caller uses `start`; then the replies are whatever the caller hands over."""
         grid = LocalGrid(training_app(step), 5)
-        strategy = SecAgg(FedAvg(fraction_evaluate=0.0), max_weight=10)
+        strategy = SecAgg(FedAvg(fraction_evaluate=0.0), alpha=1.0, max_weight=10)
         uploads = list(strategy.configure_train(1, model(w=START), ConfigRecord(), grid))
         replies = list(grid.send_and_receive(uploads))
         stranger = travel(replies[0])
@@ -122,7 +122,7 @@ class TestReplies:
         arrays, metrics = strategy.aggregate_train(1, [*replies, replies[2], stranger])
         assert arrays is not None
         assert metrics is not None
-        assert metrics["secagg-rejected"] == 2
+        assert strategy.history[-1].rejected == 2
         np.testing.assert_allclose(values(arrays)["w"], 0.03, atol=1e-5)
 
     def test_a_reply_for_a_message_that_was_never_sent_is_ignored(self) -> None:
@@ -291,7 +291,7 @@ class TestClients:
 
     @pytest.mark.parametrize("examples", [-1, 2.5, float("inf"), float("nan")])
     def test_a_weight_that_is_none_is_refused_and_not_told(self, examples: float, caplog: Any) -> None:
-        app = training_app(step, weight=lambda partition: examples if partition == 1 else 10)  # type: ignore[return-value]
+        app = training_app(step, weight=lambda partition: examples if partition == 1 else 16)  # type: ignore[return-value]
         strategy, result = run(LocalGrid(app, 5), max_weight=100)
         require_mean(result, [0, 2, 3, 4])
         assert "num-examples must" in caplog.text
@@ -345,7 +345,9 @@ class TestCohorts:
     @pytest.mark.parametrize("nodes", [1, 2])
     def test_a_cohort_below_three_stops_the_first_round_with_a_typed_error(self, nodes: int) -> None:
         inner = FedAvg(fraction_evaluate=0.0, min_train_nodes=nodes, min_available_nodes=nodes)
-        with pytest.raises(InvalidInput, match=f"clients must be from 3 to .* got {nodes}"):
+        with pytest.raises(
+            InvalidInput, match=f"strategy must choose 3 nodes or more, and chose {nodes} .* num-supernodes"
+        ):
             run(LocalGrid(training_app(step), nodes), inner=inner)
 
     def test_a_cohort_that_shrinks_below_three_later_fails_that_round_and_keeps_the_model(self) -> None:
@@ -357,7 +359,7 @@ class TestCohorts:
 
         grid.before = shrink
         strategy, result = run(grid, rounds=2)
-        assert "users left at UPLOAD" in str(strategy.history[1].failure) or "clients must be from 3" in str(
+        assert "users left at UPLOAD" in str(strategy.history[1].failure) or "must choose 3 nodes or more" in str(
             strategy.history[1].failure
         )
         assert strategy.history[0].survivors >= 2

@@ -82,7 +82,7 @@ def test_another_model_begins_anew() -> None:
 def test_clipped_values_are_counted_and_after_a_few_rounds_none_are() -> None:
     """Updates of 1.0 against a first clip of 0.1: the rounds say so, the clip grows, the mean becomes right."""
     grid = LocalGrid(training_app(lambda p, a, r: {"w": a["w"] + np.float32(1)}), 4)
-    strategy = SecAgg(FedAvg(fraction_evaluate=0.0), clip=0.1, max_weight=0)
+    strategy = SecAgg(FedAvg(fraction_evaluate=0.0), alpha=1.0, clip=0.1, max_weight=0)
     result = strategy.start(grid=grid, initial_arrays=model(w=np.zeros(30, np.float32)), num_rounds=4)
     assert [record.clipped for record in strategy.history] == [120, 120, 0, 0]
     assert [round(record.clip, 6) for record in strategy.history][:3] == [0.1, 0.4, 1.6]

@@ -61,7 +61,7 @@ class Play:
     """A run whose server a test can step into."""
 
     def __init__(self, grid: LocalGrid, roster: Any = None, **settings: Any) -> None:
-        options = {"timeout": 0.3, "poll_seconds": 0.01, "max_weight": 10, "roster": roster, **settings}
+        options = {"alpha": 1.0, "timeout": 0.3, "poll_seconds": 0.01, "max_weight": 10, "roster": roster, **settings}
         self.grid, self.strategy = grid, SecAgg(FedAvg(fraction_evaluate=0.0), **options)
 
     def start(self, rounds: int = 1) -> Result:

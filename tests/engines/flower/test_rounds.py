@@ -21,7 +21,7 @@ def step(partition: int, arrays: dict[str, np.ndarray], server_round: int) -> di
 
 
 def run(grid: LocalGrid, rounds: int = 1, inner: Any = None, **settings: Any) -> tuple[SecAgg, Result]:
-    options = {"timeout": 0.3, "poll_seconds": 0.01, "max_weight": 10, **settings}
+    options = {"alpha": 1.0, "timeout": 0.3, "poll_seconds": 0.01, "max_weight": 10, **settings}
     strategy = SecAgg(inner or FedAvg(fraction_evaluate=0.0), **options)
     result = strategy.start(grid=grid, initial_arrays=model(w=START), num_rounds=rounds, timeout=options["timeout"])
     return strategy, result

@@ -77,10 +77,10 @@ def test_a_threshold_that_does_not_fit_the_cohort_stops_the_first_round() -> Non
 
 
 def test_weights_far_below_the_limit_are_warned_of_when_short_words_suffer(caplog: Any) -> None:
-    app = training_app(lambda p, a, r: {"w": a["w"] + np.float32(0.001)}, weight=lambda p: 3)
+    app = training_app(lambda p, a, r: {"w": a["w"] + np.float32(0.001)}, weight=lambda p: 4)
     strategy = SecAgg(FedAvg(fraction_evaluate=0.0), modulus_bits=12, max_weight=30_000)
     strategy.start(grid=LocalGrid(app, 4), initial_arrays=model(w=np.zeros(90, np.float32)), num_rounds=1)
-    assert "max_weight is 10000 times the mean weight" in caplog.text
+    assert "max_weight is 7500 times the mean weight" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -89,6 +89,7 @@ def test_weights_far_below_the_limit_are_warned_of_when_short_words_suffer(caplo
         ({"pattern": "pairwise", "alpha": 0.5}, "reveals many single values to the server"),
         ({"alpha": 0.3}, "committees of 3 hide a user among few others: committee_size=8 makes them larger"),
         ({"alpha": 0.45}, "alpha is 0.5 instead of 0.45"),
+        ({"alpha": 0.7}, "alpha 0.7 rounds to one committee that sends everything"),
         ({"alpha": 0.3}, "alpha 0.3 was asked for, 0.333 is used: 10 users in 1 pod(s) and 3 committee(s) of 3 to 4"),
     ],
     ids=str,

@@ -66,7 +66,7 @@ def shift(partition: int, arrays: dict[str, np.ndarray], server_round: int) -> d
 
 
 def weight(partition: int) -> int:
-    return 5 + 3 * partition
+    return 1 << partition % 6  # A point of the grid that weights are rounded to.
 
 
 def run(
@@ -79,7 +79,7 @@ def run(
 @pytest.mark.parametrize("name", AVERAGING)
 def test_wrapped_and_unwrapped_strategies_agree_up_to_quantisation(name: str) -> None:
     plain = run(AVERAGING[name](), mods=[])
-    secure = run(SecAgg(AVERAGING[name](), max_weight=32), mods=[secagg_mod])
+    secure = run(SecAgg(AVERAGING[name](), alpha=1.0, max_weight=32), mods=[secagg_mod])
     assert secure.keys() == plain.keys()
     for array, before in START.items():
         if before.dtype.kind == "f":
@@ -125,10 +125,10 @@ def test_every_pattern_gives_the_mean_of_equal_updates(pattern: str) -> None:
 
 
 def test_weights_count_and_never_travel_in_the_clear() -> None:
-    grid = LocalGrid(training_app(lambda p, a, r: {"w": a["w"] + np.float32(p)}, weight=lambda p: 10**p), 4)
+    grid = LocalGrid(training_app(lambda p, a, r: {"w": a["w"] + np.float32(p)}, weight=lambda p: 4**p), 4)
     strategy = SecAgg(FedAvg(fraction_evaluate=0.0), clip=4.0)
     result = strategy.start(grid=grid, initial_arrays=model(w=np.zeros(8, np.float32)), num_rounds=1)
-    expected = sum(p * 10**p for p in range(4)) / 1111
+    expected = sum(p * 4**p for p in range(4)) / 85
     np.testing.assert_allclose(values(result.arrays)["w"], expected, rtol=1e-4)
     for _, reply in grid.replied:
         assert not reply.content.metric_records
@@ -143,16 +143,16 @@ def test_the_wrapped_strategy_sees_the_total_weight_once() -> None:
         return MetricRecord({"kept": 1})
 
     inner = FedAvg(fraction_evaluate=0.0, train_metrics_aggr_fn=remember)
-    grid = LocalGrid(training_app(lambda p, a, r: a, weight=lambda p: p + 1), 6)
+    grid = LocalGrid(training_app(lambda p, a, r: a, weight=lambda p: 1 << p), 6)
     result = SecAgg(inner, alpha=0.5).start(grid=grid, initial_arrays=model(w=np.zeros(40, np.float32)), num_rounds=1)
-    assert [dict(record) for record in seen] == [{"num-examples": 21}]
+    assert [dict(record) for record in seen] == [{"num-examples": 63}]
     assert result.train_metrics_clientapp[1]["kept"] == 1
 
 
 class TestMetrics:
     def app(self) -> Any:
         return training_app(
-            lambda p, a, r: a, weight=lambda p: p + 1, metrics=lambda p: {"loss": 0.5 * p, "age": 7.0 + p}
+            lambda p, a, r: a, weight=lambda p: 1 << p, metrics=lambda p: {"loss": 0.5 * p, "age": 7.0 + p}
         )
 
     def test_client_metrics_stay_on_the_nodes_by_default(self) -> None:
@@ -165,7 +165,7 @@ class TestMetrics:
         grid = LocalGrid(self.app(), 4)
         strategy = SecAgg(FedAvg(fraction_evaluate=0.0), metrics={"loss": 10.0}, clip=0.01)
         result = strategy.start(grid=grid, initial_arrays=model(w=np.zeros(8, np.float32)), num_rounds=2)
-        expected = sum(0.5 * p * (p + 1) for p in range(4)) / 10
+        expected = sum(0.5 * p * (1 << p) for p in range(4)) / 15
         for metrics in result.train_metrics_clientapp.values():
             assert metrics["loss"] == pytest.approx(expected, abs=1e-3)
             assert "age" not in metrics
@@ -180,7 +180,7 @@ class TestMetrics:
 def test_clients_may_clip_for_differential_privacy_inside_secure_aggregation() -> None:
     """Flower's client-side clipping wraps SecAgg, and its mod comes after ours."""
     app = training_app(lambda p, a, r: {"w": a["w"] + np.float32(10)}, mods=[secagg_mod, fixedclipping_mod])
-    inner = SecAgg(FedAvg(fraction_evaluate=0.0), max_weight=0)
+    inner = SecAgg(FedAvg(fraction_evaluate=0.0), alpha=1.0, max_weight=0)
     strategy = DifferentialPrivacyClientSideFixedClipping(inner, 0.0, clipping_norm=1.0, num_sampled_clients=4)
     result = strategy.start(grid=LocalGrid(app, 4), initial_arrays=model(w=np.zeros(4, np.float32)), num_rounds=1)
     np.testing.assert_allclose(values(result.arrays)["w"], 0.5, atol=1e-5)

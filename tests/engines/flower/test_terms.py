@@ -120,7 +120,7 @@ class TestAttack:
             return {"w": arrays["w"] + np.float32(0.01 * (partition + 1))}
 
         app = training_app(step, metrics=lambda partition: {"loss": 1.0})
-        strategy = SecAgg(FedAvg(fraction_evaluate=0.0), timeout=0.3, max_weight=10, **settings)
+        strategy = SecAgg(FedAvg(fraction_evaluate=0.0), alpha=1.0, timeout=0.3, max_weight=10, **settings)
         grid = LocalGrid(app, 5, before=before)
         result = strategy.start(grid=grid, initial_arrays=model(w=np.zeros(30, np.float32)), num_rounds=1)
         return strategy, values(result.arrays)["w"]
@@ -168,7 +168,7 @@ class TestAttack:
 
         grid = LocalGrid(training_app(step), 5, run_config={"learning-rate": 0.1})
         grid.contexts[101].run_config = {"learning-rate": 0.0}
-        strategy = SecAgg(FedAvg(fraction_evaluate=0.0), timeout=0.3, max_weight=10)
+        strategy = SecAgg(FedAvg(fraction_evaluate=0.0), alpha=1.0, timeout=0.3, max_weight=10)
         result = strategy.start(grid=grid, initial_arrays=model(w=np.zeros(30, np.float32)), num_rounds=2)
         assert [record.dropped["UPLOAD"] for record in strategy.history] == [1, 1]
         np.testing.assert_allclose(values(result.arrays)["w"], 2 * np.mean([0.01, 0.03, 0.04, 0.05]), atol=1e-5)
@@ -181,7 +181,7 @@ class TestAttack:
                 grid.contexts[node].run_config = {"learning-rate": 0.0}
 
         grid.before = later
-        strategy = SecAgg(FedAvg(fraction_evaluate=0.0), timeout=0.3, max_weight=10)
+        strategy = SecAgg(FedAvg(fraction_evaluate=0.0), alpha=1.0, timeout=0.3, max_weight=10)
         strategy.start(grid=grid, initial_arrays=model(w=np.zeros(30, np.float32)), num_rounds=1)
         assert strategy.history[0].failed_at == "UPLOAD"
         assert "4 node(s) refused: WrongView" in str(strategy.history[0].failure)

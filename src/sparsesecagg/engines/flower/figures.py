@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from flwr.app import MetricRecord
 
-from sparsesecagg.engines.flower.settings import STAGES
+from sparsesecagg.engines.flower.settings import STAGES, Settings
 from sparsesecagg.protocol import Parameters, Result, Stage
 
 PREFIX = "secagg-"
@@ -105,35 +105,15 @@ class RoundRecord:
         return {**values, "total": sum(values.values())}
 
     def metrics(self) -> MetricRecord:
-        """Return the figures for Flower's `Result`; names begin with "secagg-"."""
+        """Return the six figures that Flower's `Result` shows; all others are in the run folder and `history`."""
         figures: dict[str, int | float] = {
             "failed": int(self.failure is not None),
-            "cohort": self.cohort,
             "survivors": self.survivors,
-            "dropped": sum(self.dropped.values()),
-            "rejected": self.rejected,
             "anonymity": self.contributors_min,
             "coordinates-updated": self.coordinates_updated,
-            "committees": self.committees,
-            "committees-opened": self.committees_opened,
-            "alpha": self.alpha,
-            "clip": self.clip,
-            "exchanges": self.exchanges,
-            "upload-bytes": self.mean("codec")[Stage.UPLOAD.name],
             "sent-bytes": self.mean("codec")["total"],
-            "upload-wire-bytes": self.mean("wire")[Stage.UPLOAD.name],
-            "sent-wire-bytes": self.mean("wire")["total"],
-            "received-bytes": self.mean("received")["total"],
-            "model-bytes": _mean(self.model_bytes),
             "seconds": self.total("seconds")["total"],
-            "server-seconds": self.total("server_seconds")["total"],
-            "client-seconds": self.mean("client_seconds")["total"],
         }
-        for name, seconds in self.total("seconds").items():
-            if name != "total":
-                figures[f"seconds-{name.lower().replace('_', '-')}"] = seconds
-        if self.clipped is not None:
-            figures["clipped"] = self.clipped
         return MetricRecord({PREFIX + name: value for name, value in figures.items()})
 
     def sentence(self) -> str:
@@ -158,6 +138,8 @@ class RoundRecord:
             "reason": self.failure,
             "accuracy": self.accuracy,
             "loss": self.loss,
+            "cohort": self.cohort,
+            "alpha": self.alpha,
             "survivors": self.survivors,
             "dropped": self.dropped,
             "rejected": self.rejected,
@@ -166,6 +148,7 @@ class RoundRecord:
             "wire_bytes": self.mean("wire"),
             "received_bytes": self.mean("received"),
             "model_bytes": _mean(self.model_bytes),
+            "downlink_bytes": _mean(self.model_bytes),  # As runs of `train` call it.
             "client_seconds": self.mean("client_seconds"),
             "server_seconds": self.total("server_seconds"),
             "stage_seconds": self.total("seconds"),
@@ -174,6 +157,7 @@ class RoundRecord:
             "contributors_histogram": self.contributors_histogram,
             "clipped": self.clipped,
             "clip": self.clip,
+            "committees": self.committees,
             "committees_opened": self.committees_opened,
             "coordinates_updated": self.coordinates_updated,
         }
@@ -215,8 +199,28 @@ def shape_of(params: Parameters) -> str:
     )
 
 
-def effective(params: Parameters) -> dict[str, Any]:
-    """Return the same for a run folder."""
+def config_of(params: Parameters, settings: Settings, strategy: str) -> dict[str, Any]:
+    """Return what a run folder says of the settings: those that were given, and what they come to for the cohort."""
+    given = {name: value for name, value in vars(settings).items() if value is not None and name != "wish"}
+    return {
+        **given,
+        "aggregator": params.pattern,
+        "engine": "flower",
+        "strategy": strategy,
+        "clients": params.clients,
+        "dim": params.dim,
+        "alpha": params.alpha,
+        "alpha_planned": settings.planned,
+        "modulus_bits": params.modulus_bits,
+        "max_weight": params.max_weight,
+        "weights": "examples" if params.max_weight else "uniform",
+        "authenticated": params.authenticated,
+        **(vars(settings.wish) if settings.planned else {}),
+        "effective": _effective(params),
+    }
+
+
+def _effective(params: Parameters) -> dict[str, Any]:
     return {
         "alpha": params.selection_probability,
         "committees": params.committees,

@@ -35,6 +35,7 @@ from sparsesecagg.engines.flower.replicas import Replicas
 from sparsesecagg.engines.flower.seats import Claim, prove
 from sparsesecagg.engines.flower.steps import HELD
 from sparsesecagg.engines.flower.terms import Terms, run_config_digest
+from sparsesecagg.engines.flower.weights import coin, rounded
 from sparsesecagg.errors import (
     InvalidInput,
     MalformedMessage,
@@ -240,10 +241,17 @@ class _Task:
         self._start += time.perf_counter() - begun
 
         metrics = next(iter(reply.content.metric_records.values()), MetricRecord())
-        weight = _weight(metrics, terms.weight_key) if client.params.max_weight else 1
+        weight = self._weight(metrics, terms.weight_key, client.params.max_weight)
         trained, extra = _only_arrays(reply.content, "reply"), _metrics(metrics, terms)
         update = ModelUpdate(template, received, trained, terms.scales, extra)
         return client.upload(packet.payload, update, weight, terms=digest)
+
+    def _weight(self, metrics: MetricRecord, key: str, limit: int) -> int:
+        """Return the weight that takes part: the node's own, on the public grid; 1 in a run without weights."""
+        if not limit:
+            return 1
+        node = str(self.context.node_config.get("partition-id", ""))
+        return rounded(_weight(metrics, key), limit, coin(ledger_folder(self.context), node))
 
 
 def _train(message: Message, context: Context, call_next: Train) -> Message:
@@ -268,7 +276,7 @@ def _copy(record: Record) -> Record:
 
 
 def _weight(metrics: MetricRecord, key: str) -> int:
-    """Return the private weight; its value never enters an error's text. One above the limit is clamped later on."""
+    """Return the private weight; its value never enters an error's text. One above the limit counts as the limit."""
     value = metrics.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value != int(value):
         raise InvalidInput(key, "must be in the metrics of the reply, as a whole number: it is the weight of this node")

@@ -21,17 +21,21 @@ from flwr.serverapp.strategy import Strategy
 
 from sparsesecagg.crypto.identity import Roster
 from sparsesecagg.engines.flower.arrays import Template
+from sparsesecagg.engines.flower.choice import Wish, described, smallest_number
 from sparsesecagg.engines.flower.clip import Clips
 from sparsesecagg.engines.flower.courier import Courier, PatientGrid
 from sparsesecagg.engines.flower.errors import MissingMod
-from sparsesecagg.engines.flower.figures import RoundRecord, RunFolder, effective, noise_warning, shape_of, total_weight
+from sparsesecagg.engines.flower.figures import RoundRecord, RunFolder, config_of, noise_warning, shape_of, total_weight
+from sparsesecagg.engines.flower.last_words import listen
 from sparsesecagg.engines.flower.run import SecureRun
 from sparsesecagg.engines.flower.saved_run import SavedRun, number_rounds
 from sparsesecagg.engines.flower.settings import Settings, require_averaging, stage_timeouts, weight_limit
 from sparsesecagg.engines.flower.terms import Invitation, Terms, common_digest, invite, with_model
 from sparsesecagg.engines.flower.way_down import make_way_down
 from sparsesecagg.errors import InvalidInput, ProtocolError, SparseSecAggError
+from sparsesecagg.patterns.anonymity import Server
 from sparsesecagg.privacy.advice import advice
+from sparsesecagg.privacy.plan import SMALLEST_COHORT
 from sparsesecagg.protocol import Parameters, Result, Stage, session_of
 
 _LOG = logging.getLogger("flwr")
@@ -40,7 +44,7 @@ _SEED_SIZE = 32
 
 
 class SecAgg(Strategy):
-    """Secure aggregation around any averaging strategy: `strategy = SecAgg(FedAvg(...), alpha=0.1)`.
+    """Secure aggregation around any averaging strategy: `strategy = SecAgg(FedAvg(...))`.
 
     The ClientApp needs `@app.train(mods=[secagg_mod])`.
     """
@@ -49,13 +53,17 @@ class SecAgg(Strategy):
         self,
         strategy: Strategy,
         *,
-        alpha: float = 1.0,
+        alpha: float | None = None,
+        min_anonymity: int = 5,
+        colluding: float = 0.1,
+        server: Server = "lying",
         pattern: str = "committee",
         committee_size: int | None = None,
         pod_size: int | None = None,
-        modulus_bits: int = 32,
+        modulus_bits: int | None = None,
         clip: float = 1.0,
         adaptive_clip: bool = True,
+        weights: str = "examples",
         max_weight: int | None = None,
         neighbours: int | None = None,
         threshold: int | None = None,
@@ -75,12 +83,21 @@ class SecAgg(Strategy):
     ) -> None:
         """Wrap `strategy`; raises `InvalidInput` for what can't work.
 
-        `alpha`: fraction of the model that each node sends. `committee_size`, `pod_size`: nodes that mask together, and
-        that hold each other's keys; without them there are as many committees as 1/alpha rounds to. `pattern`:
-        committee, full or pairwise. `modulus_bits`: from 4 to 32 per value. `clip`: the largest change of one parameter
-        in the first round; later ones follow the last mean unless `adaptive_clip` is false. `max_weight`: the largest
-        weight of a node, 0 to weigh all alike; weights above it count as that. Weights are constant, so over tens of
-        rounds with dropouts a server can solve for them. `threshold`, `min_survivors`, `neighbours`, `confirm`,
+        `alpha`: fraction of the model that each node sends. Without it the planner chooses groups for the nodes that
+        the first round has, such that every sum has `min_anonymity` honest nodes if the part `colluding` of them helps
+        a `server` that lies (or is curious), and logs what it chose. `committee_size`, `pod_size`: nodes that mask
+        together, and that hold each other's keys; with an alpha and without them there are as many committees as
+        1/alpha rounds to. `pattern`: committee, full or pairwise. `modulus_bits`: from 4 to 32 per value. `clip`: the
+        largest change of one parameter in the first round; later ones follow the last mean unless `adaptive_clip` is
+        false.
+
+        `weights`: "examples" weighs nodes as the wrapped strategy does, "uniform" weighs all alike. What the former
+        leaks: over tens of rounds with dropouts a server can solve for every node's weight. So a node rounds its weight
+        at random, without bias and once for all rounds, to a power of two (or to `max_weight`), and that is all there
+        is to solve for: the number of its examples to about a factor of two. `max_weight`: the largest weight; larger
+        ones count as that.
+
+        `threshold`, `min_survivors`, `neighbours`, `confirm`,
         `colluders`, `dropout`: as in `Parameters`; a node that is left out of sums more often than `dropout` explains
         stops. `min_updated`: fraction of the model that must be updated for a round to count. `roster`: the users of
         an authenticated run, a file of `sparsesecagg roster build`; nodes need `secagg-roster` and `secagg-run-key`.
@@ -97,7 +114,7 @@ class SecAgg(Strategy):
             committee_size=committee_size,
             pod_size=pod_size,
             modulus_bits=modulus_bits,
-            max_weight=weight_limit(max_weight, modulus_bits, pattern),
+            max_weight=weight_limit(weights, max_weight, modulus_bits, pattern),
             neighbours=neighbours,
             threshold=threshold,
             min_survivors=min_survivors,
@@ -106,6 +123,7 @@ class SecAgg(Strategy):
             dropout=dropout,
             min_updated=min_updated,
             metrics=dict(metrics or {}),
+            wish=Wish(min_anonymity, colluding, server=server),
         )
         self._roster = Roster.load(Path(roster)) if isinstance(roster, str | Path) else roster
         self._settings.check(clip, self._roster)
@@ -150,9 +168,12 @@ class SecAgg(Strategy):
         initial_arrays = self._take_up(initial_arrays)
         num_rounds = max(0, num_rounds - self._rounds_before)
         watched = self._watch(evaluate_fn) if evaluate_fn else None
+        listen()
         result = super().start(patient, initial_arrays, num_rounds, timeout, train_config, evaluate_config, watched)
         if not result.arrays:
             result.arrays = initial_arrays
+        if self.history and all(record.failure for record in self.history):
+            _LOG.error("SecAgg: no round succeeded, the model is unchanged. %s", self.history[-1].sentence())
         number_rounds(result, self._rounds_before)
         if self._saved:
             self._saved.remove()
@@ -223,10 +244,11 @@ class SecAgg(Strategy):
     def summary(self) -> None:
         """Log the settings, then those of the wrapped strategy."""
         settings = self._settings
-        weights = f"private weights up to {settings.max_weight}" if settings.max_weight else "equal weights"
+        limit = settings.weight_limit
+        weights = f"private weights up to {limit}, rounded to powers of two" if limit else "equal weights"
         _LOG.info("\t├──> SecAgg settings:")
-        shape = settings.pattern, settings.alpha, settings.modulus_bits
-        _LOG.info("\t│\t├── %s pattern, alpha %g, words of %d bits", *shape)
+        sends = f"alpha {settings.alpha:g}" if settings.alpha else "alpha chosen when the nodes are known"
+        _LOG.info("\t│\t├── %s pattern, %s", settings.pattern, sends)
         _LOG.info("\t│\t├── %s, metrics of nodes: %s", weights, ", ".join(settings.metrics) or "none")
         if self._roster:
             _LOG.info("\t│\t├── authenticated: a roster of %d users", len(self._roster.entries))
@@ -268,6 +290,9 @@ class SecAgg(Strategy):
         """Return a run among the invited nodes; raises `InvalidInput` if the settings don't fit the cohort."""
         roster = self._roster
         clients = len(roster.entries) if roster else len(invitations)
+        if clients < SMALLEST_COHORT:
+            online = len(list(self._grid.get_node_ids())) if self._grid else clients
+            raise InvalidInput("strategy", smallest_number(clients, online))
         seed = os.urandom(_SEED_SIZE)
         params = self._settings.parameters(clients, dim, session_of(seed), roster)
         if roster and len(invitations) < params.threshold:
@@ -305,6 +330,8 @@ class SecAgg(Strategy):
         for place, (name, bound) in enumerate(terms.metrics.items(), start=template.dim):
             if updated[place]:
                 metrics[name] = float(mean[place]) * bound
+        tested = {name: value for name, value in metrics.items() if name.startswith("eval") and name in terms.metrics}
+        self._note_evaluation(server_round - 1, tested)  # Of the model that this round began with.
         key = next(iter(invitation.content.array_records))
         content = RecordDict({key: template.add(invitation.model, update), "metrics": MetricRecord(metrics)})
         request = Message(RecordDict(), invitation.node, invitation.message_type)
@@ -359,16 +386,14 @@ class SecAgg(Strategy):
         if shape == self._described:
             return
         self._described = shape
-        _LOG.info("SecAgg: %s", shape_of(params))
+        settings = self._settings
+        stated = described(params, settings.wish, settings.max_weight) if settings.planned else [shape_of(params)]
+        for sentence in stated:
+            _LOG.info("SecAgg: %s", sentence)
         for sentence in advice(params):
             _LOG.warning("SecAgg: %s", sentence.replace("--committee-size ", "committee_size=").replace("--", ""))
         if self._folder:
-            settings = {name: value for name, value in vars(self._settings).items() if value is not None}
-            self._folder.write_config(
-                {"aggregator": params.pattern, "engine": "flower", "clients": params.clients, "dim": params.dim}
-                | {"strategy": type(self.strategy).__name__, "authenticated": params.authenticated}
-                | {**settings, "effective": effective(params)}
-            )
+            self._folder.write_config(config_of(params, settings, type(self.strategy).__name__))
 
     def _watch(
         self, evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None]
@@ -383,14 +408,15 @@ class SecAgg(Strategy):
 
         return watched
 
-    def _note_evaluation(self, server_round: int, metrics: MetricRecord | None) -> None:
-        if not metrics or not self.history or self.history[-1].number != server_round:
+    def _note_evaluation(self, server_round: int, metrics: Mapping[str, Any] | None) -> None:
+        record = next((each for each in reversed(self.history) if each.number == server_round), None)
+        if not metrics or record is None:
             return
         for name, value in metrics.items():
             if isinstance(value, int | float) and not isinstance(value, bool):
                 if "acc" in name.lower():
-                    self.history[-1].accuracy = float(value)
+                    record.accuracy = float(value)
                 elif "loss" in name.lower():
-                    self.history[-1].loss = float(value)
+                    record.loss = float(value)
         if self._folder:
             self._folder.write_rounds(self.history)

@@ -5,7 +5,7 @@ Traces name their run in `meta.run`, so the page can hide a run in all plots at 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,9 @@ from sparsesecagg.report.records import RoundRecord, Run
 Json = dict[str, Any]
 
 HEIGHT = 320
+WIDTHS = (5, 3.5, 2.5, 2)
+SAME = 0.002
+"""Curves that are never further apart than this coincide."""
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
 
 
@@ -109,11 +112,33 @@ def line(series: Series, x: Sequence[Any], y: Sequence[Any], **more: Any) -> Jso
         "meta": series.meta,
         "x": list(x),
         "y": list(y),
-        "line": {"color": series.color, "width": 2, "dash": series.dash},
+        # Earlier runs are drawn wider, so that curves that coincide lie on each other and all of them can be seen.
+        "line": {"color": series.color, "width": WIDTHS[min(series.index, len(WIDTHS) - 1)], "dash": series.dash},
         # Markers tell runs apart without colour; a dozen do that as well as a hundred.
         "marker": {"color": series.color, "size": 7, "symbol": series.symbol, "maxdisplayed": 12},
         **more,
     }
+
+
+def coinciding(series: Sequence[Series], pick: Callable[[RoundRecord], float | None]) -> str:
+    """Return a sentence that names the runs whose curves lie on each other; nothing if none do."""
+    groups: list[list[Series]] = []
+    for s in series:
+        for group in groups:
+            if _same_curve(group[0], s, pick):
+                group.append(s)
+                break
+        else:
+            groups.append([s])
+    told = [" and ".join(s.run.name for s in group) for group in groups if len(group) > 1]
+    return f" Curves that coincide: {listing(told)}." if told else ""
+
+
+def _same_curve(one: Series, other: Series, pick: Callable[[RoundRecord], float | None]) -> bool:
+    first, second = ([(r.round, pick(r)) for r in s.run.rounds if pick(r) is not None] for s in (one, other))
+    if not first or [number for number, _ in first] != [number for number, _ in second]:
+        return False
+    return all(abs((a or 0) - (b or 0)) <= SAME for (_, a), (_, b) in zip(first, second, strict=True))
 
 
 def bars(series: Series, categories: Sequence[str], values: Sequence[float], texts: Sequence[str], **more: Any) -> Json:

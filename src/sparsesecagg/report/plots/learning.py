@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from sparsesecagg.report.measures import cumulative_sent, cumulative_upload
-from sparsesecagg.report.plots.base import HEIGHT, Figure, Json, Series, View, failed_marks, line, listing
+from sparsesecagg.report.plots.base import (
+    HEIGHT,
+    Figure,
+    Json,
+    Series,
+    View,
+    coinciding,
+    failed_marks,
+    line,
+    listing,
+)
 from sparsesecagg.report.records import RoundRecord, Run
 from sparsesecagg.report.words import Unit, bytes_text, percent, significant, unit_for
 
@@ -19,7 +29,8 @@ def accuracy_by_round(series: Sequence[Series]) -> Figure:
     return Figure(
         id="accuracy-by-round",
         title="Accuracy by round",
-        caption="Test accuracy of the global model after each round. A cross marks a round that failed.",
+        caption="Test accuracy of the global model after each round. A cross marks a round that failed."
+        + coinciding(series, lambda record: record.accuracy),
         description=f"Line plot of test accuracy against rounds: {listing(described)}.",
         views=(
             _by_round(
@@ -40,7 +51,7 @@ def loss_by_round(series: Sequence[Series]) -> Figure:
     return Figure(
         id="loss-by-round",
         title="Loss by round",
-        caption="Test loss of the global model after each round.",
+        caption="Test loss of the global model after each round." + coinciding(series, lambda record: record.loss),
         description=f"Line plot of test loss against rounds: {listing(described)}.",
         views=(
             _by_round(

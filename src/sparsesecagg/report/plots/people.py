@@ -47,9 +47,14 @@ def contributors(series: Sequence[Series]) -> Figure:
     )
 
 
-def dropouts(series: Sequence[Series]) -> Figure:
-    """Draw the users lost in each round by stage, one row per run, failed rounds marked."""
+def dropouts(every: Sequence[Series]) -> Figure:
+    """Draw the users lost in each round by stage, failed rounds marked: one row for all runs that lost the same."""
     data: list[Json] = []
+    alike: dict[str, list[Series]] = {}
+    for s in every:
+        alike.setdefault(repr([(r.round, r.dropped, r.failed) for r in s.run.rounds]), []).append(s)
+    series = [group[0] for group in alike.values()]
+    whose = {group[0].index: ", ".join(s.name for s in group) for group in alike.values()}
     layout: Json = {
         "barmode": "stack",
         "bargap": 0.15,
@@ -67,7 +72,7 @@ def dropouts(series: Sequence[Series]) -> Figure:
         suffix = "" if number == 0 else str(number + 1)
         top = 1 - number * (height + gap)
         placed = {"xaxis": "x", "yaxis": f"y{suffix}"}
-        data += [trace | placed for trace in row.traces]
+        data += [trace | placed for trace in _shared(row.traces, "," not in whose[s.index])]
         layout[f"yaxis{suffix}"] = {
             "domain": [max(0.0, top - height), top],
             # The same scale in every row, with room for the cross over the tallest bar.
@@ -78,7 +83,7 @@ def dropouts(series: Sequence[Series]) -> Figure:
         if len(series) > 1:
             layout["annotations"].append(
                 {
-                    "text": s.name,
+                    "text": whose[s.index],
                     "xref": "paper",
                     "yref": "paper",
                     "x": 0,
@@ -89,7 +94,7 @@ def dropouts(series: Sequence[Series]) -> Figure:
                 | {"showarrow": False, "font": {"color": "@ink", "size": 12}}
             )
         described.append(
-            f"{s.run.name} lost {count(sum(row.totals), 'user')}, {count(s.measures.failed, 'round')} failed"
+            f"{whose[s.index]} lost {count(sum(row.totals), 'user')}, {count(s.measures.failed, 'round')} failed"
         )
     bottom = "y" if len(series) <= 1 else f"y{len(series)}"
     layout["xaxis"] = {
@@ -105,11 +110,17 @@ def dropouts(series: Sequence[Series]) -> Figure:
             "Users who dropped out, by the stage they left at: faint for ADVERTISE_KEYS, full for UNMASK. Who has no "
             "package for a round counts at SHARE_KEYS. "
             "A cross marks a failed round."
+            + (" The same users drop out in all runs, so they are shown once." if len(series) == 1 < len(every) else "")
         ),
         description=f"Bar chart of users lost in each round, by stage: {listing(described)}.",
         views=(View("users", data, layout),),
         legend=False,
     )
+
+
+def _shared(row: list[Json], alone: bool) -> list[Json]:
+    """Leave a row that stands for several runs on the page when one of them is hidden."""
+    return row if alone else [{name: value for name, value in trace.items() if name != "meta"} for trace in row]
 
 
 class _Row:
