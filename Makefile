@@ -54,7 +54,7 @@ soak: .venv/.all ## 100,000 runs over a broken network, 200,000 interleavings on
 	$(BIN)/python tests/soak.py --out results/soak.json
 
 mutants: .venv/.all ## Change protocol/ and crypto/ in every small way and see whether a test notices (an hour)
-	$(BIN)/python -m tests.mutation
+	PYTHONPATH=tests $(BIN)/python -m mutation
 
 FUZZ_SECONDS ?= 600
 fuzz: .venv/.all ## Coverage-guided fuzzing of every decoder (FUZZ_SECONDS=600)
