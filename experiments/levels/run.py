@@ -2,7 +2,7 @@
 
     .venv/bin/python -m experiments.levels.run [--without-mnist]
 
-Two committees of m users send half of the model each, in turn, with a tenth of the users dropping out; their updates are
+Two committees of m users send half of the model each, in turn; a tenth of the users drops out, and the updates are
 rounded by the real quantiser over the real adaptive clip. Keys and masks are left out: they change no sum. A number of
 levels is enough for m if the accuracy, on average over the seeds, is within 0.3 points of unrounded sums in every
 task. `privacy/message_sizes.py` has the rule, a test compares the two, docs/planning.md has the table.
