@@ -1,6 +1,6 @@
 """Run the app in one process, without Ray: ten nodes, the app's own settings.
 
-    python examples/lora/in_process.py
+python examples/lora/in_process.py
 """
 
 from __future__ import annotations
