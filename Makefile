@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs notebook test lint coverage bench soak mutants fuzz flower-demo audit-deps lock clean
+.PHONY: help setup demo docs notebook test test-fast lint coverage bench soak mutants fuzz flower-demo audit-deps lock clean
 
 help: ## List the jobs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ lint: .venv/.all
 test: lint ## ruff, mypy --strict, pytest
 	$(BIN)/pytest
 
+test-fast: .venv/.all ## The tests of the core, in less than a minute: for the loop at the desk
+	$(BIN)/pytest -m 'not slow' tests/field tests/crypto tests/quantize tests/downlink tests/patterns tests/protocol tests/privacy tests/vectors tests/test_*.py
+
 coverage: .venv/.all ## Which lines and branches no test runs
 	$(BIN)/pytest --cov --cov-report term --cov-report html
 
@@ -51,7 +54,7 @@ soak: .venv/.all ## 100,000 runs over a broken network, 200,000 interleavings on
 	$(BIN)/python tests/soak.py --out results/soak.json
 
 mutants: .venv/.all ## Change protocol/ and crypto/ in every small way and see whether a test notices (an hour)
-	$(BIN)/python -m tests.mutation
+	PYTHONPATH=tests $(BIN)/python -m mutation
 
 FUZZ_SECONDS ?= 600
 fuzz: .venv/.all ## Coverage-guided fuzzing of every decoder (FUZZ_SECONDS=600)

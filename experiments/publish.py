@@ -74,7 +74,7 @@ def section(name: str, folder: Path = RESULTS) -> str:
 def provenance(result: Mapping[str, Any]) -> str:
     """Return how the figures came about."""
     machine = result["machine"]
-    state = "" if result["complete"] else " **Not complete**: the same command goes on."
+    state = "" if result["complete"] else " **Not complete**: the same command resumes it."
     return (
         f"`{result['command']}`, commit {result['commit']}, {result['date']}, {machine['cores']} cores of "
         f"{machine['processor']}, Python {machine['python']}{_load(machine)}.{_measured_on(result)}{state}"

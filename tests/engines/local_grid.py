@@ -9,10 +9,10 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from sparsesecagg.attacks.local_grid import LocalGrid, Silent, round_of, stage_of, travel
+from sparsesecagg.attacks.local_grid import RUN, SERVER, LocalGrid, Silent, round_of, stage_of, travel
 from sparsesecagg.flower import secagg_mod
 
-__all__ = ["LocalGrid", "Silent", "model", "round_of", "stage_of", "training_app", "travel", "values"]
+__all__ = ["RUN", "SERVER", "LocalGrid", "Silent", "model", "round_of", "stage_of", "training_app", "travel", "values"]
 
 
 def model(**arrays: Any) -> ArrayRecord:

@@ -1,6 +1,6 @@
 """A federated training run: local training, aggregation, evaluation, one round after another.
 
-`FederatedRun.create` checks everything before it writes anything; `resume` goes on where a stopped or killed run had
+`FederatedRun.create` checks everything before it writes anything; `resume` continues where a stopped or killed run had
 its last checkpoint. Both then yield the metrics of each round as it is done.
 """
 
@@ -285,7 +285,7 @@ class FederatedRun:
 
 
 def resumed_config(folder: RunFolder, options: Mapping[str, Any]) -> TrainingConfig:
-    """Return the configuration of a run that goes on; raise `InvalidInput` if `options` are another run's."""
+    """Return the configuration of a run that is resumed; raise `InvalidInput` if `options` are another run's."""
     run_dir, done = folder.path, folder.checkpoint().round_number
     try:
         config = TrainingConfig.from_json(folder.config())

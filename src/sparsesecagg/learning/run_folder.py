@@ -64,7 +64,7 @@ class RunFolder:
     def resume(cls, path: Path) -> RunFolder:
         """Open the folder of a run that was stopped or killed."""
         if not (path / "config.json").is_file() or not (path / "checkpoint.npz").is_file():
-            raise InvalidInput("resume", f"{path} is no run folder: config.json or checkpoint.npz is missing")
+            raise InvalidInput("resume", f"{path} is not a run folder: config.json or checkpoint.npz is missing")
         return cls(path)
 
     def config(self) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class RunFolder:
         except ValueError as problem:
             raise InvalidInput("resume", f"{self.path / 'config.json'} can't be read: {problem}") from problem
         if not isinstance(stored, dict):
-            raise InvalidInput("resume", f"{self.path / 'config.json'} is no configuration")
+            raise InvalidInput("resume", f"{self.path / 'config.json'} is not a configuration")
         return stored
 
     def write_config(self, config: Mapping[str, Any]) -> None:
