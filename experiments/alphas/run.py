@@ -45,7 +45,10 @@ def main(wanted: list[str]) -> None:
     if wanted != ["publish"]:
         for name in wanted or SETTINGS:
             measure(name)
-    publish(json.loads(RESULTS.read_text(encoding="utf-8")))
+    result = json.loads(RESULTS.read_text(encoding="utf-8"))
+    result["configuration"]["settings"] = {name: SETTINGS[name] for name in complete(result)}
+    RESULTS.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    publish(result)
 
 
 def measure(setting: str) -> None:

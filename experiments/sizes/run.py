@@ -82,8 +82,8 @@ def table(rounds: dict[str, Any]) -> str:
     short, sparse = all_bytes(rounds[SHORT]), all_bytes(rounds[SPARSE])
     lines += [
         "",
-        f"Of {SPARSE}'s {secagg / sparse:.1f}×, shorter words give {secagg / short:.1f}× and sparsity "
-        f"{short / sparse:.1f}×; keys and shares stay.",
+        f"Of the {secagg / sparse:.1f}× of committees with 16-bit words, shorter words give {secagg / short:.1f}× and "
+        f"sparsity {short / sparse:.1f}×; keys and shares stay.",
     ]
     return "\n".join(lines) + "\n"
 

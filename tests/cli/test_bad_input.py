@@ -221,7 +221,10 @@ def test_a_bug_is_seen_as_it_is(bug: Exception) -> None:
 
 @pytest.mark.parametrize("problem", [KeyboardInterrupt(), typer.Abort()])
 def test_an_interrupt_ends_with_130(problem: BaseException, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ending(capsys, problem) == (130, "sparsesecagg: interrupted.\n")
+    assert ending(capsys, problem) == (
+        130,
+        "sparsesecagg: interrupted, and nothing was kept: the same command starts again.\n",
+    )
 
 
 @pytest.mark.skipif(os.name == "nt", reason="sends signals to a group of processes")

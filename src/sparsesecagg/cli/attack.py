@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.table import Column, Table
 
-from sparsesecagg.cli.shared import JsonOption, SeedOption, err, out, print_json, progress
+from sparsesecagg.cli.shared import DEFAULT_ALPHA, AlphaOption, JsonOption, SeedOption, counting, err, out, print_json
 from sparsesecagg.errors import InvalidInput, MissingExtra
 
 MOST_CLIENTS = 2000
@@ -16,7 +16,7 @@ MOST_CLIENTS = 2000
 def attack(
     name: Annotated[str, typer.Argument(help="Which attack: list, all, or the name of one.")] = "list",
     clients: Annotated[int, typer.Option(help="Users in the cohort (N), from 12 to 2000.")] = 60,
-    alpha: Annotated[float, typer.Option(help="Fraction of the model that each user sends, in (0, 1].")] = 1 / 6,
+    alpha: AlphaOption = DEFAULT_ALPHA,
     authenticated: Annotated[
         bool | None,
         typer.Option("--authenticated/--plain", help="Users with a roster, or without one; both if left out."),
@@ -66,8 +66,9 @@ def attack(
     if not played:
         raise InvalidInput("name", f"must name an attack on {modes[0]} runs, got {name!r}, which is none")
     outcomes = []
-    with progress() as bar:
-        for each, mode in bar.track(played, description="attacking"):
+    with counting("attacking", len(played)) as count:
+        for number, (each, mode) in enumerate(played):
+            count(number)
             outcomes.append(run(each, Setting(clients, alpha, mode, seed)))
     if json:
         print_json({"attacks": [outcome.as_json() for outcome in outcomes]})

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,15 +12,24 @@ from rich.table import Table
 
 from sparsesecagg.cli.audit_picture import draw
 from sparsesecagg.cli.shared import (
+    DEFAULT_ALPHA,
+    AlphaOption,
+    BitsOption,
     JsonOption,
+    MaxWeightOption,
+    PatternOption,
     SeedOption,
+    WeightsOption,
     at_least,
     check_memory,
     check_picture,
+    counting,
     err,
     out,
+    pattern_of,
     print_json,
-    progress,
+    weight_limit,
+    word_bits,
 )
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.privacy.advice import advice
@@ -38,14 +45,12 @@ _ROSTER = bytes([1]) * 32
 _REAL_ROUNDS = 10
 """With --persistent: rounds that are run with keys and messages; what all tell follows from who is in which sum."""
 
-_SECONDS_BETWEEN_LINES = 5.0
-
 
 def audit(
-    pattern: Annotated[str, typer.Option(help="Who sends what: committee, pairwise or full.")] = "committee",
+    pattern: PatternOption = "committee",
     clients: Annotated[int, typer.Option(help="Users in the cohort (N), at least 3.")] = 100,
     dim: Annotated[int, typer.Option(help="Coordinates of the model (d).")] = 4000,
-    alpha: Annotated[float, typer.Option(help="Fraction of the model that each user sends (α), in (0, 1].")] = 0.1,
+    alpha: AlphaOption = DEFAULT_ALPHA,
     dropout: Annotated[float, typer.Option(help="Chance that a user drops out of a round (θ), in [0, 0.5).")] = 0.3,
     colluding: Annotated[float, typer.Option(help="Fraction of users that help the server (γ), in [0, 1).")] = 0.0,
     server: Annotated[
@@ -65,7 +70,7 @@ def audit(
     pod_size: Annotated[
         int | None, typer.Option(help="Users that hold each other's shares, about; 128 or all.")
     ] = None,
-    modulus_bits: Annotated[int, typer.Option(help="Bits of a word.")] = 32,
+    modulus_bits: BitsOption = None,
     neighbours: Annotated[
         int | None, typer.Option(help="Degree of the graphs of full and pairwise; complete graphs if left out.")
     ] = None,
@@ -75,7 +80,8 @@ def audit(
     min_survivors: Annotated[
         int | None, typer.Option(help="Users that an opened sum must have; half of a committee if left out.")
     ] = None,
-    max_weight: Annotated[int, typer.Option(help="Give users private weights up to this; 0 for none.")] = 0,
+    weights: WeightsOption = None,
+    max_weight: MaxWeightOption = None,
     drop_at: Annotated[
         str, typer.Option(help="UPLOAD, or SHARE_KEYS: who drops out sends no package of a later round either.")
     ] = Stage.UPLOAD.name,
@@ -97,7 +103,7 @@ def audit(
     The attacker has every message, the secrets that UNMASK restores and everything the colluders know. It
     removes the masks that it knows, reads what lies bare, and is compared with the truth.
     """
-    stage = _stage(drop_at)
+    stage, pattern, limit = _stage(drop_at), pattern_of(pattern), weight_limit(weights, max_weight)
 
     def settings_of(name: str) -> AuditSettings:
         grouped = name == "committee"
@@ -109,12 +115,12 @@ def audit(
             committee_size=committee_size if grouped or name == pattern else None,
             pod_size=pod_size if grouped or name == pattern else None,
             dropout=dropout,
-            modulus_bits=modulus_bits,
+            modulus_bits=word_bits(name, modulus_bits),
             neighbours=None if grouped and name != pattern else neighbours,
             threshold=threshold,
             min_survivors=min_survivors if grouped or name == pattern else None,
             confirm=confirm,
-            max_weight=max_weight,
+            max_weight=0 if name == "pairwise" != pattern else limit,
             roster_digest=_ROSTER if authenticated else b"",
         )
         real = rounds if persistent is None else min(rounds, _REAL_ROUNDS)
@@ -180,27 +186,8 @@ def _milestones(rounds: int) -> list[int]:
 
 
 def _run(settings: AuditSettings, workers: int) -> AuditReport:
-    with _counting(f"attacking {settings.params.pattern} rounds", settings.rounds * settings.runs) as count:
+    with counting(f"attacking {settings.params.pattern} rounds", settings.rounds * settings.runs) as count:
         return run_audit(settings, workers, count)
-
-
-@contextmanager
-def _counting(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show progress on standard error: a bar, or a line now and then where nobody would see a bar move."""
-    if err.is_terminal:
-        with progress() as bar:
-            task = bar.add_task(what, total=total)
-            yield lambda completed: bar.update(task, completed=completed)
-        return
-    shown = time.monotonic()
-
-    def count(completed: int) -> None:
-        nonlocal shown
-        if time.monotonic() - shown >= _SECONDS_BETWEEN_LINES:
-            shown = time.monotonic()
-            err.print(f"{what}: {completed} of {total}", highlight=False, soft_wrap=True)
-
-    yield count
 
 
 def as_json(pattern: str, reports: Sequence[AuditReport]) -> dict[str, Any]:

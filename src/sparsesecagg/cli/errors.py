@@ -16,7 +16,14 @@ from typing import Any, Final, NoReturn
 import typer
 from typer.main import get_command
 
-from sparsesecagg.errors import InvalidInput, MissingExtra, ProtocolError
+from sparsesecagg.errors import (
+    InvalidInput,
+    MissingExtra,
+    PolicyViolation,
+    ProtocolError,
+    ThresholdNotMet,
+    TooLittleOpened,
+)
 
 EXIT_FAILED: Final = 1
 EXIT_BAD_INPUT: Final = 2
@@ -29,6 +36,14 @@ _UsageError: Final[type[Exception]] = typer.BadParameter.__mro__[1]
 _REFUSED_BY_THE_SYSTEM: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT})
 _SIZES: Final = ("dim", "clients", "hidden", "samples", "batch")
 """Options that decide how much memory a command takes."""
+
+
+_REMEDIES: Final[dict[type[ProtocolError], tuple[tuple[str, str], ...]]] = {
+    ThresholdNotMet: (("lower", "--dropout"), ("lower", "--threshold")),
+    TooLittleOpened: (("lower", "--dropout"), ("raise", "--committee-size"), ("lower", "--min-survivors")),
+    PolicyViolation: (("raise", "--clients"), ("raise", "--alpha")),
+}
+"""What would keep a round from failing in this way."""
 
 
 class Interrupted(Exception):
@@ -59,7 +74,7 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> NoReturn:
         sys.exit(code)
     # Later versions of typer return this code on Ctrl-C, where earlier ones raise Abort.
     if code == EXIT_INTERRUPTED:
-        _complain("interrupted")
+        _complain("interrupted, and nothing was kept: the same command starts again")
     sys.exit(code)
 
 
@@ -77,7 +92,7 @@ def _explain(problem: Exception, line: _CommandLine) -> tuple[str, int] | None: 
         case MissingExtra() | NeedsSourceTree():
             return str(problem), EXIT_BAD_INPUT
         case ProtocolError():
-            return f"the round failed: {problem}", EXIT_FAILED
+            return f"the round failed: {problem}{line.remedy(problem)}", EXIT_FAILED
         case Failed():
             return str(problem), EXIT_FAILED
         case Interrupted():
@@ -130,6 +145,15 @@ class _CommandLine:
             return f"{_typed(parameter)} must be {kind}, got {self._value(parameter)!r}"
         return f"{_typed(parameter)} can't be read: {problem.message}"
 
+    def remedy(self, problem: ProtocolError) -> str:
+        """Return what to change about a failed round, as far as this command has an option for it."""
+        for kind, words in _REMEDIES.items():
+            if isinstance(problem, kind):
+                known = {flag for parameter in self._parameters for flag in parameter.opts}
+                changes = [f"{what} {flag}" for what, flag in words if flag in known]
+                return f"; {' or '.join(changes)}" if changes else ""
+        return ""
+
     def out_of_memory(self, problem: MemoryError) -> str:
         """Return the sentence that names the options to lower."""
         given = {flag for flag, _ in self._pairs()}
@@ -165,5 +189,5 @@ class _CommandLine:
 def _typed(parameter: Any) -> str:
     """Return a parameter as its help shows it: RUN for an argument, --out for an option."""
     if parameter.param_type_name != "argument":
-        return str(max(parameter.opts, key=len))
+        return str(next((flag for flag in parameter.opts if flag.startswith("--")), parameter.opts[0]))
     return str(parameter.metavar or parameter.name.upper()).strip("[]….")

@@ -13,11 +13,17 @@ from rich.table import Table
 from sparsesecagg.cli.shared import JsonOption, SeedOption, check_picture, out, print_json
 from sparsesecagg.errors import MissingExtra
 from sparsesecagg.patterns.anonymity import ROUNDS, Server
-from sparsesecagg.privacy.plan import DEFAULT_FAILURE_LOG2, Goal, Plan
+from sparsesecagg.privacy.plan import DEFAULT_FAILURE_LOG2, LOWEST_FAILURE_LOG2, Goal, Plan
 from sparsesecagg.privacy.planner import plan_each, plan_round, secagg_upload
 
 _BLUE: Final = "#1f6fb2"
 _RED: Final = "#c0392b"
+_LYING: Final = (
+    "If the server lies: it may declare users dropped who did not drop out, tell different users different things, and "
+    "choose among draws, in order to open sums of fewer users. The figure above counts all of that. It holds for users "
+    "who know each other by a roster (sparsesecagg roster); without one such a server can play all other users itself. "
+    "--server curious plans for a server that follows the protocol and keeps what it sees."
+)
 
 
 def plan(
@@ -91,6 +97,8 @@ def plan(
         return
     out.print(_settings_table(answer) if answer.feasible else _nearest_table(answer))
     out.print(f"{'Feasible' if answer.feasible else 'Not feasible'}: {answer.reason}.", highlight=False)
+    if answer.goal.server == "lying":
+        out.print(_LYING, highlight=False)
     if plot is not None:
         out.print(f"Drawn to {plot}.", highlight=False)
 
@@ -137,12 +145,12 @@ def _settings_table(answer: Plan) -> Table:
         ("threshold", f"{answer.threshold}", "shares of that pod that open a secret"),
         ("confirm", "yes" if answer.confirm else "no", f"{answer.exchanges} exchanges per round"),
         ("modulus bits", f"{answer.modulus_bits}", f"{answer.quantisation_levels} steps from 0 to the clip"),
-        ("upload", f"{answer.upload_bytes:,} B", f"1/{answer.compression_vs_secagg:.1f} of 32-bit SecAgg"),
-        ("all sent", f"{answer.all_bytes_sent:,} B", "per user and round: upload, keys, shares, tags"),
-        ("all received", f"{answer.all_bytes_received:,} B", "per user and round, without the model"),
+        ("upload", _bytes(answer.upload_bytes or 0), f"1/{answer.compression_vs_secagg:.1f} of 32-bit SecAgg"),
+        ("all sent", _bytes(answer.all_bytes_sent or 0), "per user and round: upload, keys, shares, tags"),
+        ("all received", _bytes(answer.all_bytes_received or 0), "per user and round, without the model"),
         (
             "privacy fails",
-            f"2^{answer.privacy_failure_log2:.1f}",
+            _chance(answer.privacy_failure_log2),
             f"per run: fewer than {goal.min_anonymity} honest users in a sum,",
         ),
         (f"  {goal.server} server", "", lies if goal.server == "lying" else honest),
@@ -165,6 +173,10 @@ def _nearest_table(answer: Plan) -> Table:
         if answer.goal.server == "lying":
             table.add_row("--server", nearest.server or "no other would do")
     return table
+
+
+def _chance(log2: float) -> str:
+    return f"2^{log2:.1f}" if log2 > LOWEST_FAILURE_LOG2 else "never"
 
 
 def _or_none(value: float | None) -> str:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 
@@ -18,6 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from sparsesecagg.errors import InvalidInput
 
+SECONDS_BETWEEN_LINES: Final = 5.0
 _PICTURES: Final = (".png", ".pdf", ".svg")
 _BYTES_PER_COORDINATE: Final = 16
 """That a simulated round takes at the very least; measured, it is 27 to 32."""
@@ -41,6 +44,35 @@ SeedOption = Annotated[
     int, typer.Option("--seed", callback=at_least(0), help="Seed of everything random in the simulation.")
 ]
 
+DEFAULT_ALPHA: Final = 0.2
+"""What a user sends if nobody says otherwise: the same in all commands."""
+_BITS: Final = {"committee": 16}
+_LONG_WORD: Final = 32
+WEIGHTS: Final = ("uniform", "examples")
+USUAL_MAX_WEIGHT: Final = 1000
+
+PatternOption = Annotated[
+    str,
+    typer.Option(
+        "--pattern",
+        "--aggregator",
+        help="Who sends what: committee, pairwise (as published), or full, also called secagg (everybody everything).",
+    ),
+]
+AlphaOption = Annotated[float, typer.Option(help="Fraction of the model that each user sends (α), in (0, 1].")]
+BitsOption = Annotated[
+    int | None,
+    typer.Option(help="Bits of a word, from 4 to 32.", show_default="16 for committee, else 32"),
+]
+WeightsOption = Annotated[
+    str | None,
+    typer.Option(help="How users count: uniform, or by examples (private weights).", show_default="uniform"),
+]
+MaxWeightOption = Annotated[
+    int | None,
+    typer.Option(help="The largest private weight.", show_default=f"{USUAL_MAX_WEIGHT} with --weights examples"),
+]
+
 # Tables and progress go to standard error when --json owns standard output.
 out = Console()
 err = Console(stderr=True)
@@ -55,6 +87,44 @@ def progress() -> Progress:
     """Return a progress bar on standard error that leaves no trace when done."""
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     return Progress(*columns, console=err, transient=True, disable=not err.is_terminal)
+
+
+@contextmanager
+def counting(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Show progress on standard error: a bar, or a line now and then where nobody would see a bar move."""
+    if err.is_terminal:
+        with progress() as bar:
+            task = bar.add_task(what, total=total)
+            yield lambda completed: bar.update(task, completed=completed)
+        return
+    shown = time.monotonic()
+
+    def count(completed: int) -> None:
+        nonlocal shown
+        if time.monotonic() - shown >= SECONDS_BETWEEN_LINES:
+            shown = time.monotonic()
+            err.print(f"{what}: {completed} of {total}", highlight=False, soft_wrap=True)
+
+    yield count
+
+
+def pattern_of(name: str) -> str:
+    """Return a pattern by its name in any command: `train` calls full by the protocol's name, secagg."""
+    return "full" if name == "secagg" else name
+
+
+def word_bits(pattern: str, asked: int | None) -> int:
+    """Return the bits of a word: as asked for, or what `train` takes for the same pattern."""
+    return _BITS.get(pattern, _LONG_WORD) if asked is None else asked
+
+
+def weight_limit(weights: str | None, max_weight: int | None) -> int:
+    """Return the largest private weight, 0 where users count alike; a limit alone says that they do not."""
+    if weights is not None and weights not in WEIGHTS:
+        raise InvalidInput("weights", f"must be one of {', '.join(WEIGHTS)}, got {weights!r}")
+    if weights == "uniform" and max_weight:
+        raise InvalidInput("max_weight", f"must not be given with uniform weights, got {max_weight}")
+    return max_weight or 0 if max_weight is not None or weights != "examples" else USUAL_MAX_WEIGHT
 
 
 def help_if_alone(context: typer.Context) -> None:

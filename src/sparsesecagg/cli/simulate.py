@@ -10,7 +10,24 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from sparsesecagg.cli.shared import JsonOption, SeedOption, check_memory, err, out, print_json, progress
+from sparsesecagg.cli.shared import (
+    DEFAULT_ALPHA,
+    AlphaOption,
+    BitsOption,
+    JsonOption,
+    MaxWeightOption,
+    PatternOption,
+    SeedOption,
+    WeightsOption,
+    check_memory,
+    err,
+    out,
+    pattern_of,
+    print_json,
+    progress,
+    weight_limit,
+    word_bits,
+)
 from sparsesecagg.engines.in_process import InProcessRun, Observer, Outcome, peak_memory
 from sparsesecagg.engines.in_process.simulation import (
     RandomUpdate,
@@ -25,6 +42,7 @@ from sparsesecagg.privacy.advice import advice
 from sparsesecagg.protocol import STAGES, Parameters, Policy, Stage
 from sparsesecagg.protocol.parameters import MAX_CLIENTS
 from sparsesecagg.protocol.stages import round_stages
+from sparsesecagg.report.words import bytes_text, seconds_text
 
 _ANY = "ANY"
 MOST_ROUNDS = 100_000
@@ -35,9 +53,9 @@ _MEETINGS = 3
 def simulate(
     clients: Annotated[int, typer.Option(help="Users in the cohort (N), at least 3.")] = 100,
     dim: Annotated[int, typer.Option(help="Coordinates of the model (d).")] = 165_000,
-    alpha: Annotated[float, typer.Option(help="Fraction of the model that each user sends, in (0, 1].")] = 0.1,
+    alpha: AlphaOption = DEFAULT_ALPHA,
     dropout: Annotated[float, typer.Option(help="Chance that a user drops out of a round (θ), in [0, 0.5).")] = 0,
-    pattern: Annotated[str, typer.Option(help="committee, pairwise (as published) or full (SecAgg).")] = "committee",
+    pattern: PatternOption = "committee",
     committee_size: Annotated[
         int | None, typer.Option(help="Users per committee, about; 1/alpha committees if left out.")
     ] = None,
@@ -48,13 +66,15 @@ def simulate(
     drop_at: Annotated[
         str, typer.Option(help="Stage before whose message users drop out, or ANY for a mix.")
     ] = Stage.UPLOAD.name,
-    modulus_bits: Annotated[int, typer.Option(help="Bits of a word, from 4 to 32.")] = 32,
+    modulus_bits: BitsOption = None,
     threshold: Annotated[int | None, typer.Option(help="Shares that restore a secret; over half of a pod.")] = None,
     min_survivors: Annotated[
         int | None, typer.Option(help="Users that an opened sum must have; half of a committee if left out.")
     ] = None,
     clip: Annotated[float, typer.Option(help="Largest magnitude that a coordinate may have.")] = 1.0,
-    weighted: Annotated[bool, typer.Option("--weighted", help="Give users private weights from 1 to 1000.")] = False,
+    weights: WeightsOption = None,
+    max_weight: MaxWeightOption = None,
+    weighted: Annotated[bool, typer.Option("--weighted", help="The same as --weights examples.", hidden=True)] = False,
     authenticated: Annotated[bool, typer.Option("--authenticated", help="Use a roster of identities.")] = False,
     confirm: Annotated[
         bool | None,
@@ -71,7 +91,8 @@ def simulate(
     """
     if not 1 <= rounds <= MOST_ROUNDS:
         raise InvalidInput("rounds", f"must be from 1 to {MOST_ROUNDS}, got {rounds}")
-    stages = _drop_stages(drop_at)
+    stages, pattern = _drop_stages(drop_at), pattern_of(pattern)
+    limit = weight_limit("examples" if weighted and weights is None else weights, max_weight)
     identities = (
         make_identities(clients, "simulation", seeded_entropy(seed))
         if authenticated and 3 <= clients <= MAX_CLIENTS
@@ -85,13 +106,13 @@ def simulate(
         committee_size=committee_size,
         pod_size=pod_size,
         dropout=dropout,
-        modulus_bits=modulus_bits,
+        modulus_bits=word_bits(pattern, modulus_bits),
         neighbours=neighbours,
         threshold=threshold,
         min_survivors=min_survivors,
         confirm=confirm,
         clip=clip,
-        max_weight=1000 if weighted else 0,
+        max_weight=limit,
         roster_digest=identities[0].roster.digest if identities else b"",
     )
     check_memory(dim)
@@ -120,7 +141,7 @@ def simulate(
             outcomes.append(
                 run.round(
                     partial(RandomUpdate, seed, number, dim, clip / 4),
-                    weights=rng.integers(1, 1001, clients).tolist() if weighted else None,
+                    weights=rng.integers(1, limit + 1, clients).tolist() if limit else None,
                     drops=drops,
                 )
             )
@@ -215,13 +236,13 @@ def _table(params: Parameters, summary: dict[str, Any]) -> Table:
         caption=f"survivors {summary['survivors']}, threshold {summary['threshold']}, each sends "
         f"{summary['alpha_effective']:.1%} of the model; contributors per coordinate "
         f"{summary['contributors']['mean']:.1f} (minimum {summary['contributors']['min']}); "
-        f"largest upload {summary['upload_bytes']['max']:,} bytes; clipped {summary['clipped']}; "
+        f"largest upload {bytes_text(summary['upload_bytes']['max'])}; clipped {summary['clipped']}; "
         f"{summary['committees_opened']} of {summary['committees']} committees opened, "
         f"{summary['coordinates_updated']:.1%} of the coordinates updated; {summary['exchanges']} exchanges per round; "
-        f"peak memory {summary['peak_memory_bytes'] / 1e6:.0f} MB",
+        f"peak memory {bytes_text(summary['peak_memory_bytes'])}",
     )
     table.add_column("stage", no_wrap=True)
-    for heading in ("dropped", "sent, bytes", "received, bytes", "client, ms", "server, ms"):
+    for heading in ("dropped", "sent", "received", "client", "server"):
         table.add_column(heading, justify="right")
     for stage in summary["client_seconds"]:
         if stage == "total":
@@ -229,9 +250,9 @@ def _table(params: Parameters, summary: dict[str, Any]) -> Table:
         table.add_row(
             stage,
             str(summary["dropped"].get(stage, "")),
-            f"{summary['sent_bytes'][stage]:,.0f}",
-            f"{summary['received_bytes'][stage]:,.0f}",
-            f"{1000 * summary['client_seconds'][stage]:.1f}",
-            f"{1000 * summary['server_seconds'][stage]:.1f}",
+            bytes_text(summary["sent_bytes"][stage]),
+            bytes_text(summary["received_bytes"][stage]),
+            seconds_text(summary["client_seconds"][stage]),
+            seconds_text(summary["server_seconds"][stage]),
         )
     return table

@@ -9,13 +9,13 @@ from typing import Annotated, Any
 import typer
 
 from sparsesecagg.cli.errors import Failed, Interrupted
-from sparsesecagg.cli.shared import JsonOption, err, out, print_json
+from sparsesecagg.cli.shared import WEIGHTS, JsonOption, err, out, print_json
 from sparsesecagg.cli.train_display import download_display, round_display
 from sparsesecagg.errors import InvalidInput, MissingExtra
 from sparsesecagg.learning.aggregators import AGGREGATORS, failing_pods, make_aggregator, thin_committees
 from sparsesecagg.learning.api import new_run_folder
 from sparsesecagg.learning.comparison import create_comparison, is_comparison, note_shared_cores, resume_comparison
-from sparsesecagg.learning.config import WEIGHTINGS, TrainingConfig
+from sparsesecagg.learning.config import TrainingConfig
 from sparsesecagg.learning.data import DATASETS, PARTITIONS
 from sparsesecagg.learning.federated import FederatedRun, Task
 from sparsesecagg.learning.models import MODELS
@@ -58,7 +58,16 @@ def train(
     ] = None,
     clients: Annotated[int | None, _task("Users (N), at least 3.", _DIGITS.clients)] = None,
     rounds: Annotated[int | None, _task("Rounds to train; with --resume it may grow.", _DIGITS.rounds)] = None,
-    aggregator: Annotated[str | None, _aggregation(f"One of {', '.join(AGGREGATORS)}.", _DIGITS.aggregator)] = None,
+    aggregator: Annotated[
+        str | None,
+        typer.Option(
+            "--aggregator",
+            "--pattern",
+            help=f"One of {', '.join(AGGREGATORS)}; full is secagg.",
+            show_default=_DIGITS.aggregator,
+            rich_help_panel="Aggregation",
+        ),
+    ] = None,
     compare: Annotated[
         str | None,
         _aggregation("Aggregators to run on the same seeds, with bits if need be: committee:8,secagg,plain."),
@@ -95,12 +104,15 @@ def train(
     normalisation: Annotated[
         str | None, _aggregation("Divide by observed contributors or by the expected number.", _DIGITS.normalisation)
     ] = None,
-    weighting: Annotated[
+    weights: Annotated[
         str | None,
-        _aggregation(
-            f"How users count in the mean: {', '.join(WEIGHTINGS)}. Weights are masked, but over many rounds with "
+        typer.Option(
+            "--weights",
+            "--weighting",
+            help="How users count in the mean: uniform, or by examples. Weights are masked, but over many rounds with "
             "dropouts the server can solve for them.",
-            _DIGITS.weighting,
+            show_default=_DIGITS.weighting,
+            rich_help_panel="Aggregation",
         ),
     ] = None,
     first_clip: Annotated[
@@ -166,7 +178,7 @@ def train(
             "partition": partition,
             "clients": clients,
             "rounds": rounds,
-            "aggregator": aggregator,
+            "aggregator": "secagg" if aggregator == "full" else aggregator,
             "alpha": alpha,
             "dropout": dropout,
             "drop_at": drop_at,
@@ -179,7 +191,7 @@ def train(
             "threshold": threshold,
             "min_survivors": min_survivors,
             "normalisation": normalisation,
-            "weighting": weighting,
+            "weighting": _weighting(weights),
             "first_clip": first_clip,
             "authenticated": authenticated,
             "model": model,
@@ -224,6 +236,14 @@ def train(
     _finish(work.runs, run_dir, json)
     for run in work.runs:
         run.require_progress()
+
+
+def _weighting(weights: str | None) -> str | None:
+    """Return what a run folder calls the weights that the command line has one word for everywhere."""
+    known = {"uniform": "uniform", "examples": "samples", "samples": "samples"}
+    if weights is not None and weights not in known:
+        raise InvalidInput("weights", f"must be one of {', '.join(WEIGHTS)}, got {weights!r}")
+    return None if weights is None else known[weights]
 
 
 def _begin(

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from sparsesecagg.errors import ProtocolError, WrongStep
+from sparsesecagg.errors import ProtocolError, RoundRefused, ThresholdNotMet, TooLittleOpened, WrongStep
 
 CLIENT_LINE = "@app.train(mods=[secagg_mod])"
 SERVER_LINE = "strategy = SecAgg(FedAvg(...), ...)"
+
+
+_GONE = "more nodes must stay to the end: see why they dropped out (above, and in their own logs), or raise timeouts="
+_REMEDIES: dict[type[ProtocolError], str] = {
+    ThresholdNotMet: _GONE,
+    TooLittleOpened: f"{_GONE}, or use larger committees (committee_size=)",
+    RoundRefused: "a node's owner sets what it demands in its node-config; `sparsesecagg doctor` compares both sides",
+}
+
+
+def remedy_of(error: Exception) -> str:
+    """Return what would keep a round from failing in this way; nothing if the error says it itself."""
+    return next((words for kind, words in _REMEDIES.items() if isinstance(error, kind)), "")
 
 
 class MissingMod(ProtocolError):

@@ -16,7 +16,7 @@ from flwr.serverapp import Grid
 
 from sparsesecagg.crypto.identity import Roster
 from sparsesecagg.engines.flower.courier import Courier
-from sparsesecagg.engines.flower.errors import MissingMod
+from sparsesecagg.engines.flower.errors import MissingMod, remedy_of
 from sparsesecagg.engines.flower.figures import RoundRecord
 from sparsesecagg.engines.flower.records import (
     RAISED,
@@ -238,6 +238,8 @@ class Exchanges:
             yield
         except SparseSecAggError as error:
             self.record.failed_at, self.record.failure = stage.name, str(error)
+            if remedy := remedy_of(error):
+                self.record.failure += f"; {remedy}"
             if self._refusals:
                 self.record.failure += f"; {len(self._refusals)} node(s) refused: {self._refusals[0]}"
             raise

@@ -56,13 +56,14 @@ class TwiceGrid(PatientGrid):
 
     def ask_again(self, known: set[int]) -> None:
         """Wait for the second reply and for a node that was not known, and ask that one the same."""
+        if self.request is None:
+            return  # No round came so far.
         while not self.replies["second"]:
             time.sleep(0.2)
             self.pull_messages([])
         logging.getLogger("flwr").info("Waiting for a node that is started again")
         while not (new := set(self.inner.get_node_ids()) - known):
             time.sleep(0.2)
-        assert self.request is not None
         (key,) = self.inner.push_messages([self._to(self.request, new.pop())])
         while not (replies := list(self.inner.pull_messages([key]))):
             time.sleep(0.2)
