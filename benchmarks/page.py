@@ -101,7 +101,7 @@ def _whole(directory: Path | None) -> str:
     for system, (name, wall) in names.items():
         if system not in whole["systems"]:
             continue
-        one, seconds = whole["systems"][system], deployed.get(wall)
+        one, seconds = whole["systems"][system], deployed.get(wall) if wall else None
         rows.append(
             (
                 name,

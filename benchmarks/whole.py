@@ -68,7 +68,9 @@ def measure(cohort: Cohort, downlink_bits: int = 4, peer: bool = True) -> dict[s
         raise InvalidInput("downlink_bits", f"must be 2, 4 or 8, got {downlink_bits}")
     parameters(COMMITTEE, cohort)  # Refuses bad settings before anything has run.
     model = _FLOAT * cohort.dim
-    systems = {PLAIN: {"sent_bytes": model, "received_bytes": model, "model_bytes": model, "exchanges": 1}}
+    systems: dict[str, dict[str, Any]] = {
+        PLAIN: {"sent_bytes": model, "received_bytes": model, "model_bytes": model, "exchanges": 1}
+    }
     if peer and _peer_installed():
         found = child.measure("system", system=peer_flower.NAME, cohort=cohort.settings())
         systems[peer_flower.NAME] = _with_model(found, model, exchanges=4)

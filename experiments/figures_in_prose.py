@@ -32,10 +32,10 @@ def figure(what: str, folder: Path = RESULTS) -> str:
     """Return one figure: `file: path | form`."""
     name, rest = what.split(":", 1)
     path, form = rest.split("|")
-    value = _read(folder / f"{name.strip()}.json")
+    value: Any = _read(folder / f"{name.strip()}.json")
     for step in _STEP.finditer(path.strip()):
         value = value[step["key"]] if step["key"] else _chosen(value, step["choice"])
-    return _FORMS[form.split()[0]](value, *map(int, form.split()[1:]))
+    return str(_FORMS[form.split()[0]](value, *map(int, form.split()[1:])))
 
 
 def _chosen(entries: list[Any], choice: str) -> Any:

@@ -24,8 +24,10 @@ PAGES = sorted(
     for pattern in ("*.md", "docs/*.md", "docs/reference/*.md")
     for path in ROOT.glob(pattern)
 )
-PROGRAMS = ("sparsesecagg", "python", ".venv/bin/python", ".venv/bin/sparsesecagg", "make", "pip", "flwr")
-PROGRAMS += ("flower-superlink", "flower-supernode")
+PROGRAMS = (
+    *("sparsesecagg", "python", ".venv/bin/python", ".venv/bin/sparsesecagg", "make", "pip", "flwr"),
+    *("flower-superlink", "flower-supernode"),
+)
 _FENCE = re.compile(r"^```(\w*)\s*$")
 _MARK = re.compile(r"^<!-- snippet: (not run, .+|with .+?) -->$")
 

@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -131,6 +132,16 @@ def test_every_package_maps_its_modules(path: Path) -> None:
     named = set(re.findall(r"\w+", text))
     inside = {each.stem for each in path.parent.glob("*.py")} - {"__init__", "__main__"}
     assert inside <= named, f"not named: {sorted(inside - named)}"
+
+
+TWICE = {"WayDown", "StepsDown"}
+"""The same idea in two engines: in simulated training for all users at once, in Flower by message."""
+
+
+def test_a_class_name_means_one_thing() -> None:
+    nodes = [node for path in modules() for node in ast.parse(path.read_text(encoding="utf-8")).body]
+    names = Counter(node.name for node in nodes if isinstance(node, ast.ClassDef) and not node.name.startswith("_"))
+    assert {name for name, count in names.items() if count > 1} == TWICE
 
 
 @pytest.mark.parametrize("path", core_modules(), ids=name_of)

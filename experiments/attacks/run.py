@@ -55,7 +55,7 @@ def publish(page: str, numbers: list[dict[str, Any]]) -> str:
 def lines(numbers: list[dict[str, Any]]) -> list[str]:
     """Return the checklist: one row per attack and mode, over all cohorts."""
     rows = ["| promise | mode | promised | attack | read | control read |", "| --- | --- | --- | --- | ---: | ---: |"]
-    played = {(row["name"], row["mode"]): [] for row in numbers}
+    played: dict[tuple[str, str], list[dict[str, Any]]] = {(row["name"], row["mode"]): [] for row in numbers}
     for row in numbers:
         played[row["name"], row["mode"]].append(row)
     for (name, mode), found in sorted(played.items(), key=lambda item: (list(ATTACKS).index(item[0][0]), item[0][1])):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from statistics import fmean
 from typing import Any
@@ -63,7 +62,7 @@ def _training(config: Config, setting: Setting, seed: int, work: Work) -> dict[s
 
 def parameters(config: Config, setting: Setting, system: str, dim: int) -> Parameters:
     """Return the parameters of a system's rounds."""
-    options: Mapping[str, Any] = {
+    systems: dict[str, dict[str, Any]] = {
         "SecAgg": {"pattern": "full"},
         "pairwise": {"pattern": "pairwise", "alpha": config.alpha},
         "committee": {
@@ -72,8 +71,8 @@ def parameters(config: Config, setting: Setting, system: str, dim: int) -> Param
             "committee_size": min(config.committee, setting.clients),
             "modulus_bits": 8,
         },
-    }[system]
-    return Parameters.create(clients=setting.clients, dim=dim, dropout=config.dropout, **options)
+    }
+    return Parameters.create(clients=setting.clients, dim=dim, dropout=config.dropout, **systems[system])
 
 
 def _round(config: Config, setting: Setting, system: str, dim: int, seed: int) -> dict[str, Any]:

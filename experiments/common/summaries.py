@@ -110,7 +110,7 @@ def paper_total(run: Run) -> float:
     """Return all users' uploads as the paper codes them: values of 32 bits, a bitmap of locations, nothing else."""
     share = selection_probability(run["alpha"], run["clients"]) if run["system"] == "pairwise" else 1.0
     bitmap = run["dim"] / 8 if run["system"] == "pairwise" else 0.0
-    return float(sum(run["uploads"])) * (4 * share * run["dim"] + bitmap)
+    return float(sum(run["uploads"]) * (4 * share * run["dim"] + bitmap))
 
 
 def _total(run: Run) -> float:

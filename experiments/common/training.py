@@ -78,7 +78,7 @@ def committee_of_ten(clients: int) -> System:
 
 
 @dataclass(frozen=True)
-class Cohort:
+class CohortRuns:
     """The runs with one number of users."""
 
     clients: int
@@ -95,7 +95,7 @@ class Cohort:
     """What is trained with the first seed only."""
 
     @classmethod
-    def usual(cls, clients: int, lr: float | None = None, seeds: int = 1) -> Cohort:
+    def usual(cls, clients: int, lr: float | None = None, seeds: int = 1) -> CohortRuns:
         """Return SecAgg and the published pattern, ours, and beside them the two ablations."""
         return cls(
             clients,
@@ -112,7 +112,7 @@ class Training:
     """What is trained, and until when."""
 
     dataset: str
-    cohorts: tuple[Cohort, ...]
+    cohorts: tuple[CohortRuns, ...]
     target: float | None
     rounds: int
     partition: str = "iid"
@@ -127,7 +127,7 @@ class Training:
         """How many seeds the cohort with most of them has."""
         return max(cohort.seeds for cohort in self.cohorts)
 
-    def options(self, cohort: Cohort, system: System, seed: int) -> TrainingConfig:
+    def options(self, cohort: CohortRuns, system: System, seed: int) -> TrainingConfig:
         """Return the options of one run."""
         return TrainingConfig.create(
             self.dataset,
@@ -183,7 +183,7 @@ def train_all(training: Training, seed: int, work: Work) -> Findings:
     return Findings(numbers, {"runs": timings}, complete)
 
 
-def in_order(training: Training, seed: int) -> list[tuple[Cohort, System, int]]:
+def in_order(training: Training, seed: int) -> list[tuple[CohortRuns, System, int]]:
     """Return all runs, what the paper claims before what it does not, and one seed in all cohorts before the next."""
     places = [(cohort, place) for place in range(training.seeds) for cohort in training.cohorts if place < cohort.seeds]
     published = [(cohort, system, seed + place) for cohort, place in places for system in cohort.systems]
@@ -196,7 +196,7 @@ def in_order(training: Training, seed: int) -> list[tuple[Cohort, System, int]]:
 
 
 def _opened(
-    config: TrainingConfig, cohort: Cohort, system: System, tasks: dict[tuple[int, int], Task], work: Work
+    config: TrainingConfig, cohort: CohortRuns, system: System, tasks: dict[tuple[int, int], Task], work: Work
 ) -> FederatedRun:
     which = cohort.clients, config.seed
     if which not in tasks:
@@ -345,14 +345,16 @@ def ratios(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     found = []
     for run in runs:
         base = secagg_of(runs, run)
-        both = base is not None and base["reached_target_at"] and run["reached_target_at"]
+        until = None
+        if base is not None and base["reached_target_at"] and run["reached_target_at"]:
+            until = base["total_upload_bytes"] / run["total_upload_bytes"]
         found.append(
             {
                 "clients": run["clients"],
                 "seed": run["seed"],
                 "label": run["label"],
                 "system": run["system"],
-                "upload_until_target": base["total_upload_bytes"] / run["total_upload_bytes"] if both else None,
+                "upload_until_target": until,
                 "upload_per_round": _mean_upload(base) / _mean_upload(run) if base else None,
                 "rounds": [run["reached_target_at"], base["reached_target_at"] if base else None],
             }

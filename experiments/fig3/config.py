@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from experiments.common.search import Search
-from experiments.common.training import Cohort, Training
+from experiments.common.training import CohortRuns, Training
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ SCALES = {
     "quick": Config(
         Training(
             "digits",
-            (Cohort.usual(25),),
+            (CohortRuns.usual(25),),
             target=0.85,
             rounds=12,
             search=Search(above=0, cohorts=(25,), rates=(0.05, 0.1), rounds=1),
@@ -31,13 +31,13 @@ SCALES = {
     "default": Config(
         Training(
             "cifar10",
-            (Cohort.usual(25, seeds=3), Cohort.usual(100, seeds=3), Cohort.usual(50), Cohort.usual(75)),
+            (CohortRuns.usual(25, seeds=3), CohortRuns.usual(100, seeds=3), CohortRuns.usual(50), CohortRuns.usual(75)),
             target=0.55,
             rounds=40,
             search=Search(above=0, cohorts=(25, 100)),
         )
     ),
     "paper": Config(
-        Training("cifar10", tuple(Cohort.usual(clients) for clients in (25, 50, 75, 100)), target=0.55, rounds=400)
+        Training("cifar10", tuple(CohortRuns.usual(clients) for clients in (25, 50, 75, 100)), target=0.55, rounds=400)
     ),
 }

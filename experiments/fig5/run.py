@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from experiments.common.experiment import Findings
-from experiments.common.training import ADVERSARIES, PAIRWISE, Cohort, System, committee_of_ten, train_all
+from experiments.common.training import ADVERSARIES, PAIRWISE, CohortRuns, System, committee_of_ten, train_all
 from experiments.common.work import Work
 from experiments.fig4.run import share_of_rounds
 from experiments.fig4.sampling import sample
@@ -33,7 +33,7 @@ def run(config: Config, seed: int, work: Work) -> Findings:
     return found._replace(numbers=found.numbers | {"revealed": revealed})
 
 
-def audit(config: Config, cohort: Cohort, system: System, seed: int) -> dict[str, Any]:
+def audit(config: Config, cohort: CohortRuns, system: System, seed: int) -> dict[str, Any]:
     """Return what server and colluders read of real rounds, and what the paper counts as revealed."""
     params = Parameters.create(
         clients=cohort.clients,

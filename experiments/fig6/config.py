@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from experiments.common.search import Search
-from experiments.common.training import Cohort, Training
+from experiments.common.training import CohortRuns, Training
 
 
 @dataclass(frozen=True)
@@ -18,11 +18,11 @@ class Config:
 
 
 SCALES = {
-    "quick": Config(Training("digits", (Cohort.usual(25),), target=0.85, rounds=12, partition="shards")),
+    "quick": Config(Training("digits", (CohortRuns.usual(25),), target=0.85, rounds=12, partition="shards")),
     "default": Config(
         Training(
             "mnist",
-            tuple(Cohort.usual(clients, seeds=5) for clients in (25, 50, 75, 100)),
+            tuple(CohortRuns.usual(clients, seeds=5) for clients in (25, 50, 75, 100)),
             target=0.94,
             rounds=60,
             partition="shards",
@@ -33,7 +33,7 @@ SCALES = {
     "paper": Config(
         Training(
             "mnist",
-            tuple(Cohort.usual(clients) for clients in (100, 25, 50, 75)),  # What the paper says most about first.
+            tuple(CohortRuns.usual(clients) for clients in (100, 25, 50, 75)),  # What the paper says most about first.
             target=0.94,
             rounds=400,
             partition="shards",

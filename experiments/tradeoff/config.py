@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from experiments.common.training import SECAGG, Cohort, System, Training
+from experiments.common.training import SECAGG, CohortRuns, System, Training
 
 LOCATION_BITS = 0.47
 """Per coordinate, about: what `pairwise` adds to say where its values belong."""
@@ -49,7 +49,7 @@ def _config(
     samples: int | None = None,
     failure_log2: float = -20.0,
 ) -> Config:
-    cohort = Cohort(clients, systems(clients, dim, budget, sizes, words), samples)
+    cohort = CohortRuns(clients, systems(clients, dim, budget, sizes, words), samples)
     # Rounds are set by the budget, system by system.
     training = Training(dataset, (cohort,), target=None, rounds=1, model="mlp", hidden=hidden)
     return Config(training, budget, (budget // 4, budget // 2), failure_log2)

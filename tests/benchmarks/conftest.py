@@ -5,6 +5,7 @@ This directory must stay without an `__init__.py`, or it would be found as `benc
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ sys.path.append(str(ROOT))
 
 
 @pytest.fixture
-def cohort():
+def cohort() -> Any:
     """Ten clients, of whom two drop out: the smallest that all systems run for at α = 0.5."""
     from benchmarks.cohort import Cohort
 

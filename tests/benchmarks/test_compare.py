@@ -4,24 +4,26 @@ import io
 import json
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any, Never
 
 import pytest
 
 from benchmarks import child, command, compare, memory, peer_flower, systems
 from benchmarks.cohort import Cohort
-from conftest import ROOT
 from sparsesecagg.errors import InvalidInput, MissingExtra
 
+ROOT = Path(__file__).resolve().parents[2]
 STAGES = {"SHARE_KEYS", "UPLOAD", "UNMASK", "total"}
 
 
 @pytest.fixture(scope="module")
-def answer():
+def answer() -> Any:
     pytest.importorskip("flwr")
     return compare.compare(Cohort(10, 600, 0.5, 0.2, 16, seed=3), repeats=2)
 
 
-def test_reports_every_system_with_seconds_by_stage_bytes_and_memory(answer):
+def test_reports_every_system_with_seconds_by_stage_bytes_and_memory(answer: Any) -> None:
     assert list(answer["systems"]) == ["flower_secagg_plus", "secagg", "secagg_plus", "pairwise", "committee"]
     for measured in answer["systems"].values():
         for side in ("client_seconds", "server_seconds"):
@@ -33,7 +35,7 @@ def test_reports_every_system_with_seconds_by_stage_bytes_and_memory(answer):
         assert measured["exact"]
 
 
-def test_repeats_our_systems_and_runs_the_slow_peer_once(answer):
+def test_repeats_our_systems_and_runs_the_slow_peer_once(answer: Any) -> None:
     assert {name: measured["repeats"] for name, measured in answer["systems"].items()} == {
         "flower_secagg_plus": 1,
         **dict.fromkeys(systems.OURS, 2),
@@ -45,7 +47,7 @@ def test_repeats_our_systems_and_runs_the_slow_peer_once(answer):
             assert spread["least"] <= spread["most"]
 
 
-def test_ratios_say_how_many_times_less_than_the_base(answer):
+def test_ratios_say_how_many_times_less_than_the_base(answer: Any) -> None:
     flower, committee = (answer["systems"][name] for name in ("flower_secagg_plus", "committee"))
     ratio = answer["ratios"]["flower"]["committee"]
     assert ratio["sent_bytes"] == pytest.approx(flower["sent_bytes"] / committee["sent_bytes"])
@@ -53,26 +55,26 @@ def test_ratios_say_how_many_times_less_than_the_base(answer):
     assert set(answer["ratios"]["secagg"]) == {"secagg_plus", "pairwise", "committee"}
 
 
-def test_sparse_systems_send_less_and_keep_the_asked_word(answer):
+def test_sparse_systems_send_less_and_keep_the_asked_word(answer: Any) -> None:
     sent = {name: measured["sent_bytes"] for name, measured in answer["systems"].items()}
     assert sent["committee"] < sent["secagg"] < sent["flower_secagg_plus"]
     assert answer["systems"]["committee"]["settings"]["modulus_bits"] == 16
     assert answer["systems"]["secagg"]["settings"]["modulus_bits"] == 32
 
 
-def test_the_table_shows_every_system_and_every_ratio(answer):
+def test_the_table_shows_every_system_and_every_ratio(answer: Any) -> None:
     from rich.console import Console
 
     from benchmarks.table import NAMES, comparison_table
 
-    console = Console(width=80, file=io.StringIO())
+    text = io.StringIO()
+    console = Console(width=80, file=text)
     console.print(comparison_table(answer))
-    text = console.file.getvalue()
-    assert all(name in text for name in NAMES.values())
-    assert f"{answer['ratios']['flower']['committee']['server']:,.1f}×" in text
+    assert all(name in text.getvalue() for name in NAMES.values())
+    assert f"{answer['ratios']['flower']['committee']['server']:,.1f}×" in text.getvalue()
 
 
-def test_medians_are_taken_stage_by_stage():
+def test_medians_are_taken_stage_by_stage() -> None:
     rounds = [
         {
             "client_seconds": {"UPLOAD": seconds, "total": 2 * seconds},
@@ -91,21 +93,26 @@ def test_medians_are_taken_stage_by_stage():
     assert summary["peak_memory_bytes"] == 100
 
 
-def test_a_word_too_short_for_everybody_is_widened_for_pairwise_only():
+def test_a_word_too_short_for_everybody_is_widened_for_pairwise_only() -> None:
     cohort = Cohort(clients=200, dim=1000, alpha=0.1, dropout=0.1, modulus_bits=8)
     assert systems.parameters("committee", cohort).modulus_bits == 8
     assert systems.parameters("pairwise", cohort).modulus_bits == 9
 
 
-def test_secagg_plus_takes_a_degree_that_survives_the_dropouts_and_no_more():
+def test_secagg_plus_takes_a_degree_that_survives_the_dropouts_and_no_more() -> None:
     calm = Cohort(clients=200, dim=10, alpha=1.0, dropout=0.05, modulus_bits=32)
     rough = Cohort(clients=200, dim=10, alpha=1.0, dropout=0.3, modulus_bits=32)
-    assert calm.plus_degree() < rough.plus_degree() < 199
+    few, many = calm.plus_degree(), rough.plus_degree()
+    assert few is not None
+    assert many is not None
+    assert few < many < 199
     assert Cohort(clients=10, dim=10, alpha=1.0, dropout=0.4, modulus_bits=32).plus_degree() is None
 
 
-def test_a_missing_peer_is_named_with_its_remedy_and_the_rest_runs(monkeypatch, capsys):
-    def missing():
+def test_a_missing_peer_is_named_with_its_remedy_and_the_rest_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def missing() -> Never:
         raise MissingExtra("flower", "measuring Flower's SecAgg+")
 
     monkeypatch.setattr(peer_flower, "require_flower", missing)
@@ -116,13 +123,13 @@ def test_a_missing_peer_is_named_with_its_remedy_and_the_rest_runs(monkeypatch, 
     assert "pip install 'sparsesecagg[flower]'" in capsys.readouterr().err
 
 
-def test_a_peer_that_is_not_installed_is_noticed(monkeypatch):
+def test_a_peer_that_is_not_installed_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer_flower, "find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match="flower"):
         peer_flower.require_flower()
 
 
-def test_what_does_not_fit_into_memory_is_refused_with_the_estimate(monkeypatch):
+def test_what_does_not_fit_into_memory_is_refused_with_the_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "available", lambda: 8 << 30)
     monkeypatch.setattr(child, "measure", lambda *_, **__: pytest.fail("something ran"))
     with pytest.raises(InvalidInput) as refusal:
@@ -132,13 +139,13 @@ def test_what_does_not_fit_into_memory_is_refused_with_the_estimate(monkeypatch)
     assert "8.6 GB are free" in refusal.value.problem
 
 
-def test_a_system_that_fits_runs_where_the_peer_would_not(monkeypatch):
+def test_a_system_that_fits_runs_where_the_peer_would_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "available", lambda: 8 << 30)
     memory.refuse_what_does_not_fit(["committee"], Cohort(100, 10_000_000, 0.1, 0.1, 16))
 
 
 @pytest.mark.parametrize("system", ["flower_secagg_plus", *systems.OURS])
-def test_the_memory_estimate_is_above_what_was_used(answer, system):
+def test_the_memory_estimate_is_above_what_was_used(answer: Any, system: Any) -> None:
     cohort = Cohort(10, 600, 0.5, 0.2, 16, seed=3)
     assert memory.estimate(system, cohort) > answer["systems"][system]["peak_memory_bytes"]
 
@@ -157,7 +164,9 @@ def test_the_memory_estimate_is_above_what_was_used(answer, system):
         (["--dimension", "5"], "--dimension is not an option"),
     ],
 )
-def test_bad_input_ends_with_code_2_and_one_sentence_before_anything_runs(arguments, sentence, capsys, monkeypatch):
+def test_bad_input_ends_with_code_2_and_one_sentence_before_anything_runs(
+    arguments: Any, sentence: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(child, "measure", lambda *_, **__: pytest.fail("something ran"))
     with pytest.raises(SystemExit) as end:
         command.run(compare.main, arguments)
@@ -168,8 +177,10 @@ def test_bad_input_ends_with_code_2_and_one_sentence_before_anything_runs(argume
     assert output.err.count("\n") == 1
 
 
-def test_a_round_that_fails_ends_with_code_1_and_the_reason(monkeypatch, capsys):
-    def refused(*_, **__):
+def test_a_round_that_fails_ends_with_code_1_and_the_reason(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(*_: Any, **__: Any) -> Never:
         raise child.ChildFailed("9 users left at UPLOAD, 10 are needed")
 
     monkeypatch.setattr(child, "measure", refused)
@@ -179,13 +190,13 @@ def test_a_round_that_fails_ends_with_code_1_and_the_reason(monkeypatch, capsys)
     assert "the round failed: 9 users left at UPLOAD, 10 are needed." in capsys.readouterr().err
 
 
-def test_a_failed_round_keeps_its_reason_across_the_process(cohort):
+def test_a_failed_round_keeps_its_reason_across_the_process(cohort: Any) -> None:
     with pytest.raises(child.ChildFailed, match="are needed"):
         settings = {"alpha": 0.5, "modulus_bits": 16, "threshold": 10, "min_survivors": 2}
         child.measure("planned", cohort=cohort.settings(), plan=settings)
 
 
-def test_the_module_prints_one_json_object():
+def test_the_module_prints_one_json_object() -> None:
     options = "--clients 10 --dim 600 --alpha 0.5 --systems secagg,committee --repeats 1 --json"
     done = subprocess.run(  # noqa: S603  # Our own program.
         [sys.executable, "-m", "benchmarks.compare", *options.split()], cwd=ROOT, capture_output=True, check=True

@@ -1,5 +1,8 @@
 """What `benchmarks.deployment` and `benchmarks.whole` make of a measurement; the deployment itself takes minutes."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from benchmarks import claims, deployment, page, results, whole
@@ -7,7 +10,7 @@ from benchmarks.cohort import Cohort
 from sparsesecagg.errors import InvalidInput
 
 
-def line(exchanges, **changes):
+def line(exchanges: Any, **changes: Any) -> Any:
     stages = {"UPLOAD": 6.0, "UNMASK": 5.0, "total": 11.0}
     return {
         "exchanges": exchanges, "status": "ok", "survivors": 5, "dropped": {}, "stage_seconds": stages,
@@ -23,7 +26,7 @@ FOUND = {
 SETTINGS = {"nodes": 5, "rounds": 4, "confirm": False, "kill": False}
 
 
-def test_medians_leave_out_the_first_round_which_exchanges_keys():
+def test_medians_leave_out_the_first_round_which_exchanges_keys() -> None:
     answer = deployment._summary(FOUND, None, SETTINGS)
     assert (answer["exchanges"], answer["seconds_per_round"], answer["plain_seconds_per_round"]) == (2, 12.0, 6.0)
     assert answer["ratio_to_plain"] == 2.0
@@ -32,7 +35,7 @@ def test_medians_leave_out_the_first_round_which_exchanges_keys():
     assert "secagg_plus_seconds_per_round" not in answer
 
 
-def test_the_peer_is_a_row_of_its_own():
+def test_the_peer_is_a_row_of_its_own() -> None:
     answer = deployment._summary(FOUND, {"seconds": {"secagg_plus": [99.0, 24.0, 18.0]}}, SETTINGS)
     assert answer["secagg_plus_seconds_per_round"] == 21.0
     assert answer["secagg_plus_ratio_to_plain"] == 3.5
@@ -50,12 +53,12 @@ def test_the_peer_is_a_row_of_its_own():
     ],
     ids=str,
 )
-def test_bad_options_are_refused_before_anything_starts(options, problem):
+def test_bad_options_are_refused_before_anything_starts(options: Any, problem: str) -> None:
     with pytest.raises(InvalidInput, match=problem):
         deployment.measure(**options)
 
 
-def test_the_whole_of_a_round_counts_the_model_on_its_way_down(tmp_path):
+def test_the_whole_of_a_round_counts_the_model_on_its_way_down(tmp_path: Path) -> None:
     answer = whole.measure(Cohort(clients=20, dim=4000, alpha=0.2, dropout=0.1, modulus_bits=8), peer=False)
     plain, models, steps = (answer["systems"][name] for name in ("plain", "committee", "committee_steps"))
     assert plain["total_bytes"] == 2 * 4 * 4000
@@ -68,7 +71,7 @@ def test_the_whole_of_a_round_counts_the_model_on_its_way_down(tmp_path):
         whole.measure(whole.COHORT, downlink_bits=5)
 
 
-def test_claims_follow_from_the_files(tmp_path):
+def test_claims_follow_from_the_files(tmp_path: Path) -> None:
     begun = results.begin()
     systems = {name: {"total_bytes": total} for name, total in (("flower_secagg_plus", 2e6), ("committee_steps", 1e5))}
     results.write(claims.WHOLE, {"systems": systems, "ratios": {"flower_secagg_plus": 20.0}}, begun, tmp_path)

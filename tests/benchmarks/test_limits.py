@@ -5,7 +5,7 @@ import pytest
 from benchmarks import command, limits
 
 
-def test_fractions_are_of_the_raw_cipher():
+def test_fractions_are_of_the_raw_cipher() -> None:
     answer = limits.measure(repeats=1, scale=1 / 64)
     raw = answer["aes_256_ctr"]["bytes_per_second"]
     assert raw == max(answer["aes_256_ctr"]["by_buffer_size"].values())
@@ -15,7 +15,7 @@ def test_fractions_are_of_the_raw_cipher():
         assert measured["bytes_per_second"] > 1e6
 
 
-def test_no_turn_at_all_is_refused(capsys):
+def test_no_turn_at_all_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         command.run(limits.main, ["--repeats", "0"])
     assert end.value.code == 2

@@ -2,6 +2,8 @@
 
 import json
 import re
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,36 +13,36 @@ from sparsesecagg.protocol.parameters import VERSION
 
 
 @pytest.fixture
-def directory(tmp_path):
+def directory(tmp_path: Path) -> Any:
     (tmp_path / "limits.json").write_text(
         json.dumps({"mask_expansion": {"8": {"bytes_per_second": 3e9, "fraction_of_aes": 0.39}}, "rate": 1.234e9})
     )
     return tmp_path
 
 
-def test_places_are_filled_from_the_files(directory):
+def test_places_are_filled_from_the_files(directory: Any) -> None:
     assert page.render("{{ limits : rate | GB }}/s is {{limits:rate|.1e}}", directory) == "1.23 GB/s is 1.2e+09"
 
 
-def test_tables_are_markdown(directory):
+def test_tables_are_markdown(directory: Any) -> None:
     lines = page.render("{{ limits }}", directory).splitlines()
     assert lines[1] == "| --- | ---: | ---: |"
     assert lines[2] == "| 8 bits | 3.00 GB/s | 39 % |"
 
 
-def test_a_missing_result_is_an_error_not_a_gap(directory):
+def test_a_missing_result_is_an_error_not_a_gap(directory: Any) -> None:
     with pytest.raises(FileNotFoundError):
         page.render("{{ scaling : full }}", directory)
 
 
-def test_a_section_waits_for_its_results(directory):
+def test_a_section_waits_for_its_results(directory: Any) -> None:
     template = "one\n{{ with limits whole }}\n{{ whole }}\n{{ end }}\ntwo {{ limits : rate | GB }}"
     assert page.render(template, directory) == "one\ntwo 1.23 GB"
     template = "{{ with limits }}\n{{ limits : rate | GB }}\n{{ end }}\ntwo"
     assert page.render(template, directory) == "1.23 GB\ntwo"
 
 
-def test_claims_hold_or_not_by_the_numbers_alone(directory):
+def test_claims_hold_or_not_by_the_numbers_alone(directory: Any) -> None:
     (claim,) = claims.claims(directory)
     assert (claim.asked, claim.measured, claim.holds) == ("≥ 40 %", "39 %", False)
     assert not claims.at_most("", 1.1, 1.2).holds
@@ -48,7 +50,7 @@ def test_claims_hold_or_not_by_the_numbers_alone(directory):
     assert claims.at_least("", 25, 25).holds
 
 
-def test_results_are_written_with_the_machine_and_read_back(tmp_path):
+def test_results_are_written_with_the_machine_and_read_back(tmp_path: Path) -> None:
     results.write("one", {"seconds": 1.23456789, "points": [[1, 2.0]]}, results.begin(), tmp_path)
     found = results.read("one", tmp_path)
     assert "commit" in found
@@ -59,14 +61,14 @@ def test_results_are_written_with_the_machine_and_read_back(tmp_path):
     assert found["protocol"] == VERSION
 
 
-def test_nothing_is_published_from_a_tree_with_changes(monkeypatch):
+def test_nothing_is_published_from_a_tree_with_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "_git", lambda *arguments: "abc1234" if "rev-parse" in arguments else " M src/x.py")
     assert results.begin()["commit"] == "abc1234+"
     with pytest.raises(InvalidInput, match="committed"):
         results.begin(publish=True)
 
 
-def test_figures_of_another_protocol_are_called_that(directory):
+def test_figures_of_another_protocol_are_called_that(directory: Any) -> None:
     content = {**json.loads((directory / "limits.json").read_text()), "commit": "abc1234"}
     machine = {"load_before": 0.2, "quiet": True}
     (directory / "limits.json").write_text(json.dumps({**content, "protocol": VERSION, "machine": machine}))
@@ -80,22 +82,22 @@ def test_figures_of_another_protocol_are_called_that(directory):
     assert text.endswith("| limits | abc1234 | 1 | 7.2 at the end | **no** |")
 
 
-def test_the_committed_page_is_what_the_committed_results_say():
+def test_the_committed_page_is_what_the_committed_results_say() -> None:
     assert page.PAGE.read_text() == page.render(page.TEMPLATE.read_text())
 
 
-def test_every_number_of_the_prose_that_could_be_measured_is_a_place():
+def test_every_number_of_the_prose_that_could_be_measured_is_a_place() -> None:
     prose = page.TEMPLATE.read_text()
     outside = re.sub(r"\{\{.*?\}\}", "", prose, flags=re.DOTALL)
     assert not re.findall(r"\d[\d.,]*\s*(?:×|ms\b|MB\b|GB\b|kB\b)", outside)
 
 
-def test_the_plots_of_the_page_are_there():
+def test_the_plots_of_the_page_are_there() -> None:
     for name in re.findall(r"\]\((img/[^)]+)\)", page.TEMPLATE.read_text()):
         assert (page.DOCS / name).exists()
 
 
-def test_plots_are_drawn_from_the_results_and_stay_the_same(tmp_path):
+def test_plots_are_drawn_from_the_results_and_stay_the_same(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     for docs in (tmp_path / "one", tmp_path / "two"):
         page.write(docs=docs)

@@ -1,11 +1,13 @@
 """Where the time goes: shares of a whole, with names a reader knows."""
 
+from typing import Any
+
 import pytest
 
 from benchmarks import profiling
 
 
-def test_the_shares_of_each_side_make_a_whole(cohort):
+def test_the_shares_of_each_side_make_a_whole(cohort: Any) -> None:
     answer = profiling.measure(cohort, ["pairwise", "committee"], clients=2)
     for sides in answer["systems"].values():
         assert set(sides) == {"client_upload", "server"}

@@ -1,5 +1,7 @@
 """Large cohorts: whole rounds, a sample of pods that stands for all, and rounds opened in threads."""
 
+from typing import Any
+
 import pytest
 
 from benchmarks import authenticated, scale, threads
@@ -9,18 +11,18 @@ from sparsesecagg.protocol import Parameters
 
 
 @pytest.fixture(scope="module")
-def answer():
+def answer() -> Any:
     return scale.measure(dim=2_000, cohorts=(160, 320, 640))
 
 
-def test_bytes_per_user_do_not_grow_with_the_cohort(answer):
+def test_bytes_per_user_do_not_grow_with_the_cohort(answer: Any) -> None:
     assert set(answer["growth"]) == {"client_seconds", "server_seconds", "sent_bytes", "received_bytes"}
     for growth in (answer["growth"], answer["growth_sampled"]):
         assert 0.8 < growth["sent_bytes"] < 1.2
         assert 0.8 < growth["received_bytes"] < 1.2
 
 
-def test_whole_cohorts_are_simulated_and_of_the_largest_a_sample(answer):
+def test_whole_cohorts_are_simulated_and_of_the_largest_a_sample(answer: Any) -> None:
     cohorts = answer["cohorts"]
     assert [cohorts[n]["users_simulated"] for n in ("160", "320")] == [160, 320]
     assert cohorts["640"]["pods"] > scale.SAMPLED_PODS
@@ -30,7 +32,7 @@ def test_whole_cohorts_are_simulated_and_of_the_largest_a_sample(answer):
     assert answer["peak_memory_bytes"] == cohorts["320"]["peak_memory_bytes"] > 10 << 20
 
 
-def test_a_sampled_pod_costs_what_it_costs_in_the_whole_cohort(answer):
+def test_a_sampled_pod_costs_what_it_costs_in_the_whole_cohort(answer: Any) -> None:
     params = Parameters.create(clients=320, dim=500, alpha=0.5, committee_size=20, pod_size=40)
     whole, some = InProcessRun(params), InProcessRun(params, pods=[1, 3])
     assert some.members == {user for index in (1, 3) for user in some.server.groups.pods[index].users.tolist()}
@@ -40,14 +42,14 @@ def test_a_sampled_pod_costs_what_it_costs_in_the_whole_cohort(answer):
     assert len(sizes[1]) == len(some.members)
 
 
-def test_one_thread_and_two_open_the_same_round():
+def test_one_thread_and_two_open_the_same_round() -> None:
     answer = threads.measure(clients=40, dim=3_000, repeats=1)
     assert answer["exact"]
     assert set(answer["seconds"]) == {"1", "2"}
     assert answer["speedup"] == pytest.approx(answer["seconds"]["1"] / answer["seconds"]["2"])
 
 
-def test_authentication_is_measured_with_and_without_confirming():
+def test_authentication_is_measured_with_and_without_confirming() -> None:
     answer = authenticated.measure(clients=12, dim=500, repeats=1, alpha=0.5)
     assert set(answer["client_seconds"]) == {"plain", "authenticated", "authenticated_without_confirm"}
     assert all(seconds > 0 for seconds in answer["client_seconds"].values())

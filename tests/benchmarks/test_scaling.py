@@ -1,8 +1,10 @@
 """Costs against settings: the fits, the sweeps, and the lone client that stands for a cohort."""
 
+from typing import Any
+
 import pytest
 
-from benchmarks import command, lone_client, memory, scaling
+from benchmarks import child, command, lone_client, memory, scaling
 from benchmarks.cohort import ANY_RUN
 from benchmarks.sweeps import SWEEPS
 from benchmarks.systems import parameters
@@ -12,17 +14,17 @@ from sparsesecagg.protocol import Parameters
 
 
 @pytest.mark.parametrize("power", [0.0, 0.5, 1.0, 2.0])
-def test_the_exponent_of_a_power_law_is_found(power):
+def test_the_exponent_of_a_power_law_is_found(power: float) -> None:
     points = [[x, 7.0 * x**power] for x in (10.0, 30.0, 100.0, 1000.0)]
     assert scaling.exponent(points) == pytest.approx(power, abs=1e-9)
 
 
-def test_one_point_has_no_exponent():
+def test_one_point_has_no_exponent() -> None:
     assert scaling.exponent([[10.0, 1.0]]) is None
 
 
 @pytest.mark.parametrize("name", SWEEPS)
-def test_every_sweep_has_enough_points_for_a_fit_and_more_in_full(name):
+def test_every_sweep_has_enough_points_for_a_fit_and_more_in_full(name: Any) -> None:
     sweep = SWEEPS[name]
     short, full = list(sweep.points(full=False)), list(sweep.points(full=True))
     for system in sweep.systems:
@@ -30,30 +32,30 @@ def test_every_sweep_has_enough_points_for_a_fit_and_more_in_full(name):
     assert len(full) > len(short)
 
 
-def test_full_sweeps_reach_two_thousand_clients_and_a_hundred_million_coordinates():
+def test_full_sweeps_reach_two_thousand_clients_and_a_hundred_million_coordinates() -> None:
     assert max(value for _, value, _ in SWEEPS["upload_clients"].points(full=True)) == 2000
     assert max(value for _, value, _ in SWEEPS["upload_dim"].points(full=True)) == 1e8
 
 
-def test_points_without_a_valid_round_are_left_out():
+def test_points_without_a_valid_round_are_left_out() -> None:
     cohorts = [value for system, value, _ in SWEEPS["upload_clients"].points(full=False) if system == "committee"]
     assert 25 not in cohorts  # Committees of two.
     assert 50 in cohorts
 
 
-def test_measured_sweeps_carry_points_and_exponents(monkeypatch):
-    def pretend(job, **arguments):
+def test_measured_sweeps_carry_points_and_exponents(monkeypatch: pytest.MonkeyPatch) -> None:
+    def pretend(job: Any, **arguments: Any) -> Any:
         assert job == "upload"
         return {"processor_seconds": arguments["dim"] * 1e-8}
 
-    monkeypatch.setattr(scaling.child, "measure", pretend)
+    monkeypatch.setattr(child, "measure", pretend)
     sweep = scaling.measure(("upload_dim",), full=False)["sweeps"]["upload_dim"]
     assert sweep["series"]["committee"]["exponent"] == pytest.approx(1.0)
     assert sweep["series"]["committee"]["points"][0] == [1e5, pytest.approx(1e-3)]
     assert sweep["paper_exponent"] == 1.0
 
 
-def test_an_unknown_sweep_is_refused(capsys):
+def test_an_unknown_sweep_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         command.run(scaling.main, ["--only", "upload_time"])
     assert end.value.code == 2
@@ -61,9 +63,9 @@ def test_an_unknown_sweep_is_refused(capsys):
 
 
 @pytest.mark.parametrize("system", ["secagg", "pairwise", "committee"])
-def test_a_lone_client_sends_what_a_client_of_a_whole_round_sends(cohort, system):
+def test_a_lone_client_sends_what_a_client_of_a_whole_round_sends(cohort: Any, system: str) -> None:
     params = parameters(system, cohort)
-    settings = {
+    settings: dict[str, Any] = {
         "clients": params.clients,
         "dim": params.dim,
         "pattern": params.pattern,
@@ -80,12 +82,12 @@ def test_a_lone_client_sends_what_a_client_of_a_whole_round_sends(cohort, system
     assert measured["update_bytes"] == 4 * cohort.dim
 
 
-def test_a_lone_client_keeps_the_rules_of_a_round():
+def test_a_lone_client_keeps_the_rules_of_a_round() -> None:
     with pytest.raises(InvalidInput, match="alpha"):
         lone_client.measure_upload(clients=10, dim=100, pattern="committee", alpha=0.1)
 
 
-def test_peak_memory_counts_what_was_touched():
+def test_peak_memory_counts_what_was_touched() -> None:
     before = memory.peak()
     block = bytearray(64 << 20)
     block[::4096] = b"x" * len(block[::4096])

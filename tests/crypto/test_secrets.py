@@ -8,6 +8,7 @@ import logging
 import pickle
 import pprint
 import traceback
+from typing import Any
 
 import msgspec
 import pytest
@@ -26,7 +27,8 @@ def shows(text: str) -> bool:
 
 @pytest.fixture(params=KINDS, ids=lambda kind: kind.__name__)
 def secret(request: pytest.FixtureRequest) -> Secret:
-    return request.param(VALUE)
+    kind: type[Secret] = request.param
+    return kind(VALUE)
 
 
 def test_a_secret_prints_as_its_kind_and_size(secret: Secret) -> None:
@@ -63,9 +65,10 @@ def test_it_can_not_be_pickled(secret: Secret, protocol: int) -> None:
 
 
 def test_other_ways_of_writing_it_down_fail_too(secret: Secret) -> None:
-    for write in (bytes, json.dumps, msgspec.json.encode, msgspec.msgpack.encode, list, int, copy.deepcopy):
+    ways: list[Any] = [bytes, json.dumps, msgspec.json.encode, msgspec.msgpack.encode, list, int, copy.deepcopy]
+    for write in ways:
         with pytest.raises(TypeError):
-            write(secret)  # type: ignore[operator]
+            write(secret)
 
 
 def test_only_reveal_gives_the_bytes(secret: Secret) -> None:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from reference import statistics
 from reference.stream import MACHINE_BYTES, key_stream, words
@@ -27,17 +26,17 @@ class ScriptedStream(MaskStream):
         super().__init__(MaskSeed(SEED), word)
         self._script, self._read = script, 0
 
-    def fill(self, buffer: NDArray[np.uint8], size: int) -> None:
+    def fill(self, buffer: memoryview, size: int) -> None:
         part = self._script[self._read : self._read + size]
         assert len(part) == size, "the script is too short"
-        buffer[:size] = np.frombuffer(part, np.uint8)
+        buffer[:size] = part
         self._read += size
 
 
 def take(stream: MaskStream, count: int, word: Word, scratch: Scratch | None = None) -> list[int]:
     """Read words and reduce them, as everybody does who adds masks."""
     drawn = stream.words(count, scratch or Scratch(word, max(1, count)))
-    return word.reduce(drawn.astype(word.accumulator)).tolist()
+    return [int(value) for value in word.reduce(drawn.astype(word.accumulator))]
 
 
 # The key stream

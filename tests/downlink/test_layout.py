@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from sparsesecagg.downlink import Layout, Replica, StepLog
 from sparsesecagg.errors import InvalidInput
@@ -28,7 +31,7 @@ def batch_norm() -> list[np.ndarray]:
 @given(SHAPES, st.data())
 def test_flattening_and_restoring_returns_the_arrays(shapes: list[tuple[int, ...]], data: st.DataObject) -> None:
     kinds = [data.draw(st.sampled_from([np.float32, np.float64, np.float16, np.int64, np.bool_])) for _ in shapes]
-    arrays = [
+    arrays: list[NDArray[Any]] = [
         np.arange(int(np.prod(shape))).reshape(shape).astype(kind) for shape, kind in zip(shapes, kinds, strict=True)
     ]
     layout = Layout.of(arrays)

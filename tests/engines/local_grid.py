@@ -12,7 +12,24 @@ from flwr.clientapp import ClientApp
 from sparsesecagg.attacks.local_grid import RUN, SERVER, LocalGrid, Silent, round_of, stage_of, travel
 from sparsesecagg.flower import secagg_mod
 
-__all__ = ["RUN", "SERVER", "LocalGrid", "Silent", "model", "round_of", "stage_of", "training_app", "travel", "values"]
+__all__ = [
+    "RUN",
+    "SERVER",
+    "LocalGrid",
+    "Silent",
+    "content_of",
+    "model",
+    "round_of",
+    "stage_of",
+    "training_app",
+    "travel",
+    "values",
+]
+
+
+def content_of(message: Message) -> Any:
+    """Return a message's records. Each test knows which they are, and what is in them."""
+    return message.content
 
 
 def model(**arrays: Any) -> ArrayRecord:
@@ -41,15 +58,15 @@ def training_app(
     @app.train(mods=[secagg_mod] if mods is None else mods)
     def train(message: Message, context: Context) -> Message:
         partition = int(context.node_config["partition-id"])
-        received = values(message.content["arrays"])
-        trained = shift(partition, received, int(message.content["config"]["server-round"]))
-        content = RecordDict(
+        content = content_of(message)
+        trained = shift(partition, values(content["arrays"]), content["config"]["server-round"])
+        reply = RecordDict(
             {
                 "arrays": model(**trained),
                 "metrics": MetricRecord({"num-examples": weight(partition), **metrics(partition)}),
             }
         )
-        return Message(content, reply_to=message)
+        return Message(reply, reply_to=message)
 
     @app.evaluate()
     def evaluate(message: Message, context: Context) -> Message:

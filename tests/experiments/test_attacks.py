@@ -1,27 +1,28 @@
 """The checklist of docs/threat-model.md is what the attacks gave."""
 
 import json
+from typing import Any
 
 from experiments.attacks import run
 from sparsesecagg.attacks import ATTACKS, Setting
 from sparsesecagg.attacks import run as play
 
 
-def committed():
+def committed() -> Any:
     return json.loads(run.RESULTS.read_text(encoding="utf-8"))["numbers"]
 
 
-def test_the_page_shows_the_committed_results():
+def test_the_page_shows_the_committed_results() -> None:
     page = run.PAGE.read_text(encoding="utf-8")
     assert run.publish(page, committed()) == page
 
 
-def test_the_committed_results_cover_every_attack():
+def test_the_committed_results_cover_every_attack() -> None:
     found = {(row["name"], row["mode"]) for row in committed()}
     assert found == {(name, mode) for name, attack in ATTACKS.items() for mode in attack.modes}
 
 
-def test_a_row_of_the_committed_results_comes_out_again():
+def test_a_row_of_the_committed_results_comes_out_again() -> None:
     row = next(row for row in committed() if row["name"] == "other-members" and row["clients"] == 30)
     again = play(ATTACKS["other-members"], Setting(30, 0.2, row["mode"], row["seed"])).as_json()
     assert again == {key: row[key] for key in again}

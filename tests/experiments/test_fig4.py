@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,12 +31,12 @@ SMALL = Config(
 
 
 @pytest.fixture(scope="module")
-def numbers(tmp_path_factory):
+def numbers(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return run(SMALL, 0, Work(tmp_path_factory.mktemp("work") / "fig4", {})).numbers
 
 
 @pytest.fixture(scope="module")
-def rounds():
+def rounds() -> Any:
     """Many rounds of one setting of the published pattern."""
     params = Parameters.create(clients=12, dim=400, pattern="pairwise", alpha=0.6, dropout=0.3)
     return params, sample(params, (0.3,), THIRD, 120, (1,))["0.3"]
@@ -43,7 +45,7 @@ def rounds():
 @pytest.mark.parametrize(
     ("name", "theory"), [("singled_out", pairwise_singled_out_fraction), ("revealed", pairwise_revealed_fraction)]
 )
-def test_sampled_shares_are_the_computed_ones(rounds, name, theory):
+def test_sampled_shares_are_the_computed_ones(rounds: Any, name: str, theory: Any) -> None:
     """At six standard errors of a ratio over 120 rounds."""
     found = rounds[1]
     values = np.array([one["values"] for one in found])
@@ -53,45 +55,45 @@ def test_sampled_shares_are_the_computed_ones(rounds, name, theory):
     assert counts.mean() / values.mean() == pytest.approx(expected, abs=6 * error)
 
 
-def test_the_variance_of_a_round_is_as_computed(rounds):
+def test_the_variance_of_a_round_is_as_computed(rounds: Any) -> None:
     """A variance of 120 rounds has a relative error of √(2/119) = 0.13; five of these are allowed."""
     params, found = rounds
     measured = np.var([one["contributors"] for one in found], ddof=1)
     assert measured == pytest.approx(variance_of_a_round(params, 0.3, THIRD), rel=0.65)
 
 
-def test_without_dropouts_committees_have_exactly_their_mean():
+def test_without_dropouts_committees_have_exactly_their_mean() -> None:
     params = Parameters.create(clients=15, dim=300, pattern="committee", alpha=0.4)
     assert variance_of_a_round(params, 0.0, THIRD) == 0
     for one in sample(params, (0.0,), THIRD, 5, (2,))["0"]:
         assert one["contributors"] == pytest.approx(params.selection_probability * 10)
 
 
-def test_an_alpha_that_is_too_small_for_committees_is_left_out(numbers):
+def test_an_alpha_that_is_too_small_for_committees_is_left_out(numbers: Any) -> None:
     assert parameters(SMALL, "committee", 12, 0.2, 200) is None  # Two or three members.
     points = {(one["pattern"], one["clients"], one["alpha"]) for one in numbers["revealed"]}
     assert ("pairwise", 12, 0.2) in points
     assert ("committee", 12, 0.2) not in points
 
 
-def test_t_agrees_with_theorem_2(numbers):
+def test_t_agrees_with_theorem_2(numbers: Any) -> None:
     assert numbers["test"]["holds"]
     assert numbers["test"]["error_rate"] == 1e-3
 
 
-def test_a_t_that_is_off_is_noticed(numbers):
+def test_a_t_that_is_off_is_noticed(numbers: Any) -> None:
     wrong = [dict(one) for one in numbers["contributors"]]
     wrong[0]["z"] += 10
     assert not _test(wrong)["holds"]
 
 
-def test_attacked_rounds_read_more_of_pairs_than_the_paper_counts_and_all_of_it_right(numbers):
+def test_attacked_rounds_read_more_of_pairs_than_the_paper_counts_and_all_of_it_right(numbers: Any) -> None:
     attacked = next(one for one in numbers["audits"] if one["pattern"] == "pairwise")
     assert attacked["read_correctly"] == attacked["read"] > 0
     assert attacked["revealed"]["mean"] > 5 * attacked["singled_out"]
 
 
-def test_the_picture_and_the_comparison_need_the_result_only(numbers, tmp_path):
+def test_the_picture_and_the_comparison_need_the_result_only(numbers: Any, tmp_path: Path) -> None:
     result = {
         "name": "fig4",
         "configuration": json.loads(json.dumps(dataclasses.asdict(SMALL))),

@@ -1,6 +1,7 @@
 """The committed figures of many rounds agree with the design, and the documentation shows them as they are."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -21,19 +22,19 @@ NUMBERS = json.loads(RESULTS.read_text(encoding="utf-8"))["numbers"]
         ("secagg", 0.1, (0.16, 0.38, 0.70)),
     ],
 )
-def test_the_figures_agree_with_those_of_the_design(way, dropout, design):
+def test_the_figures_agree_with_those_of_the_design(way: str, dropout: float, design: Any) -> None:
     (line,) = (line for line in NUMBERS["correlation"] if (line["way"], line["dropout"]) == (way, dropout))
     found = [line["correlation"][NUMBERS["rounds"].index(rounds)] for rounds in SHOWN]
     assert found == pytest.approx(design, abs=0.06)
 
 
-def test_a_committee_of_34_is_solved_for_in_some_36_rounds():
+def test_a_committee_of_34_is_solved_for_in_some_36_rounds() -> None:
     (line,) = (line for line in NUMBERS["weights"] if (line["members"], line["dropout"]) == (34, 0.1))
     assert 35 <= line["rounds"]["median"] <= 38
     assert len(NUMBERS["weights"]) == len(COMMITTEES)
 
 
-def test_the_documentation_shows_the_committed_figures():
+def test_the_documentation_shows_the_committed_figures() -> None:
     document = DOCUMENT.read_text(encoding="utf-8")
     assert BEGIN + table(NUMBERS) in document
     assert WEIGHTS_BEGIN in document

@@ -5,7 +5,7 @@ import json
 from experiments.plans import run
 
 
-def test_the_committed_results_are_what_the_planner_says_now():
+def test_the_committed_results_are_what_the_planner_says_now() -> None:
     committed = json.loads(run.RESULTS.read_text(encoding="utf-8"))["numbers"]
     found = json.loads(json.dumps(run.compute()))
     for row, now in zip(committed["plans"], found["plans"], strict=True):
@@ -18,7 +18,7 @@ def test_the_committed_results_are_what_the_planner_says_now():
     assert found == committed
 
 
-def test_the_page_shows_the_committed_results():
+def test_the_page_shows_the_committed_results() -> None:
     numbers = json.loads(run.RESULTS.read_text(encoding="utf-8"))["numbers"]
     page = run.PAGE.read_text(encoding="utf-8")
     assert run.publish(page, numbers) == page

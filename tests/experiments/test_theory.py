@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,18 +35,18 @@ SMALL = Config(
 
 
 @pytest.fixture(scope="module")
-def numbers(tmp_path_factory):
+def numbers(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return run(SMALL, 0, Work(tmp_path_factory.mktemp("work") / "theory", {})).numbers
 
 
-def test_every_check_holds_and_states_its_error_rate(numbers):
+def test_every_check_holds_and_states_its_error_rate(numbers: Any) -> None:
     assert numbers["all_hold"], [one for one in numbers["checks"] if not one["holds"]]
     for one in numbers["checks"]:
         assert ("bound" in one) != ("expected" in one)
         assert 0 <= one["error_rate"] <= 1e-3
 
 
-def test_every_statement_of_the_paper_is_checked(numbers):
+def test_every_statement_of_the_paper_is_checked(numbers: Any) -> None:
     assert {one["source"] for one in numbers["checks"]} == {
         *(f"Theorem {number}" for number in range(1, 5)),
         *(f"Lemma {number}" for number in (1, 2)),
@@ -52,7 +54,7 @@ def test_every_statement_of_the_paper_is_checked(numbers):
     }
 
 
-def test_the_picture_and_the_comparison_need_the_result_only(numbers, tmp_path):
+def test_the_picture_and_the_comparison_need_the_result_only(numbers: Any, tmp_path: Path) -> None:
     result = {
         "name": "theory",
         "configuration": json.loads(json.dumps(dataclasses.asdict(SMALL))),
@@ -62,7 +64,7 @@ def test_the_picture_and_the_comparison_need_the_result_only(numbers, tmp_path):
     assert all("fail" not in row.ours for row in compare(result))
 
 
-def test_too_many_exceedances_show_a_bound_to_be_wrong():
+def test_too_many_exceedances_show_a_bound_to_be_wrong() -> None:
     assert not exceeds(0, 1000, 0.001, 1e-4)
     assert not exceeds(3, 1000, 0.001, 1e-4)
     assert exceeds(12, 1000, 0.001, 1e-4)
@@ -70,21 +72,21 @@ def test_too_many_exceedances_show_a_bound_to_be_wrong():
     assert not exceeds(1000, 1000, 1.0, 1e-4)
 
 
-def test_users_who_send_more_than_they_should_fail_theorem_1():
+def test_users_who_send_more_than_they_should_fail_theorem_1() -> None:
     config = SMALL.compression
     honest = compression.sent_counts(config, 200, 1)
     (found,) = compression.checks(config, compression.exceedance(config, 200, [count + 20 for count in honest]))
     assert not found["holds"]
 
 
-def test_a_t_that_is_too_small_fails_theorem_2(numbers):
+def test_a_t_that_is_too_small_fails_theorem_2(numbers: Any) -> None:
     point = dict(numbers["anonymity"][0])
     point["measured"] -= 5 * point["standard_error"]
     (found,) = anonymity.checks([point])
     assert not found["holds"]
 
 
-def test_secagg_users_expand_n_times_d_words(numbers):
+def test_secagg_users_expand_n_times_d_words(numbers: Any) -> None:
     """Which Theorem 3 calls O(N + d); the sparse patterns stay below that."""
     exponent = {(fit["pattern"], fit["along"]): fit["user_work"] for fit in numbers["exponents"]}
     assert exponent["full", "N and d"] == pytest.approx(2, abs=0.1)
@@ -93,7 +95,7 @@ def test_secagg_users_expand_n_times_d_words(numbers):
     assert not all(one["holds"] for one in growth.checks(quadratic))
 
 
-def test_work_is_counted_to_the_byte():
+def test_work_is_counted_to_the_byte() -> None:
     """SecAgg: each survivor expands d words for every peer and d of its own; the server each mask that is left.
 
     One word more than d: the number of values that were clipped travels beside them.
@@ -104,7 +106,7 @@ def test_work_is_counted_to_the_byte():
     assert found["server_work"] == (survivors + survivors * dropped) * words
 
 
-def test_keys_and_shares_are_counted_beside_the_masks(numbers):
+def test_keys_and_shares_are_counted_beside_the_masks(numbers: Any) -> None:
     """What Theorem 3 does not mention grows with N, and sharing with its square."""
     found = numbers["unmentioned"]
     assert found["agreements_exponent"] == pytest.approx(1, abs=0.3)
@@ -112,13 +114,13 @@ def test_keys_and_shares_are_counted_beside_the_masks(numbers):
     assert found["user_factor"] < 1
 
 
-def test_a_dropout_that_is_not_noticed_fails_the_corollary():
+def test_a_dropout_that_is_not_noticed_fails_the_corollary() -> None:
     point = dropouts.measure(SMALL.dropouts, 7, 1)
     assert dropouts.checks([point])[0]["holds"]
     assert not dropouts.checks([dict(point, refused=point["refused"] - 1)])[0]["holds"]
 
 
-def test_a_bias_fails_lemma_1_and_a_larger_variance_lemma_2():
+def test_a_bias_fails_lemma_1_and_a_larger_variance_lemma_2() -> None:
     config = SMALL.lemmas
     point = lemmas.measure(config, "committee", 1)
     biased = dict(point, means=[mean + 0.2 for mean in point["means"]])
@@ -127,7 +129,7 @@ def test_a_bias_fails_lemma_1_and_a_larger_variance_lemma_2():
     assert not lemmas.checks(config, [noisy])[2]["holds"]
 
 
-def test_a_loss_above_the_bound_fails_theorem_4(numbers):
+def test_a_loss_above_the_bound_fails_theorem_4(numbers: Any) -> None:
     trained = numbers["convergence"][0]
     above = dict(trained, loss=[2 * bound + 1000 for bound in trained["bound"]])
     assert not convergence.checks(SMALL.convergence, [above])[0]["holds"]
@@ -138,21 +140,21 @@ class TestLogisticProblem:
 
     problem = LogisticProblem.digits(4, 0.1, seed=0)
 
-    def test_the_optimum_has_no_gradient(self):
+    def test_the_optimum_has_no_gradient(self) -> None:
         gradient = self.problem.together.sample_gradients(self.problem.optimum).mean(axis=0)
         assert np.abs(gradient).max() < 1e-9
 
-    def test_gradients_are_the_slope_of_the_loss(self):
+    def test_gradients_are_the_slope_of_the_loss(self) -> None:
         user, rng = self.problem.users[0], np.random.default_rng(0)
         weights, direction = rng.normal(size=(2, self.problem.dim)) / 8
         slope = (user.loss(weights + 1e-6 * direction) - user.loss(weights - 1e-6 * direction)) / 2e-6
         assert slope == pytest.approx(float(user.sample_gradients(weights).mean(axis=0) @ direction), rel=1e-5)
 
-    def test_the_curvature_lies_between_the_penalty_and_l(self):
+    def test_the_curvature_lies_between_the_penalty_and_l(self) -> None:
         rng = np.random.default_rng(1)
         for user in self.problem.users:
             curvature = np.linalg.eigvalsh(user.hessian(rng.normal(size=self.problem.dim)))
             assert 0.1 * (1 - 1e-9) <= curvature[0] <= curvature[-1] <= self.problem.smoothness
 
-    def test_users_with_unlike_data_have_a_positive_divergence(self):
+    def test_users_with_unlike_data_have_a_positive_divergence(self) -> None:
         assert self.problem.divergence > 0

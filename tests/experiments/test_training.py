@@ -147,7 +147,7 @@ def test_results_from_a_tree_with_changes_are_not_published() -> None:
 def test_every_seed_trains_every_system(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     from experiments.common.work import Work
 
-    cohort = training.Cohort(10, (SECAGG, System("committee", 0.5, 8, committee_size=5)), seeds=2)
+    cohort = training.CohortRuns(10, (SECAGG, System("committee", 0.5, 8, committee_size=5)), seeds=2)
     found = training.train_all(
         training.Training("digits", (cohort,), target=None, rounds=1, dropout=0.1), 7, Work(tmp_path / "work", {})
     )

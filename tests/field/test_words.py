@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from reference.words import MODULI, residue, signed
 from sparsesecagg.errors import InvalidInput
@@ -89,7 +92,7 @@ def test_long_arrays_are_worked_on_in_parts_without_a_seam(word: Word, length: i
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
 def test_embedding_leaves_the_values_alone(word: Word, dtype: type) -> None:
     """Masks are added to the embedded values in place, so they must not share memory with the update."""
-    values = np.array([-1, 0, 1], dtype)
+    values: NDArray[Any] = np.array([-1, 0, 1], dtype)
     embedded = word.embed(values)
     embedded += 1
     assert values.tolist() == [-1, 0, 1]

@@ -6,14 +6,14 @@ from sparsesecagg.errors import InvalidInput
 from sparsesecagg.learning import TrainingConfig
 
 
-def test_each_data_set_has_its_own_defaults():
+def test_each_data_set_has_its_own_defaults() -> None:
     """The paper's for its data sets, quicker ones for the embedded digits; all can be changed."""
     mnist, digits = TrainingConfig.create("mnist"), TrainingConfig.create("digits", lr=0.3)
     assert (mnist.model, mnist.epochs, mnist.batch, mnist.lr, mnist.momentum) == ("small-cnn", 5, 28, 0.01, 0.5)
     assert (digits.model, digits.batch, digits.lr) == ("mlp", 10, 0.3)
 
 
-def test_none_stands_for_the_default():
+def test_none_stands_for_the_default() -> None:
     """So that the command line can pass on what was not given."""
     assert TrainingConfig.create("digits", alpha=None) == TrainingConfig.create("digits")
 
@@ -43,20 +43,20 @@ def test_none_stands_for_the_default():
         ("epochs", 0),
     ],
 )
-def test_values_out_of_range_are_refused_by_name(name, value):
+def test_values_out_of_range_are_refused_by_name(name: str, value) -> None:
     """The error names the option and says what is allowed."""
     with pytest.raises(InvalidInput) as caught:
         TrainingConfig.create("digits", **{name: value})
     assert caught.value.option == name and ("must" in caught.value.problem)
 
 
-def test_unknown_options_list_the_known_ones():
+def test_unknown_options_list_the_known_ones() -> None:
     """A typing error in a script is answered with the choice."""
     with pytest.raises(InvalidInput, match="alpha, "):
         TrainingConfig.create("digits", alfa=0.1)
 
 
-def test_several_stages_may_lose_users():
+def test_several_stages_may_lose_users() -> None:
     """Names separated by commas, in any case; ANY is all four."""
     config = TrainingConfig.create("digits", drop_at="share-keys, unmask")
     assert config.drop_stages == ("SHARE_KEYS", "UNMASK")
@@ -66,7 +66,7 @@ def test_several_stages_may_lose_users():
     assert TrainingConfig.create("digits", drop_at="confirm", authenticated=True).drop_stages == ("CONFIRM",)
 
 
-def test_json_and_back():
+def test_json_and_back() -> None:
     """What is stored is what is read, and other keys do no harm."""
     config = TrainingConfig.create("mnist", alpha=0.1, seed=7)
     assert TrainingConfig.from_json(config.to_json() | {"version": "x"}) == config

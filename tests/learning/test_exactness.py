@@ -11,7 +11,7 @@ from .test_aggregators import CLIENTS, MODEL, UPDATES, aggregator
 
 
 @pytest.fixture
-def sent(monkeypatch):
+def sent(monkeypatch: pytest.MonkeyPatch):
     """Record, per user, the integers that it puts into its message before masking: NaN where it sends none."""
     recorded = {}
     upload = Client.upload
@@ -19,7 +19,7 @@ def sent(monkeypatch):
     def recording(self, data, update, weight=1, *, terms, trace):
         values = np.full(self.params.dim, np.nan)
 
-        def both(where, integers):
+        def both(where, integers) -> None:
             values[where] = integers
             trace(where, integers)
 
@@ -33,7 +33,7 @@ def sent(monkeypatch):
 
 @pytest.mark.parametrize("bits", [8, 16, 32])
 @pytest.mark.parametrize("name", ["committee", "pairwise", "secagg", "secagg-plus"])
-def test_the_mean_is_the_plain_average_of_what_was_quantised(sent, name, bits):
+def test_the_mean_is_the_plain_average_of_what_was_quantised(sent, name: str, bits: int) -> None:
     """Over several rounds with dropouts and adapting clips: equal to the last bit."""
     one = aggregator(name, modulus_bits=bits)
     for number in range(1, 4):

@@ -1,6 +1,7 @@
 """A federated run: it learns, records, fails gracefully and resumes."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ def finish(run, workers=1):
 
 
 @pytest.mark.parametrize("name", AGGREGATORS)
-def test_every_aggregator_learns_an_easy_task(tmp_path, name):
+def test_every_aggregator_learns_an_easy_task(tmp_path: Path, name) -> None:
     """Four rounds of ten users on three clouds of points."""
     config, task = small_task(aggregator=name, rounds=4)
     run = FederatedRun.create(config, task, tmp_path / "run")
@@ -36,7 +37,7 @@ def test_every_aggregator_learns_an_easy_task(tmp_path, name):
     assert all(set(line) >= KEYS for line in lines)
 
 
-def test_the_folder_holds_what_was_yielded(tmp_path):
+def test_the_folder_holds_what_was_yielded(tmp_path: Path) -> None:
     """One line per round, the options, the partition, the model, and the same as CSV."""
     config, task = small_task(partition="dirichlet")
     run = FederatedRun.create(config, task, tmp_path / "run")
@@ -51,7 +52,7 @@ def test_the_folder_holds_what_was_yielded(tmp_path):
     assert (tmp_path / "run" / "metrics.csv").read_text().count("\n") == 4
 
 
-def test_totals_are_sums_of_rounds(tmp_path):
+def test_totals_are_sums_of_rounds(tmp_path: Path) -> None:
     """Bytes per user and in all, computing and transfer apart."""
     config, task = small_task(rounds=3, dropout=0.2, seed=3)
     run = FederatedRun.create(config, task, tmp_path / "run")
@@ -62,7 +63,7 @@ def test_totals_are_sums_of_rounds(tmp_path):
     assert summary.upload_bytes_per_client_round == lines[0]["upload_bytes"]
 
 
-def test_a_failed_round_leaves_the_model_and_training_goes_on(tmp_path):
+def test_a_failed_round_leaves_the_model_and_training_goes_on(tmp_path: Path) -> None:
     """Four of ten users are lost on average, so now and then fewer than the threshold are left."""
     config, task = small_task(rounds=8, dropout=0.4, seed=1)
     lines = finish(FederatedRun.create(config, task, tmp_path / "run"))
@@ -74,7 +75,7 @@ def test_a_failed_round_leaves_the_model_and_training_goes_on(tmp_path):
     assert lines[-1]["accuracy"] > 0.9
 
 
-def test_a_seed_decides_the_model_bit_for_bit(tmp_path):
+def test_a_seed_decides_the_model_bit_for_bit(tmp_path: Path) -> None:
     """Also with another number of workers; another seed gives another model."""
     models = []
     for number, (seed, workers) in enumerate(((0, 1), (0, 3), (1, 1))):
@@ -85,16 +86,17 @@ def test_a_seed_decides_the_model_bit_for_bit(tmp_path):
     assert models[0] == models[1] != models[2]
 
 
-def test_training_stops_at_the_target(tmp_path):
+def test_training_stops_at_the_target(tmp_path: Path) -> None:
     """And says in which round it was reached."""
     config, task = small_task(rounds=20, target_accuracy=0.9)
     run = FederatedRun.create(config, task, tmp_path / "run")
     lines = finish(run)
-    assert len(lines) == run.summary().rounds == run.summary().reached_target_at < 20
+    assert len(lines) == run.summary().rounds == run.summary().reached_target_at
+    assert len(lines) < 20
     assert lines[-1]["accuracy"] >= 0.9 and all(line["accuracy"] < 0.9 for line in lines[:-1])
 
 
-def test_a_stopped_run_goes_on_bit_for_bit(tmp_path):
+def test_a_stopped_run_goes_on_bit_for_bit(tmp_path: Path) -> None:
     """Stopped after two rounds, resumed, and extended: the model of an undisturbed run."""
     config, task = small_task(rounds=5)
     whole = FederatedRun.create(config, task, tmp_path / "whole")
@@ -107,7 +109,7 @@ def test_a_stopped_run_goes_on_bit_for_bit(tmp_path):
     assert json.loads((tmp_path / "part" / "config.json").read_text())["rounds"] == 5
 
 
-def test_a_finished_run_has_nothing_left_to_do(tmp_path):
+def test_a_finished_run_has_nothing_left_to_do(tmp_path: Path) -> None:
     """Resuming it changes nothing."""
     config, task = small_task(rounds=2)
     finish(FederatedRun.create(config, task, tmp_path / "run"))
@@ -125,7 +127,7 @@ def contents(folder):
     ("options", "said"),
     [({"alpha": 0.25}, "begun with alpha 0.5, not 0.25"), ({"seed": 5}, "seed"), ({"rounds": 1}, "at least 2")],
 )
-def test_another_configuration_can_not_resume(tmp_path, options, said):
+def test_another_configuration_can_not_resume(tmp_path: Path, options, said: str) -> None:
     """One sentence, and nothing is written."""
     config, task = small_task(rounds=2)
     finish(FederatedRun.create(config, task, tmp_path / "run"))
@@ -135,7 +137,7 @@ def test_another_configuration_can_not_resume(tmp_path, options, said):
     assert contents(tmp_path / "run") == before
 
 
-def test_other_data_or_another_model_can_not_resume(tmp_path):
+def test_other_data_or_another_model_can_not_resume(tmp_path: Path) -> None:
     """The hash of the samples and the size of the model are part of a run."""
     config, task = small_task()
     FederatedRun.create(config, task, tmp_path / "run")
@@ -158,7 +160,7 @@ def test_other_data_or_another_model_can_not_resume(tmp_path):
         ({"weighting": "samples", "aggregator": "pairwise"}, "weighting"),
     ],
 )
-def test_bad_input_writes_nothing(tmp_path, options, named):
+def test_bad_input_writes_nothing(tmp_path: Path, options, named: str) -> None:
     """Everything is checked before the folder is made."""
     config, task = small_task(**options)
     with pytest.raises(InvalidInput) as caught:
@@ -166,21 +168,21 @@ def test_bad_input_writes_nothing(tmp_path, options, named):
     assert caught.value.option == named and not (tmp_path / "run").exists()
 
 
-def test_more_users_than_samples_are_refused():
+def test_more_users_than_samples_are_refused() -> None:
     """Nobody may be without data."""
     with pytest.raises(InvalidInput, match="clients must be 1 to 96"):
         small_task(clients=97)
 
 
 @pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
-def test_training_that_diverges_says_so(tmp_path):
+def test_training_that_diverges_says_so(tmp_path: Path) -> None:
     """Instead of feeding NaN to the protocol."""
     config, task = small_task(lr=1e30)
     with pytest.raises(InvalidInput, match=r"lr of 1e\+30 makes local training diverge in round 1"):
         finish(FederatedRun.create(config, task, tmp_path / "run"))
 
 
-def test_weights_follow_the_sizes_of_the_users(tmp_path):
+def test_weights_follow_the_sizes_of_the_users(tmp_path: Path) -> None:
     """Weighted by samples, committee averaging stays close to plain averaging."""
     models = {}
     for name in ("plain", "committee"):
@@ -201,7 +203,7 @@ def test_weights_follow_the_sizes_of_the_users(tmp_path):
     assert np.abs(models["plain"] - models["committee"]).max() < 0.02 * np.abs(models["plain"]).max()
 
 
-def test_early_dropouts_are_survived(tmp_path):
+def test_early_dropouts_are_survived(tmp_path: Path) -> None:
     """At any stage: who misses the set-up is out for good, others come back."""
     config, task = small_task(drop_at="ANY", dropout=0.15, rounds=8, seed=2)
     lines = finish(FederatedRun.create(config, task, tmp_path / "run"))

@@ -60,7 +60,7 @@ finish(run)
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
+def undisturbed(tmp_path_factory: pytest.TempPathFactory):
     """The model of a run that nobody killed."""
     folder = tmp_path_factory.mktemp("undisturbed") / "run"
     config, task = small_task(rounds=5)
@@ -70,7 +70,7 @@ def undisturbed(tmp_path_factory):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_killed_run_resumes_bit_for_bit(tmp_path, undisturbed, moment):
+def test_a_killed_run_resumes_bit_for_bit(tmp_path: Path, undisturbed, moment) -> None:
     """It loses the round in progress, and nothing else."""
     folder = tmp_path / "run"
     script = SCRIPT.format(moment=MOMENTS[moment])

@@ -13,7 +13,7 @@ from sparsesecagg.quantize import Quantizer
 LAYERS = (Layer("wide", 0, 900), Layer("narrow", 900, 1000))
 
 
-def test_before_any_aggregate_a_clip_follows_the_first_model():
+def test_before_any_aggregate_a_clip_follows_the_first_model() -> None:
     """Each layer its own largest weight; layers of zeros the widest; or one clip for all, if it is given."""
     model = np.zeros(1000, np.float32)
     model[5] = -0.25
@@ -24,7 +24,7 @@ def test_before_any_aggregate_a_clip_follows_the_first_model():
     assert set(AdaptiveClip(LAYERS, 0.125, 12).per_coordinate().tolist()) == {0.125}
 
 
-def test_each_layer_follows_its_own_largest_value():
+def test_each_layer_follows_its_own_largest_value() -> None:
     """Layers of different size get different clips, within the speed limit."""
     clip = AdaptiveClip(LAYERS, 0.3, 12)
     mean = np.zeros(1000, np.float32)
@@ -35,7 +35,7 @@ def test_each_layer_follows_its_own_largest_value():
 
 
 @given(st.integers(1, 2**31))
-def test_headroom_grows_with_the_steps_there_are(steps):
+def test_headroom_grows_with_the_steps_there_are(steps) -> None:
     """Three where steps are scarce; never so much that fewer than 64 steps remain, unless it is the least."""
     headroom = AdaptiveClip(LAYERS, 1.0, steps).headroom
     assert LEAST_HEADROOM <= headroom <= MOST_HEADROOM
@@ -43,7 +43,7 @@ def test_headroom_grows_with_the_steps_there_are(steps):
 
 
 @given(st.floats(1e-8, 1e8), st.floats(1e-8, 1e8))
-def test_one_odd_round_changes_a_clip_by_a_bounded_factor(first, size):
+def test_one_odd_round_changes_a_clip_by_a_bounded_factor(first, size) -> None:
     """Also where an aggregate is zero everywhere."""
     for mean in (np.full(1000, size, np.float32), np.zeros(1000, np.float32)):
         clip = AdaptiveClip(LAYERS, first, 12)
@@ -52,7 +52,7 @@ def test_one_odd_round_changes_a_clip_by_a_bounded_factor(first, size):
 
 
 @pytest.mark.parametrize("first", [1e-4, 1.0, 1e3])
-def test_a_wrong_first_clip_is_mended_within_a_few_rounds(first):
+def test_a_wrong_first_clip_is_mended_within_a_few_rounds(first: float) -> None:
     """Eight-bit words, ten users: from far too tight or far too wide to within a factor of the right one."""
     random = np.random.default_rng(0)
     updates = [0.01 * random.standard_normal(1000) for _ in range(10)]

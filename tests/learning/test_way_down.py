@@ -1,5 +1,7 @@
 """The model on its way to the users: whole, or in steps."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -15,7 +17,7 @@ RANDOM = np.random.default_rng(0)
 MODEL = RANDOM.standard_normal(3010).astype(np.float32)
 
 
-def test_whole_models_cost_four_bytes_per_coordinate_in_every_round():
+def test_whole_models_cost_four_bytes_per_coordinate_in_every_round() -> None:
     """And the model is what it is set to."""
     way = make_way_down("model", 4, MODEL, LAYERS, 5)
     assert way.deliver([0, 1]) == way.deliver([0]) == MODEL.nbytes and way.deliver([]) == 0
@@ -24,7 +26,7 @@ def test_whole_models_cost_four_bytes_per_coordinate_in_every_round():
 
 
 @pytest.mark.parametrize("bits", [2, 4, 8])
-def test_steps_are_smaller_than_models_and_follow_them(bits):
+def test_steps_are_smaller_than_models_and_follow_them(bits: int) -> None:
     """The whole model once; then steps, whose errors are made good later."""
     way = make_way_down("steps", bits, MODEL, LAYERS, 5)
     assert np.array_equal(way.model, MODEL)
@@ -39,7 +41,7 @@ def test_steps_are_smaller_than_models_and_follow_them(bits):
     assert way.deliver([0]) < 100 < MODEL.nbytes <= way.deliver([1]) == way.deliver([2])
 
 
-def test_a_user_that_missed_a_round_gets_both_steps():
+def test_a_user_that_missed_a_round_gets_both_steps() -> None:
     """Or the whole model, if that is smaller."""
     way = make_way_down("steps", 4, MODEL, LAYERS, 2)
     way.deliver([0, 1])
@@ -50,7 +52,7 @@ def test_a_user_that_missed_a_round_gets_both_steps():
     assert way.deliver([1]) == pytest.approx(sum(sizes), rel=0.05)
 
 
-def test_layers_have_scales_of_their_own():
+def test_layers_have_scales_of_their_own() -> None:
     """A layer of large values does not round a layer of small ones away."""
     way = make_way_down("steps", 4, MODEL, LAYERS, 1)
     step = np.full(3010, 1e-4, np.float32)
@@ -59,7 +61,7 @@ def test_layers_have_scales_of_their_own():
     assert np.allclose((way.model - MODEL)[:3000], 1e-4, atol=2e-5)
 
 
-def test_a_restored_way_goes_on_with_the_same_bits_and_bytes():
+def test_a_restored_way_goes_on_with_the_same_bits_and_bytes() -> None:
     """Kept errors, steps and who holds what are in the state."""
     one, other = (make_way_down("steps", 4, MODEL, LAYERS, 3) for _ in range(2))
     one.deliver([0, 1])
@@ -71,7 +73,7 @@ def test_a_restored_way_goes_on_with_the_same_bits_and_bytes():
     assert [one.deliver([user]) for user in range(3)] == [other.deliver([user]) for user in range(3)]
 
 
-def test_a_run_counts_what_goes_down(tmp_path):
+def test_a_run_counts_what_goes_down(tmp_path: Path) -> None:
     """Steps are on by default; the first round brings the whole model, and transfer counts every byte."""
     lines = {}
     for kind in ("steps", "model"):
@@ -92,7 +94,7 @@ def test_a_run_counts_what_goes_down(tmp_path):
     assert [line["exchanges"] for line in lines["steps"]] == [4, 2, 2]
 
 
-def test_a_stopped_run_with_steps_goes_on_bit_for_bit(tmp_path):
+def test_a_stopped_run_with_steps_goes_on_bit_for_bit(tmp_path: Path) -> None:
     """Rounding errors that were kept are not lost."""
     config, task = small_task(rounds=4, downlink_bits=2)
     finish(FederatedRun.create(config, task, tmp_path / "whole"))

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Never
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from sparsesecagg.learning.workers import Job, TrainingPool, WorkerError
 from .support import small_task
 
 
-def test_the_number_of_workers_changes_nothing():
+def test_the_number_of_workers_changes_nothing() -> None:
     """Same updates and same evaluation, bit for bit, with one worker and with three."""
     config, task = small_task()
     seen = []
@@ -30,7 +31,7 @@ def test_the_number_of_workers_changes_nothing():
     assert np.array_equal(seen[0][0], seen[1][0]) and seen[0][1] == seen[1][1]
 
 
-def test_users_and_rounds_differ():
+def test_users_and_rounds_differ() -> None:
     """Each user trains on its own samples, in a new order in each round."""
     config, task = small_task()
     with task.pool(config, 1) as pool:
@@ -40,7 +41,7 @@ def test_users_and_rounds_differ():
     assert all(one.seconds > 0 for one in first)
 
 
-def test_at_least_one_worker():
+def test_at_least_one_worker() -> None:
     """Zero is refused."""
     config, task = small_task()
     with pytest.raises(InvalidInput, match="at least 1"):
@@ -53,17 +54,17 @@ class Fatal(Model):
     def __init__(self, model):
         self.name, self.layers = "fatal", model.layers
 
-    def initial(self, seed):
+    def initial(self, seed) -> Never:
         raise AssertionError
 
-    def train_local(self, *_):
+    def train_local(self, *_) -> None:
         os._exit(9)
 
-    def evaluate(self, *_):
+    def evaluate(self, *_) -> Never:
         raise AssertionError
 
 
-def test_a_worker_that_dies_is_an_error_and_no_hang():
+def test_a_worker_that_dies_is_an_error_and_no_hang() -> None:
     """The error says what to try."""
     config, task = small_task()
     with (
@@ -83,11 +84,12 @@ time.sleep(60)
 """
 
 
-def test_workers_end_when_their_parent_is_killed():
+def test_workers_end_when_their_parent_is_killed() -> None:
     """A killed parent can't tell them, and nobody should have to find them."""
     parent = subprocess.Popen(  # noqa: S603 (our own interpreter)
         [sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1]
     )
+    assert parent.stdout is not None
     workers = [int(pid) for pid in parent.stdout.readline().split()]
     assert len(workers) == 2
     parent.send_signal(signal.SIGKILL)

@@ -8,6 +8,7 @@ import os
 import random
 import sys
 import time
+from functools import partial
 
 from mutation import CACHE, PACKAGES, ROOT, SOURCE
 from mutation.changes import Module
@@ -46,7 +47,7 @@ def main() -> None:
     sys.stderr.write(f"{len(due):,} of {len(mutants):,} mutants, {len(tests):,} tests\n")
     at_import, inside = ([mutant for mutant in due if mutant.at_import is wanted] for wanted in (True, False))
     parts = [at_import, *(inside[start :: options.jobs] for start in range(options.jobs))]
-    for some in in_forks([lambda part=part: work(modules, part, tests, limits) for part in parts]):
+    for some in in_forks([partial(work, modules, part, tests, limits) for part in parts]):
         found |= some
 
     report = summary(mutants, found)

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -240,12 +241,12 @@ def _changes(node: ast.AST, parent: ast.AST, name: str) -> Changes:
         case ast.Compare(ops=ops):
             for place, operator in enumerate(ops):
                 for other in _OTHER_COMPARISONS[type(operator)]:
-                    yield "comparison", lambda n, p=place, o=other: _set(n, "ops", [*n.ops[:p], o(), *n.ops[p + 1 :]])
+                    yield "comparison", partial(_with_comparison, place, other)
         case ast.BoolOp(op=operator, values=values):
             other_op = ast.Or if isinstance(operator, ast.And) else ast.And
             yield "and/or", lambda n: _set(n, "op", other_op())
             for place in range(len(values)):
-                yield "condition dropped", lambda n, p=place: _without(n, p)
+                yield "condition dropped", partial(_without, place)
         case ast.UnaryOp(op=ast.Not()) if not isinstance(parent, (ast.If, ast.While, ast.IfExp)):
             yield "negation", lambda n: n.operand
         case ast.BinOp(op=ast.BitOr(), right=ast.Name()) if isinstance(parent, (ast.Assign, ast.BinOp)):
@@ -273,7 +274,7 @@ def _changes(node: ast.AST, parent: ast.AST, name: str) -> Changes:
             yield "jump", lambda n: ast.copy_location(ast.Continue(), n)
         case ast.Tuple(elts=elements) if isinstance(parent, ast.ExceptHandler):
             for place in range(len(elements)):
-                yield "exception let through", lambda n, p=place: _set(n, "elts", [*n.elts[:p], *n.elts[p + 1 :]])
+                yield "exception let through", partial(_without_exception, place)
 
 
 def _condition_changes(node: ast.If | ast.While | ast.IfExp) -> Changes:
@@ -315,7 +316,15 @@ def _negated(test: ast.expr) -> ast.expr:
     return ast.copy_location(ast.UnaryOp(ast.Not(), test), test)
 
 
-def _without(node: ast.BoolOp, place: int) -> ast.expr:
+def _with_comparison(place: int, other: type[ast.cmpop], node: ast.Compare) -> ast.AST:
+    return _set(node, "ops", [*node.ops[:place], other(), *node.ops[place + 1 :]])
+
+
+def _without_exception(place: int, node: ast.Tuple) -> ast.AST:
+    return _set(node, "elts", [*node.elts[:place], *node.elts[place + 1 :]])
+
+
+def _without(place: int, node: ast.BoolOp) -> ast.expr:
     left = [*node.values[:place], *node.values[place + 1 :]]
     return left[0] if len(left) == 1 else ast.copy_location(ast.BoolOp(node.op, left), node)
 

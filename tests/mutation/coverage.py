@@ -13,6 +13,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ TESTS = (
     "vectors/test_vectors.py",
     "vectors/test_failures.py",
     "test_hygiene.py",
-    "engines/test_saved_run.py",
+    "engines/in_process/test_saved_run.py",
 )
 LEFT_OUT = (
     "not (fifty_thousand or random_schedules or every_round_of_a_run or thirty_per_cent or run_folder or test_memory "
@@ -64,9 +65,9 @@ class FewExamples:
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
         """Change the settings of all tests that have more."""
         for item in items:
-            test = getattr(item, "obj", None)
+            test: Any = getattr(item, "obj", None)
             test = getattr(test, "__func__", test)
-            chosen = getattr(test, "_hypothesis_internal_use_settings", None) or hypothesis.settings.default
+            chosen: Any = getattr(test, "_hypothesis_internal_use_settings", None) or hypothesis.settings.default
             if hasattr(test, "hypothesis") and chosen.max_examples > EXAMPLES:
                 test._hypothesis_internal_use_settings = hypothesis.settings(
                     chosen, max_examples=EXAMPLES, phases=(hypothesis.Phase.explicit, hypothesis.Phase.generate)
@@ -97,7 +98,7 @@ class _Recorder(FewExamples):
         threading.settrace(trace)
         yield
         sys.settrace(None)
-        threading.settrace(None)  # type: ignore[arg-type]
+        threading.settrace(None)
         self.tests[item.nodeid] = (time.process_time() - start, dict(lines))
 
     def pytest_runtest_logreport(self, report: Any) -> None:
@@ -113,7 +114,7 @@ def record(jobs: int) -> Lines:
         for path in test_files()
     }
     missing = [path for path, cached in files.items() if not cached.exists()]
-    in_forks([lambda part=missing[start::jobs]: _record(part, files) for start in range(jobs)])
+    in_forks([partial(_record, missing[start::jobs], files) for start in range(jobs)])
     tests: Lines = {}
     for cached in files.values():
         tests |= pickle.loads(cached.read_bytes())  # noqa: S301  # Written by ourselves.

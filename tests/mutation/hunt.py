@@ -12,6 +12,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from functools import partial
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import CodeType, FunctionType
 from typing import Any
@@ -90,9 +91,7 @@ class _Hunter(FewExamples):
             module, here = self._modules[mutant.file], noticed_by[mutant.file, mutant.function]
             chosen = [items[test] for test in tests_of(module.path, mutant, self._tests, here, self._limits.budget)]
             code = _code_of(module.compiled(mutant), mutant.function)
-            outcome = within_limits(
-                lambda c=code, i=chosen: _meet(functions[_place(c)], c, i), self._limits.cpu_seconds
-            )
+            outcome = within_limits(partial(_meet, functions[_place(code)], code, chosen), self._limits.cpu_seconds)
             self._found[mutant.name] = note(module, mutant, outcome)
             if outcome in items:
                 here[outcome] += 1
@@ -141,7 +140,7 @@ def _meet_at_import(module: Module, mutant: Mutant, tests: Lines, limits: Limits
             return importlib.util.spec_from_file_location(name, module.path, loader=Changed(name, str(module.path)))
 
     def meet() -> str:
-        sys.meta_path.insert(0, Finder)  # type: ignore[arg-type]
+        sys.meta_path.insert(0, Finder)
         chosen = tests_of(module.path, mutant, tests, Counter(), limits.budget)
         ended = pytest.main([*PYTEST, "-x", *chosen], plugins=[FewExamples()])
         return "" if ended == pytest.ExitCode.OK else "a test of the module"

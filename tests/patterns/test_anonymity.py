@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from fractions import Fraction
 from itertools import combinations, combinations_with_replacement, product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,7 +48,7 @@ DESIGN = [
 @pytest.mark.parametrize(
     ("row", "confirm"), [(row, confirm) for row in DESIGN for confirm in (True, False)], ids=lambda x: str(x)[:22]
 )
-def test_sizes_of_the_design_brief(row, confirm):
+def test_sizes_of_the_design_brief(row, confirm) -> None:
     """The smallest committees that keep five honest users but for 2^−40, at the brief's committees per pod.
 
     Its convention: all groups are of equal size, as many as fit into those who are left after exclusions.
@@ -102,9 +103,9 @@ def least_by_trying_everything(committee, pod, colluders):
     return least
 
 
-def test_no_lying_server_leaves_fewer_honest_users_than_the_formula_and_some_leave_as_few():
+def test_no_lying_server_leaves_fewer_honest_users_than_the_formula_and_some_leave_as_few() -> None:
     """Every way to tell different holders different survivors, for pods of up to six users."""
-    checked = Counter()
+    checked: Counter[str] = Counter()
     for committee, pod, colluders in small_cases():
         formula = least_honest(committee, pod, colluders, confirm=False)
         honest = committee[0] - colluders[0]
@@ -116,7 +117,7 @@ def test_no_lying_server_leaves_fewer_honest_users_than_the_formula_and_some_lea
     assert len(checked) >= 4
 
 
-def test_one_story_for_all_leaves_the_demanded_survivors_less_the_colluders():
+def test_one_story_for_all_leaves_the_demanded_survivors_less_the_colluders() -> None:
     assert least_honest((38, 29), (76, 58), (7, 12), confirm=True) == 22
     assert least_honest((38, 29), (76, 58), (7, 12), confirm=False) == 22 - 18 * 9 // 46
     assert least_honest((38, 29), (76, 58), (7, 40), confirm=True) == 0  # Both secrets of a user can be opened.
@@ -155,7 +156,7 @@ def exact_failure(groups, anonymity, colluders, population, confirm):
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_failure_of_a_lying_server_is_exact_but_for_the_union_over_groups(data):
+def test_failure_of_a_lying_server_is_exact_but_for_the_union_over_groups(data) -> None:
     clients = data.draw(st.integers(4, 24))
     pods = data.draw(st.integers(1, 3))
     committees = pods * data.draw(st.integers(1, max(1, clients // pods // 3)))
@@ -202,7 +203,9 @@ LOOSE = [
 
 @pytest.mark.parametrize("confirm", [True, False])
 @pytest.mark.parametrize(("groups", "colluders", "anonymity"), LOOSE)
-def test_a_lying_servers_chances_are_never_below_the_sampled_frequency(groups, colluders, anonymity, confirm):
+def test_a_lying_servers_chances_are_never_below_the_sampled_frequency(
+    groups, colluders, anonymity, confirm: bool
+) -> None:
     draws = 20_000
     members, inside, known = drawn_colluders(groups, colluders, draws, seed=colluders)
     sizes = [(size, sum(pod)) for pod in groups.sizes for size in pod]
@@ -223,7 +226,9 @@ def test_a_lying_servers_chances_are_never_below_the_sampled_frequency(groups, c
 
 
 @pytest.mark.parametrize(("clients", "colluders", "survivors", "anonymity"), [(60, 20, 7, 5), (48, 10, 6, 5)])
-def test_a_curious_servers_chances_are_never_below_the_sampled_frequency(clients, colluders, survivors, anonymity):
+def test_a_curious_servers_chances_are_never_below_the_sampled_frequency(
+    clients: int, colluders: int, survivors: int, anonymity: int
+) -> None:
     """Colluders always take part, honest users with the availability; five rounds per run."""
     groups = Structure.even(clients, 6, 3, min_survivors=survivors, threshold=clients // 6 + 1)
     draws, rounds, dropout = 20_000, 5, 0.15
@@ -242,16 +247,16 @@ def test_a_curious_servers_chances_are_never_below_the_sampled_frequency(clients
     assert failed.any()
 
 
-def test_each_draw_and_each_round_is_charged():
+def test_each_draw_and_each_round_is_charged() -> None:
     groups = Structure.even(100, 8, 4, min_survivors=9, threshold=19)
     one = failure_log2(groups, anonymity=3, colluders=10, confirm=True, draws=1)
     assert failure_log2(groups, anonymity=3, colluders=10, confirm=True) == pytest.approx(one + 4, abs=1e-5)
-    curious = {"anonymity": 3, "colluders": 10, "server": "curious", "dropout": 0.1}
+    curious: dict[str, Any] = {"anonymity": 3, "colluders": 10, "server": "curious", "dropout": 0.1}
     assert failure_log2(groups, **curious, rounds=2000) > failure_log2(groups, **curious, rounds=1)
 
 
 @given(st.data())
-def test_privacy_only_gets_worse_with_more_colluders_a_smaller_population_or_a_higher_demand(data):
+def test_privacy_only_gets_worse_with_more_colluders_a_smaller_population_or_a_higher_demand(data) -> None:
     groups = Structure.even(120, 8, 4, min_survivors=11, threshold=22)
     server = data.draw(st.sampled_from(["lying", "curious"]))
     confirm = data.draw(st.booleans())
@@ -270,7 +275,7 @@ def test_privacy_only_gets_worse_with_more_colluders_a_smaller_population_or_a_h
 
 
 @given(st.integers(3, 400), st.data())
-def test_fewer_users_make_fewer_groups_not_smaller_ones(clients, data):
+def test_fewer_users_make_fewer_groups_not_smaller_ones(clients, data) -> None:
     each, pods = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 5))
     if each * pods > clients:
         return
@@ -288,7 +293,7 @@ def test_fewer_users_make_fewer_groups_not_smaller_ones(clients, data):
     assert again.threshold * groups.smallest_pod >= groups.threshold * again.smallest_pod
 
 
-def test_a_population_smaller_than_a_pod_is_cut_anew():
+def test_a_population_smaller_than_a_pod_is_cut_anew() -> None:
     groups = Structure.even(50, 3, 1, min_survivors=11, threshold=37)
     assert groups.among(40).sizes == ((20, 20),)
     assert failure_log2(groups, anonymity=5, colluders=5, population=40, confirm=True) == failure_log2(
@@ -296,9 +301,9 @@ def test_a_population_smaller_than_a_pod_is_cut_anew():
     )
 
 
-def test_kept_anonymity_is_the_largest_that_holds():
+def test_kept_anonymity_is_the_largest_that_holds() -> None:
     groups = Structure.even(1000, 26, 13, min_survivors=29, threshold=58)
-    facts = {"colluders": 100, "population": 800, "confirm": True}
+    facts: dict[str, Any] = {"colluders": 100, "population": 800, "confirm": True}
     kept = kept_anonymity(groups, allowed_log2=-40, **facts)
     assert kept == 5
     assert failure_log2(groups, anonymity=kept, **facts) <= -40 < failure_log2(groups, anonymity=kept + 1, **facts)
@@ -316,7 +321,7 @@ def test_kept_anonymity_is_the_largest_that_holds():
         ({"rounds": 0}, "rounds"),
     ],
 )
-def test_impossible_questions_are_rejected(change, option):
+def test_impossible_questions_are_rejected(change, option: str) -> None:
     groups = Structure.even(100, 4, 2, min_survivors=15, threshold=30)
     with pytest.raises(InvalidInput, match=", got") as caught:
         failure_log2(groups, **{"anonymity": 5, "colluders": 10} | change)
@@ -333,7 +338,7 @@ def test_impossible_questions_are_rejected(change, option):
         (((),), 1, 1, "sizes"),
     ],
 )
-def test_groups_that_could_never_be_opened_are_rejected(sizes, survivors, threshold, option):
+def test_groups_that_could_never_be_opened_are_rejected(sizes, survivors: int, threshold: int, option: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         Structure(sizes, survivors, threshold)
     assert caught.value.option == option

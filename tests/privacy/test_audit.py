@@ -41,7 +41,9 @@ def pairwise():
 
 
 @pytest.mark.parametrize(("dropout", "colluding", "precision"), [(0.0, 0.4, 0.12), (0.2, 0.2, 0.35)])
-def test_pairwise_reveals_what_a_brute_force_simulation_of_the_graph_says(dropout, colluding, precision):
+def test_pairwise_reveals_what_a_brute_force_simulation_of_the_graph_says(
+    dropout: float, colluding: float, precision: float
+) -> None:
     """The number of dropouts differs from round to round, and with it the figures: hence the two precisions."""
     report = run_audit(settings("pairwise", dropout=dropout, colluding=colluding, rounds=12))
     rng = np.random.default_rng(7)
@@ -52,50 +54,50 @@ def test_pairwise_reveals_what_a_brute_force_simulation_of_the_graph_says(dropou
     assert np.all(error < precision * found)
 
 
-def test_pairwise_reveals_what_theory_says(pairwise):
+def test_pairwise_reveals_what_theory_says(pairwise) -> None:
     assert pairwise.revealed_fraction == pytest.approx(pairwise_revealed_fraction(0.3, 20, 0.2, 0.2), rel=0.2)
 
 
-def test_every_value_and_every_pair_that_the_attacker_claims_is_right(pairwise):
+def test_every_value_and_every_pair_that_the_attacker_claims_is_right(pairwise) -> None:
     tally = pairwise.tally
     assert tally.read.correct == tally.read.count > 1000
     assert tally.pairs.correct == tally.pairs.count > 1000
     assert tally.wrong_values < 1e-3
 
 
-def test_the_attacker_reads_all_that_the_mask_graph_leaves_bare(pairwise):
+def test_the_attacker_reads_all_that_the_mask_graph_leaves_bare(pairwise) -> None:
     assert pairwise.revealed_fraction == pairwise.unmasked_fraction
 
 
-def test_the_paper_counts_far_fewer_values_as_singled_out_than_are_revealed(pairwise):
+def test_the_paper_counts_far_fewer_values_as_singled_out_than_are_revealed(pairwise) -> None:
     assert pairwise.singled_out_fraction < pairwise.revealed_fraction / 5
 
 
-def test_contributors_are_as_many_as_the_paper_promises_although_values_hide_among_fewer(pairwise):
+def test_contributors_are_as_many_as_the_paper_promises_although_values_hide_among_fewer(pairwise) -> None:
     assert pairwise.contributors_mean == pytest.approx(pairwise.settings.claimed_anonymity, rel=0.15)
     assert pairwise.mean_component < 0.6 * pairwise.contributors_mean
 
 
-def test_histogram_fractions_add_up_to_one(pairwise):
+def test_histogram_fractions_add_up_to_one(pairwise) -> None:
     assert sum(pairwise.histogram.values()) == pytest.approx(1)
     assert min(pairwise.histogram) == pairwise.smallest_component == 1
 
 
 @pytest.mark.parametrize("pattern", ["committee", "full"])
-def test_public_patterns_reveal_no_single_value_while_honest_users_are_many(pattern):
+def test_public_patterns_reveal_no_single_value_while_honest_users_are_many(pattern: str) -> None:
     report = run_audit(settings(pattern, alpha=0.5, colluding=0.2))
     assert report.revealed_fraction == report.unmasked_fraction == 0
     assert report.smallest_component > 1
     assert report.tally.sums == (4 * 2 if pattern == "committee" else 4)
 
 
-def test_a_thin_committee_reveals_values_and_all_of_them_are_read():
+def test_a_thin_committee_reveals_values_and_all_of_them_are_read() -> None:
     report = run_audit(settings("committee", alpha=0.2, colluding=0.4, rounds=8))
     tally = report.tally
     assert tally.read.correct == tally.read.count == tally.by_size[1] > 0
 
 
-def test_committees_reveal_what_theory_says_on_average_over_many_draws():
+def test_committees_reveal_what_theory_says_on_average_over_many_draws() -> None:
     """A run draws its groups once, so runs are the sample: one standard error is their spread over the root of 20."""
     reports = [
         run_audit(settings("committee", alpha=0.25, dropout=0.3, colluding=0.4, rounds=2, dim=8, seed=seed))
@@ -110,7 +112,7 @@ def test_committees_reveal_what_theory_says_on_average_over_many_draws():
     assert FIVE_SIGMA * error < expected
 
 
-def test_committees_that_are_too_thin_lose_their_sums_and_nothing_else():
+def test_committees_that_are_too_thin_lose_their_sums_and_nothing_else() -> None:
     tally = run_audit(settings("committee", alpha=0.25, dropout=0.3, rounds=8, dim=40)).tally
     assert (tally.rounds, tally.unopened) == (8, 0)
     missing = 8 * 4 - tally.sums
@@ -119,7 +121,7 @@ def test_committees_that_are_too_thin_lose_their_sums_and_nothing_else():
     assert min(tally.by_size) == 3
 
 
-def test_who_misses_rounds_altogether_is_missing_more_often():
+def test_who_misses_rounds_altogether_is_missing_more_often() -> None:
     """Without packages of later rounds a user is present with (1 − θ²)(1 − θ), otherwise with 1 − θ."""
     late, absent = (
         run_audit(settings("full", dropout=0.3, rounds=15, dim=1, threshold=11, drop_at=stage))
@@ -132,30 +134,30 @@ def test_who_misses_rounds_altogether_is_missing_more_often():
     assert present[1] < present[0]
 
 
-def test_a_setting_of_which_nothing_opens_fails_with_the_reason():
+def test_a_setting_of_which_nothing_opens_fails_with_the_reason() -> None:
     with pytest.raises(ProtocolError, match=r"none of 1 rounds could be opened: .*survivors, \d are needed at UPLOAD"):
         run_audit(settings("committee", alpha=0.3, dropout=0.45, rounds=1, min_survivors=6))
 
 
-def test_private_weights_are_never_read_while_honest_users_are_many():
+def test_private_weights_are_never_read_while_honest_users_are_many() -> None:
     report = run_audit(settings("committee", alpha=0.5, colluding=0.2, rounds=2, max_weight=500))
     assert report.tally.weights.count == 0
 
 
-def test_the_same_seed_gives_the_same_report_in_any_number_of_processes():
+def test_the_same_seed_gives_the_same_report_in_any_number_of_processes() -> None:
     one = run_audit(settings("pairwise", rounds=1, runs=2, dim=50, seed=5))
     assert one == run_audit(settings("pairwise", rounds=1, runs=2, dim=50, seed=5), workers=2)
     assert one.tally != run_audit(settings("pairwise", rounds=1, runs=2, dim=50, seed=6)).tally
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_progress_is_told_after_each_round(workers):
+def test_progress_is_told_after_each_round(workers: int) -> None:
     told = []
     run_audit(settings("full", rounds=2, runs=2, dim=10, clients=5), workers, told.append)
     assert told == [1, 2, 3, 4]
 
 
-def test_runs_have_groups_and_colluders_of_their_own():
+def test_runs_have_groups_and_colluders_of_their_own() -> None:
     one, two = (
         run_audit(settings("committee", alpha=0.5, colluding=0.4, rounds=2, runs=runs, dim=20)).tally for runs in (1, 2)
     )
@@ -163,7 +165,7 @@ def test_runs_have_groups_and_colluders_of_their_own():
     assert two.by_size != one.by_size + one.by_size
 
 
-def test_an_authenticated_run_is_audited_with_its_roster():
+def test_an_authenticated_run_is_audited_with_its_roster() -> None:
     params = {"roster_digest": bytes([1]) * 32, "colluders": 2}
     report = run_audit(settings("committee", clients=12, alpha=0.5, colluding=0.15, rounds=2, dim=20, **params))
     assert report.as_json()["authenticated"]
@@ -184,7 +186,7 @@ def test_an_authenticated_run_is_audited_with_its_roster():
         ({"drop_at": Stage.UNMASK}, "drop_at"),
     ],
 )
-def test_settings_that_leave_nothing_to_attack_are_refused(change, option):
+def test_settings_that_leave_nothing_to_attack_are_refused(change, option: str) -> None:
     with pytest.raises(InvalidInput) as problem:
         settings("full", **change)
     assert problem.value.option == option

@@ -58,25 +58,25 @@ def within_sampling_error(per_round, expected):
 
 
 @pytest.mark.parametrize("pattern", MOMENTS)
-def test_the_aggregate_is_unbiased(measured, pattern):
+def test_the_aggregate_is_unbiased(measured, pattern) -> None:
     """Lemma 1: over patterns, dropouts and rounding the estimate is the mean of all users."""
     assert within_sampling_error(measured[pattern].mean(axis=1), HELD.mean())
 
 
 @pytest.mark.parametrize("pattern", MOMENTS)
-def test_each_coordinate_is_unbiased(measured, pattern):
+def test_each_coordinate_is_unbiased(measured, pattern) -> None:
     for coordinate in range(DIM):
         assert within_sampling_error(measured[pattern][:, coordinate], HELD.mean())
 
 
 @pytest.mark.parametrize("pattern", MOMENTS)
-def test_the_variance_of_a_coordinate_is_as_computed(measured, pattern):
+def test_the_variance_of_a_coordinate_is_as_computed(measured, pattern) -> None:
     """Lemma 2 before its inequalities; rounding to 2^-26 adds nothing that shows."""
     squares = ((measured[pattern] - HELD.mean()) ** 2).mean(axis=1)
     assert within_sampling_error(squares, sampling_variance(MOMENTS[pattern], HELD / CLIENTS))
 
 
-def test_committees_vary_less_than_pairs(measured):
+def test_committees_vary_less_than_pairs(measured) -> None:
     """Both by computation and by measurement, per coordinate."""
     computed = {pattern: sampling_variance(moments, HELD / CLIENTS) for pattern, moments in MOMENTS.items()}
     assert computed["committee"] < computed["pairwise"]

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ def sizes_in(found, users):
     return {pod.sizes[place] for user, (pod, place) in found.view.place_of.items() if user in users}
 
 
-def test_the_server_leaves_as_many_honest_users_as_clients_demand_survivors():
+def test_the_server_leaves_as_many_honest_users_as_clients_demand_survivors() -> None:
     params = parameters(clients=20, dim=20, alpha=0.5, threshold=11, min_survivors=6)
     (found,), _ = lied_to(params, [])
     assert found.outcome is not None
@@ -35,7 +36,7 @@ def test_the_server_leaves_as_many_honest_users_as_clients_demand_survivors():
     assert sizes_in(found, range(20)) == {6}
 
 
-def test_colluders_count_as_survivors_and_hide_nobody():
+def test_colluders_count_as_survivors_and_hide_nobody() -> None:
     params = parameters(clients=20, dim=20, alpha=0.5, threshold=11, min_survivors=6)
     members = committee_of(params)
     (found,), _ = lied_to(params, members[:3])
@@ -47,21 +48,21 @@ def test_colluders_count_as_survivors_and_hide_nobody():
     assert score.correct == score.count == 10
 
 
-def test_a_curious_server_sees_all_of_them_together():
+def test_a_curious_server_sees_all_of_them_together() -> None:
     params = parameters(clients=20, dim=20, alpha=0.5, threshold=11, min_survivors=6)
     members = committee_of(params)
     found = next_round(attacked_run(params, colluders=members[:5]))
     assert sizes_in(found, members) == {5}
 
 
-def test_the_threshold_of_the_pod_limits_whom_it_can_leave_out():
+def test_the_threshold_of_the_pod_limits_whom_it_can_leave_out() -> None:
     params = parameters(clients=20, dim=20, alpha=0.5, threshold=18, min_survivors=2)
     (found,), _ = lied_to(params, [])
     assert len(found.outcome.result.survivors) == 18
     assert {pod.sizes[place] for pod in found.view.pods for place in pod.sizes} == {8, 10}
 
 
-def test_whoever_is_left_out_too_often_stops_for_good():
+def test_whoever_is_left_out_too_often_stops_for_good() -> None:
     """At θ = 0.05 four of ten users can't be left out for long, even if they take turns."""
     params = parameters(clients=20, dim=20, alpha=0.5, threshold=11, min_survivors=6, dropout=0.05)
     found, run = lied_to(params, [], rounds=26)
@@ -69,7 +70,7 @@ def test_whoever_is_left_out_too_often_stops_for_good():
     assert run.stopped > 0
 
 
-def test_the_server_spreads_its_victims():
+def test_the_server_spreads_its_victims() -> None:
     committees = {0: Present(list(range(6)), 0, 4)}
     excluded = Counter()
     for _ in range(6):
@@ -79,7 +80,7 @@ def test_the_server_spreads_its_victims():
     assert set(excluded.values()) == {2}
 
 
-def test_different_survivors_for_different_holders_leave_fewer_honest_users_than_one_set():
+def test_different_survivors_for_different_holders_leave_fewer_honest_users_than_one_set() -> None:
     """The bound of the plan without CONFIRM, s − c_m − ⌊(P − t)(m − s)/(t − c_P)⌋, is attained."""
     params = parameters(clients=20, dim=20, alpha=0.5, threshold=11, min_survivors=6)
     (same,), _ = lied_to(params, [])
@@ -91,7 +92,7 @@ def test_different_survivors_for_different_holders_leave_fewer_honest_users_than
     assert len(set(told)) > 1
 
 
-def test_a_threshold_that_is_too_low_for_the_colluders_opens_both_secrets_of_everybody():
+def test_a_threshold_that_is_too_low_for_the_colluders_opens_both_secrets_of_everybody() -> None:
     """2t ≤ P + c_P: some holders are told that a user dropped, the others that it survived."""
     params = parameters(clients=20, dim=20, alpha=0.5, threshold=11, min_survivors=5)
     members = committee_of(params)
@@ -103,7 +104,7 @@ def test_a_threshold_that_is_too_low_for_the_colluders_opens_both_secrets_of_eve
     assert len(found.findings.value) <= 10, "the last one of a committee at most"
 
 
-def test_confirm_makes_it_one_set_again():
+def test_confirm_makes_it_one_set_again() -> None:
     params = parameters(clients=20, dim=20, alpha=0.5, threshold=14, min_survivors=8, confirm=True)
     (found,), _ = lied_to(params, [], last_round=1)
     assert found.outcome is not None
@@ -112,7 +113,7 @@ def test_confirm_makes_it_one_set_again():
     assert min(sizes_in(found, range(20))) == 8
 
 
-def test_after_different_sets_everybody_stops():
+def test_after_different_sets_everybody_stops() -> None:
     params = parameters(clients=20, dim=20, alpha=0.5, threshold=14, min_survivors=8)
     (first, second), run = lied_to(params, [], rounds=2, last_round=1)
     assert len(first.view.place_of) > 0
@@ -121,7 +122,7 @@ def test_after_different_sets_everybody_stops():
     assert not second.view.place_of
 
 
-def test_a_split_with_colluders_attains_the_bound_as_well():
+def test_a_split_with_colluders_attains_the_bound_as_well() -> None:
     params = parameters(clients=20, dim=20, alpha=0.5, threshold=13, min_survivors=7)
     members, others = committee_of(params), committee_of(params, 1)
     colluders = [members[0], others[0], others[1]]
@@ -137,7 +138,7 @@ def test_a_split_with_colluders_attains_the_bound_as_well():
     others=st.integers(0, 20),
     data=st.data(),
 )
-def test_told_sets_keep_what_clients_demand(honest, colluders, least, others, data):
+def test_told_sets_keep_what_clients_demand(honest, colluders, least, others, data) -> None:
     committee = Present(list(range(honest)), colluders, least)
     if honest + colluders < least:
         return
@@ -158,8 +159,10 @@ def test_told_sets_keep_what_clients_demand(honest, colluders, least, others, da
 
 
 @pytest.mark.parametrize("pattern", ["committee", "full", "pairwise"])
-def test_a_lying_server_reads_no_less_than_a_curious_one(pattern):
-    options = {"alpha": 0.4} if pattern == "committee" else {"alpha": 0.3} if pattern == "pairwise" else {}
+def test_a_lying_server_reads_no_less_than_a_curious_one(pattern: str) -> None:
+    options: dict[str, Any] = (
+        {"alpha": 0.4} if pattern == "committee" else {"alpha": 0.3} if pattern == "pairwise" else {}
+    )
     params = Parameters.create(clients=20, dim=40, pattern=pattern, dropout=0.1, min_survivors=3, **options)
     curious, lying = (run_audit(AuditSettings(params, 0.3, 3, server=server)) for server in ("curious", "lying"))
     assert lying.mean_component < curious.mean_component

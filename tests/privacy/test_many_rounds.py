@@ -32,25 +32,25 @@ TOLERANCE = 0.06
         ("secagg", 0.1, 0.16, 0.38),
     ],
 )
-def test_the_figures_of_the_design(way, dropout, after_50, after_200):
+def test_the_figures_of_the_design(way: str, dropout: float, after_50: float, after_200: float) -> None:
     found = watch(ManyRounds(dropout=dropout), way, [50, 200], coordinates=20)
     assert found == pytest.approx([after_50, after_200], abs=TOLERANCE)
 
 
-def test_after_a_thousand_rounds_kept_committees_are_where_secagg_is():
+def test_after_a_thousand_rounds_kept_committees_are_where_secagg_is() -> None:
     found = compare_ways(ManyRounds(dropout=0.1), [1000], coordinates=20, draws=2)
     assert found["fresh"][0] == pytest.approx(0.94, abs=0.03)
     assert found["kept"][0] == pytest.approx(0.74, abs=TOLERANCE)
     assert found["secagg"][0] == pytest.approx(0.70, abs=TOLERANCE)
 
 
-def test_without_dropouts_kept_committees_tell_no_more_than_a_committees_mean():
+def test_without_dropouts_kept_committees_tell_no_more_than_a_committees_mean() -> None:
     """Of ten users a mean knows a tenth of the variance, but for what all users have in common."""
     (found,) = watch(ManyRounds(), "kept", [2000], draws=3)
     assert found == pytest.approx(np.sqrt((1 / 10 - 1 / 100) / (1 - 1 / 100)), abs=0.03)
 
 
-def test_the_sums_are_those_that_the_protocol_opens():
+def test_the_sums_are_those_that_the_protocol_opens() -> None:
     """A real run with dropouts: who is in which sum at each coordinate, and the sum itself, from messages alone."""
     params = parameters(clients=18, dim=12, committees=4, pods=2, served=2, alpha=0.5, dropout=0.2, min_survivors=3)
     settings = ManyRounds(18, params.committees, params.served, 0.2, min_survivors=params.min_survivors)
@@ -84,7 +84,7 @@ def test_the_sums_are_those_that_the_protocol_opens():
     assert thin > 0, "some committee was too thin to be opened, and is left out in both"
 
 
-def test_the_estimate_is_the_best_linear_one():
+def test_the_estimate_is_the_best_linear_one() -> None:
     """Against the formula of conditional means, written out."""
     rng = np.random.default_rng(1)
     members = (rng.random((7, 5)) < 0.6).astype(float)
@@ -95,20 +95,20 @@ def test_the_estimate_is_the_best_linear_one():
     assert np.allclose(estimate(members, sums, prior), expected)
 
 
-def test_without_noise_enough_sums_give_everything():
+def test_without_noise_enough_sums_give_everything() -> None:
     rng = np.random.default_rng(2)
     members = (rng.random((40, 6)) < 0.7).astype(float)
     truth = rng.normal(size=(6, 2))
     assert np.allclose(estimate(members, members @ truth, 1.0), truth)
 
 
-def test_an_estimate_that_tells_nobody_apart_correlates_with_nothing():
+def test_an_estimate_that_tells_nobody_apart_correlates_with_nothing() -> None:
     truth = np.random.default_rng(3).normal(size=(10, 4))
     assert correlation(np.ones((10, 1)) * truth.mean(axis=0), truth) == 0
     assert correlation(3 * truth + 1, truth) == pytest.approx(1)
 
 
-def test_colluders_are_in_no_sum_and_leave_fewer_to_hide_among():
+def test_colluders_are_in_no_sum_and_leave_fewer_to_hide_among() -> None:
     settings = ManyRounds(dropout=0.1, colluding=0.3)
     sums = np.concatenate(draw_sums(settings, "kept", 20, np.random.default_rng(1)))
     assert sums.shape == (20, 70)
@@ -117,7 +117,7 @@ def test_colluders_are_in_no_sum_and_leave_fewer_to_hide_among():
     assert helped > alone
 
 
-def test_committees_that_are_too_thin_are_in_no_sum():
+def test_committees_that_are_too_thin_are_in_no_sum() -> None:
     settings = ManyRounds(clients=30, committees=10, dropout=0.4, min_survivors=3)
     sums = draw_sums(settings, "kept", 100, np.random.default_rng(2))
     assert {len(each) for each in sums} == {0, 1}
@@ -136,7 +136,7 @@ def test_committees_that_are_too_thin_are_in_no_sum():
         (lambda: draw_sums(ManyRounds(), "other", 1, np.random.default_rng(0)), "way"),
     ],
 )
-def test_settings_out_of_range_are_refused_by_name(make, option):
+def test_settings_out_of_range_are_refused_by_name(make, option: str) -> None:
     with pytest.raises(InvalidInput) as problem:
         make()
     assert problem.value.option == option

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparsesecagg.errors import InvalidInput
+from sparsesecagg.patterns.anonymity import colluder_count
 from sparsesecagg.patterns.sizes import even_parts
 from sparsesecagg.privacy import theory
 
@@ -17,29 +18,29 @@ rates = st.floats(0.0, 0.49)
 
 
 @pytest.mark.parametrize(("clients", "colluding", "expected"), [(1000, 1 / 3, 333), (20, 1 / 3, 7), (25, 0.1, 3)])
-def test_colluders_are_rounded_to_the_nearest_with_halves_up(clients, colluding, expected):
-    assert theory.colluder_count(clients, colluding) == expected
+def test_colluders_are_rounded_to_the_nearest_with_halves_up(clients: int, colluding, expected: int) -> None:
+    assert colluder_count(clients, colluding) == expected
 
 
 @given(cohorts, st.floats(0.0, 0.4999))
-def test_colluders_stay_below_a_majority(clients, colluding):
-    assert theory.colluder_count(clients, colluding) < clients // 2 + 1
+def test_colluders_stay_below_a_majority(clients, colluding) -> None:
+    assert colluder_count(clients, colluding) < clients // 2 + 1
 
 
-def test_p_is_the_chance_of_at_least_one_edge():
+def test_p_is_the_chance_of_at_least_one_edge() -> None:
     # Three users, two possible partners: 1 − (1 − 0.25)².
     assert theory.selection_probability(0.5, 3) == pytest.approx(0.4375)
     assert theory.selection_probability(1.0, 2) == 1.0
 
 
 @given(cohorts, alphas)
-def test_p_lies_between_its_limit_and_alpha(clients, alpha):
+def test_p_lies_between_its_limit_and_alpha(clients, alpha) -> None:
     assert -math.expm1(-alpha) <= theory.selection_probability(alpha, clients) <= alpha + 1e-12
 
 
 @pytest.mark.parametrize("clients", [3, 5])
 @pytest.mark.parametrize("alpha", [0.3, 1.0])
-def test_joint_selection_equals_enumeration_of_all_graphs(clients, alpha):
+def test_joint_selection_equals_enumeration_of_all_graphs(clients: int, alpha: float) -> None:
     pairs = [(i, j) for i in range(clients) for j in range(i)]
     edge = alpha / (clients - 1)
     both = 0.0
@@ -61,7 +62,7 @@ def drawn_groups(clients, committees, draws, seed):
 @pytest.mark.parametrize(
     ("clients", "committees", "served"), [(12, 3, 1), (11, 4, 1), (7, 1, 1), (25, 5, 2), (13, 6, 3)]
 )
-def test_committee_moments_match_drawn_committees(clients, committees, served):
+def test_committee_moments_match_drawn_committees(clients: int, committees: int, served: int) -> None:
     draws = 20_000
     committee_of = drawn_groups(clients, committees, draws, seed=1)
     # A random slice of a round, and the committees that send it.
@@ -76,7 +77,7 @@ def test_committee_moments_match_drawn_committees(clients, committees, served):
 
 
 @given(st.integers(2, 20), st.integers(4, 30), rates, st.integers(0, 2**32))
-def test_committees_of_four_or_more_never_have_more_variance_than_pairwise(groups, size, dropout, seed):
+def test_committees_of_four_or_more_never_have_more_variance_than_pairwise(groups, size, dropout, seed) -> None:
     """Lemma 2 before its inequalities, at the same α and for any contributions of any sign."""
     clients = groups * size
     contributions = np.random.default_rng(seed).normal(size=clients)
@@ -85,7 +86,7 @@ def test_committees_of_four_or_more_never_have_more_variance_than_pairwise(group
     assert theory.sampling_variance(committee, contributions) <= theory.sampling_variance(pairwise, contributions)
 
 
-def test_sampling_variance_matches_simulated_committees_with_dropouts():
+def test_sampling_variance_matches_simulated_committees_with_dropouts() -> None:
     rng = np.random.default_rng(2)
     clients, groups, dropout, draws = 12, 3, 0.3, 40_000
     contributions = rng.normal(size=clients)
@@ -101,7 +102,7 @@ def test_sampling_variance_matches_simulated_committees_with_dropouts():
     ("alpha", "dropout", "colluding", "contributors"),
     [(0.1, 0.0, 0.0, 9.5), (0.1, 0.3, 0.0, 6.7), (0.1, 0.3, 1 / 3, 4.5), (0.2, 0.3, 1 / 3, 8.5)],
 )
-def test_anonymity_as_the_paper_counts_it(alpha, dropout, colluding, contributors):
+def test_anonymity_as_the_paper_counts_it(alpha: float, dropout: float, colluding, contributors: float) -> None:
     finite = theory.anonymity(alpha, 100, dropout, colluding)
     assert finite == pytest.approx(contributors, abs=0.06)
     assert theory.anonymity_limit(alpha, 100, dropout, colluding) < finite
@@ -118,17 +119,19 @@ def test_anonymity_as_the_paper_counts_it(alpha, dropout, colluding, contributor
         (0.2, 0.3, 1 / 3, 0.0005, 0.51),
     ],
 )
-def test_what_pairwise_reveals_agrees_with_an_independent_simulation(alpha, dropout, colluding, singled_out, revealed):
+def test_what_pairwise_reveals_agrees_with_an_independent_simulation(
+    alpha: float, dropout: float, colluding, singled_out: float, revealed: float
+) -> None:
     """The figures of the design brief, which were simulated for N = 100."""
     setting = (alpha, 100, dropout, colluding)
     assert theory.pairwise_singled_out_fraction(*setting) == pytest.approx(singled_out, rel=0.2, abs=1e-12)
     assert theory.pairwise_revealed_fraction(*setting) == pytest.approx(revealed, rel=0.03, abs=1e-12)
 
 
-def test_singled_out_and_revealed_match_simulated_graphs():
+def test_singled_out_and_revealed_match_simulated_graphs() -> None:
     rng = np.random.default_rng(3)
     clients, alpha, dropout, colluding, draws = 12, 0.8, 0.3, 0.25, 60_000
-    colluders = theory.colluder_count(clients, colluding)
+    colluders = colluder_count(clients, colluding)
     upper = np.triu(rng.random((draws, clients, clients)) < alpha / (clients - 1), 1)
     edges = upper | upper.transpose(0, 2, 1)
     good = rng.random((draws, clients)) >= dropout
@@ -144,14 +147,14 @@ def test_singled_out_and_revealed_match_simulated_graphs():
     assert singled_out.sum() / total == pytest.approx(theory.pairwise_singled_out_fraction(*setting), rel=0.03)
 
 
-def test_committees_reveal_what_the_design_brief_measured():
+def test_committees_reveal_what_the_design_brief_measured() -> None:
     """N = 100, m = 10, θ = 0.3: 0.003 % without colluders, 0.3 % with a third colluding."""
     assert theory.committee_revealed_fraction(100, 10, 0.3, 0.0) == pytest.approx(0.3**9, rel=1e-9)
     assert 0.0025 < theory.committee_revealed_fraction(100, 10, 0.3, 1 / 3) < 0.0035
     assert theory.committee_revealed_fraction(100, 5, 0.3, 1 / 3) < 2e-5
 
 
-def test_a_committee_that_must_have_survivors_reveals_less():
+def test_a_committee_that_must_have_survivors_reveals_less() -> None:
     fractions = [theory.committee_revealed_fraction(100, 10, 0.3, 1 / 3, least) for least in (1, 5, 7, 10)]
     assert fractions == sorted(fractions, reverse=True)
     assert fractions[-1] < fractions[0] / 3
@@ -159,10 +162,10 @@ def test_a_committee_that_must_have_survivors_reveals_less():
 
 
 @pytest.mark.parametrize(("clients", "committees", "least"), [(12, 3, 1), (11, 3, 2), (13, 4, 2)])
-def test_committee_revealed_fraction_matches_drawn_committees(clients, committees, least):
+def test_committee_revealed_fraction_matches_drawn_committees(clients: int, committees: int, least: int) -> None:
     dropout, colluding, draws = 0.4, 0.3, 40_000
     committee_of = drawn_groups(clients, committees, draws, seed=6)
-    colludes = np.arange(clients) < theory.colluder_count(clients, colluding)
+    colludes = np.arange(clients) < colluder_count(clients, colluding)
     survives = (np.random.default_rng(7).random((draws, clients)) >= dropout) | colludes
     alone, values = np.zeros((2, draws))
     for number, size in enumerate(even_parts(clients, committees)):
@@ -178,12 +181,12 @@ def test_committee_revealed_fraction_matches_drawn_committees(clients, committee
 
 
 @given(cohorts, alphas, st.integers(1, 10**6), st.floats(1e-4, 0.5))
-def test_the_kl_form_of_theorem_1_is_never_looser_than_hoeffdings(clients, alpha, dim, epsilon):
+def test_the_kl_form_of_theorem_1_is_never_looser_than_hoeffdings(clients, alpha, dim, epsilon) -> None:
     kl = theory.oversize_probability(alpha, clients, dim, epsilon)
     assert kl <= theory.oversize_probability(alpha, clients, dim, epsilon, "hoeffding") * (1 + 1e-9)
 
 
-def test_theorem_1_bounds_the_sampled_sizes():
+def test_theorem_1_bounds_the_sampled_sizes() -> None:
     rng = np.random.default_rng(4)
     clients, alpha, dim, epsilon = 20, 0.3, 200, 0.05
     p = theory.selection_probability(alpha, clients)
@@ -192,7 +195,7 @@ def test_theorem_1_bounds_the_sampled_sizes():
     assert frequency > 0
 
 
-def test_nobody_sends_more_than_the_whole_model():
+def test_nobody_sends_more_than_the_whole_model() -> None:
     assert theory.oversize_probability(1.0, 2, 10, 0.1) == 0.0
 
 
@@ -207,7 +210,7 @@ def test_nobody_sends_more_than_the_whole_model():
         (lambda: theory.oversize_probability(0.5, 10, 10, 0.0), "epsilon"),
     ],
 )
-def test_values_outside_the_theory_are_refused_by_name(call, option):
+def test_values_outside_the_theory_are_refused_by_name(call, option: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         call()
     assert caught.value.option == option

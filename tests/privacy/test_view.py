@@ -24,20 +24,20 @@ def keys_of(view):
     return {pod.user(place) for pod in view.pods for place in pod.agreements}
 
 
-def test_unmask_gives_the_attacker_survivors_seeds_and_dropped_users_keys():
+def test_unmask_gives_the_attacker_survivors_seeds_and_dropped_users_keys() -> None:
     view = attacked(parameters(clients=8, dim=30, pattern="pairwise", alpha=0.5), dropped=[2, 6]).view
     assert view.survivors == [0, 1, 3, 4, 5, 7]
     assert seeds_of(view) == set(view.survivors)
     assert keys_of(view) == {2, 6}
 
 
-def test_colluders_bring_their_mask_keys_and_are_no_aim():
+def test_colluders_bring_their_mask_keys_and_are_no_aim() -> None:
     view = attacked(parameters(clients=8, dim=30, pattern="full"), colluders=[1, 4], dropped=[0]).view
     assert set(view.place_of) == {2, 3, 5, 6, 7}
     assert keys_of(view) == {0, 1, 4}
 
 
-def test_what_was_restored_are_the_real_secrets():
+def test_what_was_restored_are_the_real_secrets() -> None:
     (pod,) = attacked(parameters(clients=9, dim=10, pattern="full", threshold=5), colluders=range(5)).view.pods
     assert set(pod.agreements) == set(range(9))
     for place in range(9):
@@ -47,18 +47,18 @@ def test_what_was_restored_are_the_real_secrets():
             assert one == pod.agreements[peer].with_peer(mask_key_of(pod.packages[place].head))
 
 
-def test_a_threshold_of_colluders_opens_every_key_and_one_fewer_none():
+def test_a_threshold_of_colluders_opens_every_key_and_one_fewer_none() -> None:
     params = parameters(clients=9, dim=10, pattern="full", threshold=5)
     assert keys_of(attacked(params, colluders=range(4)).view) == set(range(4))
     assert keys_of(attacked(params, colluders=range(5)).view) == set(range(9))
 
 
-def test_colluders_who_drop_out_still_help_since_the_server_has_what_was_dealt_to_them():
+def test_colluders_who_drop_out_still_help_since_the_server_has_what_was_dealt_to_them() -> None:
     params = parameters(clients=9, dim=10, pattern="full", threshold=5)
     assert keys_of(attacked(params, colluders=range(5), dropped=[0]).view) == set(range(9))
 
 
-def test_a_threshold_of_colluders_reads_what_the_server_could_not_open():
+def test_a_threshold_of_colluders_reads_what_the_server_could_not_open() -> None:
     """The committee is too thin to be opened, and everybody in it is read."""
     params = parameters(clients=12, dim=20, alpha=0.5, threshold=7, min_survivors=6)
     thin = committee_of(params)
@@ -70,7 +70,7 @@ def test_a_threshold_of_colluders_reads_what_the_server_could_not_open():
     assert found.truth.score_values(found.findings).correct == len(found.findings.value)
 
 
-def test_a_committee_that_is_not_opened_stays_closed_to_fewer_colluders():
+def test_a_committee_that_is_not_opened_stays_closed_to_fewer_colluders() -> None:
     params = parameters(clients=12, dim=20, alpha=0.5, threshold=7, min_survivors=6)
     thin = committee_of(params)
     found = attacked(params, colluders=thin[:3], dropped=thin[5:])
@@ -79,7 +79,7 @@ def test_a_committee_that_is_not_opened_stays_closed_to_fewer_colluders():
     assert seeds_of(found.view) == set(committee_of(params, 1))
 
 
-def test_later_rounds_are_seen_as_well_with_missed_rounds_between():
+def test_later_rounds_are_seen_as_well_with_missed_rounds_between() -> None:
     """A user that misses two rounds has no package in the third; one that misses one is a member of the next."""
     params = parameters(clients=12, dim=20, alpha=0.5)
     run = attacked_run(params, colluders=[4])
@@ -100,7 +100,7 @@ def test_later_rounds_are_seen_as_well_with_missed_rounds_between():
     ]
 
 
-def test_the_view_needs_the_transcript_and_the_colluders_draws_only():
+def test_the_view_needs_the_transcript_and_the_colluders_draws_only() -> None:
     params = parameters(clients=6, dim=12, alpha=0.5)
     drawn, transcript = [], Transcript()
 
@@ -126,7 +126,7 @@ def test_the_view_needs_the_transcript_and_the_colluders_draws_only():
     assert seeds_of(seen) == seeds_of(known.view)
 
 
-def test_several_pods_are_seen_apart():
+def test_several_pods_are_seen_apart() -> None:
     params = parameters(clients=24, dim=24, alpha=0.25, pod_size=12)
     view = attacked(params, dropped=[0, 1]).view
     assert len(view.pods) == 2
@@ -134,7 +134,7 @@ def test_several_pods_are_seen_apart():
     assert seeds_of(view) == set(range(2, 24))
 
 
-def test_with_a_roster_colluders_bring_their_identities():
+def test_with_a_roster_colluders_bring_their_identities() -> None:
     identities = make_identities(9, "test", seeded_entropy(1))
     params = parameters(clients=9, dim=12, alpha=1.0, colluders=2, roster_digest=identities[0].roster.digest)
     run = attacked_run(params, colluders=[2, 5], identities=identities)
@@ -144,7 +144,7 @@ def test_with_a_roster_colluders_bring_their_identities():
     assert len(found.view.pods[0].pool.of(0, 1)) == 2, "both colluders could open what user 1 dealt to them"
 
 
-def test_a_key_that_a_user_did_not_draw_is_not_found():
+def test_a_key_that_a_user_did_not_draw_is_not_found() -> None:
     run = attacked_run(parameters(clients=5, dim=4, pattern="full"), colluders=[2])
     (pod,) = next_round(run).view.pods
     package = pod.packages[2]
@@ -155,7 +155,7 @@ def test_a_key_that_a_user_did_not_draw_is_not_found():
         colluder.mask_secret(pod.packages[3])
 
 
-def test_secrets_of_earlier_rounds_are_gone():
+def test_secrets_of_earlier_rounds_are_gone() -> None:
     run = attacked_run(parameters(clients=5, dim=4, pattern="full"), colluders=[2])
     first = next_round(run).view.pods[0]
     second = next_round(run).view.pods[0]

@@ -30,7 +30,7 @@ def weight_sums(found):
 
 
 @pytest.mark.parametrize("alpha", [0.2, 0.3, 0.5, 1.0])
-def test_no_weight_follows_from_the_sums_of_a_round(alpha):
+def test_no_weight_follows_from_the_sums_of_a_round(alpha: float) -> None:
     weights = np.random.default_rng(4).integers(1, 101, 25).tolist()
     params = parameters(clients=25, dim=300, alpha=alpha, max_weight=100, modulus_bits=16)
     found = next_round(attacked_run(params), weights=weights)
@@ -41,7 +41,7 @@ def test_no_weight_follows_from_the_sums_of_a_round(alpha):
     assert found.findings.weights == {}
 
 
-def test_without_dropouts_kept_committees_never_give_a_weight_away():
+def test_without_dropouts_kept_committees_never_give_a_weight_away() -> None:
     """Fresh committees would: their sums have other users in every round."""
     run = attacked_run(parameters(clients=12, dim=12, alpha=0.5, max_weight=9))
     weights = [1 + user % 9 for user in range(12)]
@@ -49,7 +49,7 @@ def test_without_dropouts_kept_committees_never_give_a_weight_away():
     assert not solved_users(np.concatenate(rounds)).any()
 
 
-def test_with_random_dropouts_a_curious_server_solves_for_all_weights():
+def test_with_random_dropouts_a_curious_server_solves_for_all_weights() -> None:
     """Sums of real rounds, read from real messages; nothing but linear algebra is needed."""
     params = parameters(clients=12, dim=12, alpha=0.5, max_weight=1000, dropout=DROPOUT, min_survivors=2)
     weights = np.random.default_rng(5).integers(1, 1001, 12).tolist()
@@ -68,7 +68,7 @@ def test_with_random_dropouts_a_curious_server_solves_for_all_weights():
     assert rounds >= 6, "two committees of six: two sums per round for twelve unknowns"
 
 
-def test_a_committee_of_34_gives_its_weights_away_in_some_36_rounds():
+def test_a_committee_of_34_gives_its_weights_away_in_some_36_rounds() -> None:
     """The figure of the design, at one dropout in ten."""
     needed = [rounds_to_solve(34, 0.1, np.random.default_rng(seed)) for seed in range(100)]
     assert min(needed) >= 34
@@ -76,5 +76,5 @@ def test_a_committee_of_34_gives_its_weights_away_in_some_36_rounds():
     assert 35 <= np.median(needed) <= 38
 
 
-def test_nobody_is_solved_for_who_never_drops_out():
+def test_nobody_is_solved_for_who_never_drops_out() -> None:
     assert rounds_to_solve(5, 0.0, np.random.default_rng(1), most=50) == 50

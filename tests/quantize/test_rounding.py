@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from math import ceil, floor, sqrt
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from reference import statistics
 from reference.words import signed
@@ -100,7 +102,7 @@ def test_a_value_becomes_one_of_the_two_levels_around_it(
     word: Word, real: type, clip: float, fractions: list[float], seed: int
 ) -> None:
     quantizer = Quantizer.fit(word, 5, clip)
-    values = (np.array(fractions) * clip).astype(real)
+    values: NDArray[Any] = (np.array(fractions) * clip).astype(real)
     integers, clipped = quantizer.quantize(values, 1.0, rng(seed))
     for value, integer in zip(values.tolist(), integers.tolist(), strict=True):
         scaled = value * quantizer.scale
@@ -158,7 +160,7 @@ def test_the_factor_scales_the_values(factor: float) -> None:
 def test_the_update_itself_is_left_alone() -> None:
     for real in (np.float32, np.float64):
         for bits in (8, 32):
-            values = np.array([0.3, -9.0], real)
+            values: NDArray[Any] = np.array([0.3, -9.0], real)
             Quantizer.fit(Word.of(bits), 3, 1.0).quantize(values, 0.5, rng())
             assert values.tolist() == np.array([0.3, -9.0], real).tolist()
 
@@ -218,7 +220,7 @@ def test_a_value_at_the_clip_is_not_clipped() -> None:
 @pytest.mark.parametrize("place", [0, 7, 99])
 def test_nan_and_infinity_are_refused(bad: float, real: type, bits: int, place: int) -> None:
     """Wherever they stand; a NaN cast to an integer would be any value at all."""
-    values = np.zeros(100, real)
+    values: NDArray[Any] = np.zeros(100, real)
     values[place] = bad
     with pytest.raises(InvalidInput, match="finite") as caught:
         Quantizer.fit(Word.of(bits), 5, 1.0).quantize(values, 1.0, rng())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-MODULI = {**{bits: 2**bits for bits in range(4, 32)}, 32: 2**32 - 5}
+MODULI: dict[int, int] = {**{bits: 2**bits for bits in range(4, 32)}, 32: 2**32 - 5}
 
 
 def residue(value: int, bits: int) -> int:

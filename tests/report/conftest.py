@@ -1,6 +1,7 @@
 """Reports on made-up runs, written once per test process."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,6 +28,6 @@ def single(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report on a run folder full of markup."""
     folder = tmp_path_factory.mktemp("runs") / "hostile"
-    options = {"model": NASTY, "dataset": NASTY, NASTY: NASTY, "version": NASTY}
+    options: dict[str, Any] = {"model": NASTY, "dataset": NASTY, NASTY: NASTY, "version": NASTY}
     write_run(folder, NASTY, rounds=6, failed=(3,), reason=NASTY, classes=(NASTY, "<i>1", "2"), **options)
     return write_report(folder)

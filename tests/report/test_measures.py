@@ -14,15 +14,15 @@ from sparsesecagg.report.measures import (
     mean_by_stage,
     measure,
 )
-from sparsesecagg.report.records import Contributors, RoundRecord, Run, read_run
+from sparsesecagg.report.records import ContributorFigures, RoundLine, Run, read_run
 
 
-def run_of(*rounds: RoundRecord, **config: object) -> Run:
+def run_of(*rounds: RoundLine, **config: object) -> Run:
     """Return a run with these rounds."""
     return Run(name="x", config=config, partition=None, rounds=rounds)
 
 
-GOOD = RoundRecord(
+GOOD = RoundLine(
     round=1,
     accuracy=0.5,
     upload_bytes=100,
@@ -32,9 +32,7 @@ GOOD = RoundRecord(
     training_seconds=1.0,
     transfer_seconds=0.125,
 )
-FAILED = RoundRecord(
-    round=2, status="failed", reason="too few", accuracy=0.5, upload_bytes=60, sent_bytes={"UPLOAD": 60}
-)
+FAILED = RoundLine(round=2, status="failed", reason="too few", accuracy=0.5, upload_bytes=60, sent_bytes={"UPLOAD": 60})
 
 
 def test_means_leave_failed_rounds_out_and_totals_count_them() -> None:
@@ -69,7 +67,7 @@ def test_running_sums_grow_round_by_round() -> None:
 
 def test_a_message_without_stages_is_the_upload() -> None:
     """Plain averaging sends one message."""
-    assert cumulative_sent(run_of(RoundRecord(round=1, upload_bytes=7))) == [7]
+    assert cumulative_sent(run_of(RoundLine(round=1, upload_bytes=7))) == [7]
 
 
 def test_secagg_is_measured_where_it_was_run(tmp_path: Path) -> None:
@@ -98,22 +96,24 @@ def test_without_a_model_size_there_is_no_yardstick() -> None:
 def test_the_target_is_reached_in_the_first_round_that_has_it(target: float | None, reached: int | None) -> None:
     """Later rounds may fall below it again."""
     accuracies = (0.5, 0.6, 0.8, 0.3)
-    rounds = [RoundRecord(round=n, accuracy=a) for n, a in enumerate(accuracies, start=1)]
+    rounds = [RoundLine(round=n, accuracy=a) for n, a in enumerate(accuracies, start=1)]
     assert measure(run_of(*rounds, target_accuracy=target)).reached_target_at == reached
 
 
 def test_stages_are_averaged_and_absent_ones_left_out() -> None:
     """A stage that some rounds lack counts as zero there; one that all lack is no stage."""
-    other = RoundRecord(round=2, sent_bytes={"UPLOAD": 300, "total": 300})
+    other = RoundLine(round=2, sent_bytes={"UPLOAD": 300, "total": 300})
     assert mean_by_stage(run_of(GOOD, other, FAILED), lambda r: r.sent_bytes) == {"SHARE_KEYS": 20, "UPLOAD": 200}
 
 
 def test_contributors_are_averaged_over_the_rounds_that_recorded_them() -> None:
     """Fractions of coordinates by count, in order; the smallest count of any round is kept."""
     rounds = [
-        RoundRecord(round=1, contributors_histogram={"10": 0.5, "9": 0.5}, contributors=Contributors(mean=9.5, min=9)),
-        RoundRecord(round=2, contributors_histogram={"9": 1.0}, contributors=Contributors(mean=9, min=9)),
-        RoundRecord(round=3),
+        RoundLine(
+            round=1, contributors_histogram={"10": 0.5, "9": 0.5}, contributors=ContributorFigures(mean=9.5, min=9)
+        ),
+        RoundLine(round=2, contributors_histogram={"9": 1.0}, contributors=ContributorFigures(mean=9, min=9)),
+        RoundLine(round=3),
     ]
     assert contributors_distribution(run_of(*rounds)) == {9: 0.75, 10: 0.25}
     assert fewest_contributors(run_of(*rounds)) == 9
@@ -128,8 +128,8 @@ def test_a_run_without_rounds_has_figures_too() -> None:
 
 def test_what_a_user_receives_includes_the_model() -> None:
     """Keys, shares and requests, and the model on its way down; the steady state counts the exchanges."""
-    first = RoundRecord(round=1, received_bytes={"total": 50}, downlink_bytes=400, exchanges=4, coordinates_updated=1.0)
-    later = RoundRecord(round=2, received_bytes={"total": 30}, downlink_bytes=20, exchanges=2, coordinates_updated=0.8)
+    first = RoundLine(round=1, received_bytes={"total": 50}, downlink_bytes=400, exchanges=4, coordinates_updated=1.0)
+    later = RoundLine(round=2, received_bytes={"total": 30}, downlink_bytes=20, exchanges=2, coordinates_updated=0.8)
     measures = measure(run_of(first, later))
     assert (measures.received_per_round, measures.model_per_round, measures.received_total) == (250, 210, 500)
     assert measures.exchanges == 2 and measures.coordinates_updated == pytest.approx(0.9)

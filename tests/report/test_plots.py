@@ -15,7 +15,7 @@ from sparsesecagg.report.page import figure_groups
 from sparsesecagg.report.palette import DARK, LIGHT, Theme, assign, painted
 from sparsesecagg.report.plots.base import template
 from sparsesecagg.report.plots.cost import COMPUTING, TRAINING, TRANSFER
-from sparsesecagg.report.records import Partition, RoundRecord, Run, read_run
+from sparsesecagg.report.records import LabelCounts, RoundLine, Run, read_run
 
 EXPECTED = {
     "accuracy-by-round",
@@ -177,14 +177,14 @@ def _renamed(run: Run, name: str) -> Run:
 
 def test_a_run_without_dropouts_shows_an_empty_row() -> None:
     """That nobody dropped out is worth seeing."""
-    run = Run(name="calm", config={}, partition=None, rounds=(RoundRecord(round=1), RoundRecord(round=2)))
+    run = Run(name="calm", config={}, partition=None, rounds=(RoundLine(round=1), RoundLine(round=2)))
     (trace,) = plots.dropouts(series_of(run)).views[0].data
     assert trace["y"] == [0, 0]
 
 
 def test_the_heat_map_turns_for_the_phone() -> None:
     """Clients run along the page on a desktop and down on a phone; counts stay with their client and class."""
-    partition = Partition(classes=("a", "b", "c"), counts=((1, 2, 3), (0, 5, 6)))
+    partition = LabelCounts(classes=("a", "b", "c"), counts=((1, 2, 3), (0, 5, 6)))
     (view,) = plots.label_distribution(partition).views
     heat, bars = view.data
     assert (heat["x"], heat["y"], heat["z"]) == (["0", "1"], ["a", "b", "c"], [[1, 0], [2, 5], [3, 6]])
@@ -198,7 +198,7 @@ def test_the_heat_map_turns_for_the_phone() -> None:
 
 def test_counts_are_written_only_where_there_is_room() -> None:
     """A thousand clients show colours."""
-    crowd = plots.label_distribution(Partition(classes=("a",), counts=((1,),) * 1000))
+    crowd = plots.label_distribution(LabelCounts(classes=("a",), counts=((1,),) * 1000))
     assert "text" not in crowd.views[0].data[0]
 
 

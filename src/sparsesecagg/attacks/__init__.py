@@ -15,7 +15,7 @@ The package itself has no switch that takes a check out; the controls replace it
 """
 
 from sparsesecagg.attacks import flower, inputs, keys, orders, repeats, views, watching
-from sparsesecagg.attacks.base import Attack, Mode, Outcome, Setting, run
+from sparsesecagg.attacks.base import Attack, AttackOutcome, Mode, Setting, run
 
 ATTACKS: dict[str, Attack] = {
     attack.name: attack
@@ -23,4 +23,4 @@ ATTACKS: dict[str, Attack] = {
     for attack in module.ATTACKS
 }
 
-__all__ = ["ATTACKS", "Attack", "Mode", "Outcome", "Setting", "run"]
+__all__ = ["ATTACKS", "Attack", "AttackOutcome", "Mode", "Setting", "run"]

@@ -63,7 +63,7 @@ class Attack:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class AttackOutcome:
     """An attack that was run, with its control."""
 
     attack: Attack
@@ -95,12 +95,12 @@ class Outcome:
         }
 
 
-def run(attack: Attack, setting: Setting) -> Outcome:
+def run(attack: Attack, setting: Setting) -> AttackOutcome:
     """Play an attack as it is, and its control."""
     reading = _play(attack, setting)
     with attack.without_check():
         control = _play(attack, setting)
-    return Outcome(attack, setting.mode, reading, control)
+    return AttackOutcome(attack, setting.mode, reading, control)
 
 
 def _play(attack: Attack, setting: Setting) -> Reading:

@@ -10,15 +10,15 @@ import msgspec
 import numpy as np
 
 from sparsesecagg.attacks.base import Attack, Reading, Setting, refusal_of, replaced
-from sparsesecagg.attacks.views import collect
+from sparsesecagg.attacks.views import collect, leave_alone
 from sparsesecagg.attacks.world import World, everybody
 from sparsesecagg.crypto import shamir
-from sparsesecagg.crypto.decoding import Restored
+from sparsesecagg.crypto.decoding import Decoded
 from sparsesecagg.crypto.prime_field import PRIME
 from sparsesecagg.errors import InvalidInput, ProtocolError
 from sparsesecagg.patterns import PATTERNS
 from sparsesecagg.protocol import Client, Parameters, Policy, acceptance, client, opening
-from sparsesecagg.protocol.messages import Unmask, decode_client_message, encode
+from sparsesecagg.protocol.messages import decode_client_message, encode
 from sparsesecagg.protocol.order import OrderView
 from sparsesecagg.protocol.parameters import MAX_DIM
 from sparsesecagg.protocol.sliced import Sliced
@@ -44,23 +44,12 @@ def weak_parameters(setting: Setting) -> Reading:
         return Reading(0)
     # Larger committees demand the same part of their users: somebody of a smallest one is alone.
     victim = min(range(setting.clients), key=lambda user: len(world.committee_of(user)))
-    shown = world.pod_round(victim)
-    orders = world.orders(shown)
-    for user in everybody(shown):
-        world.upload(user, orders[user])
-    peers = [user for user in world.committee_of(victim) if user != victim]
-    survivors = [user for user in everybody(shown) if user not in peers]
-    tags = {user: world.tags_of(shown, user) for user in survivors}
-    secrets = world.secrets(shown, _collect_anyway(world, shown, survivors, tags), survivors)
-    seeds = {user: secret for user, secret in secrets.items() if user in survivors}
-    masks = {user: secret for user, secret in secrets.items() if user not in survivors}
-    return Reading(world.read(shown, [victim], seeds, masks), refusal_of(world.refusals))
 
+    def forget_policy(survivors: list[int]) -> None:
+        for user in survivors:  # A policy that was taken out demands nothing here either.
+            world.clients[user].policy = Policy(min_anonymity=1, min_survivors=1)
 
-def _collect_anyway(world: World, shown: Any, survivors: list[int], tags: Any) -> dict[int, Unmask]:
-    for user in survivors:  # A policy that was taken out demands nothing here either.
-        world.clients[user].policy = Policy(min_anonymity=1, min_survivors=1)
-    return collect(world, shown, survivors, survivors, tags)
+    return leave_alone(world, victim, forget_policy)
 
 
 def published_pattern(setting: Setting) -> Reading:
@@ -179,10 +168,10 @@ def huge_value(setting: Setting) -> Reading:
 def without_decoding() -> Iterator[None]:
     """Restore from the first holders only, whatever they sent."""
 
-    def naive(shares: Any, holders: Any, threshold: int, genuine: Any, present: Any = None) -> Restored:
+    def naive(shares: Any, holders: Any, threshold: int, genuine: Any, present: Any = None) -> Decoded:
         found = shamir.combine(shares[:, :threshold], tuple(holders[:threshold].tolist()))
         kept = [each if each is not None and genuine(row, each) else None for row, each in enumerate(found)]
-        return Restored(kept, np.zeros(shares.shape[:2], np.bool_))
+        return Decoded(kept, np.zeros(shares.shape[:2], np.bool_))
 
     with replaced(opening, "restore", naive):
         yield

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -66,6 +66,17 @@ class _Middle:
         identity = self.identities[user] if self.identities else None
         return Client(user, self.params, self.policy, entropy, identity, MemoryLedger())
 
+    def draw(self, clients: Mapping[int, Client]) -> dict[int, bytes]:
+        """Take the clients' keys and draw the groups; return what each client is told."""
+        for client in clients.values():
+            self.server.receive(client.advertise_keys())
+        requests = self.server.close_stage()
+        while self.server.stage is Stage.DRAW:
+            for user, data in requests.items():
+                self.server.receive(clients[user].reveal(data))
+            requests = self.server.close_stage()
+        return requests
+
 
 def man_in_the_middle(setting: Setting) -> Reading:
     """All other users of the victim's pod are played by the server, with sealing keys of its own."""
@@ -77,13 +88,7 @@ def man_in_the_middle(setting: Setting) -> Reading:
             clients[user]._identity = _Impostor(identity)  # type: ignore[assignment]
     refusals: list[ProtocolError] = []
     server = middle.server
-    for client in clients.values():
-        server.receive(client.advertise_keys())
-    requests = server.close_stage()
-    while server.stage is Stage.DRAW:
-        for user, data in requests.items():
-            server.receive(clients[user].reveal(data))
-        requests = server.close_stage()
+    requests = middle.draw(clients)
     for user, data in requests.items():
         clients[user].join(data)
         for package in clients[user].share_keys(0):
@@ -145,15 +150,9 @@ _GENUINE = Identity.secret_with
 def chosen_groups(setting: Setting) -> Reading:
     """Attack 10: the server searches for groups that put colluders around the victim, and sends them as a draw."""
     middle = _Middle(setting)
-    entropy, server, victim = entropy_of_run(setting.seed), middle.server, middle.victim
+    entropy, victim = entropy_of_run(setting.seed), middle.victim
     clients = {user: middle.client(user, entropy(user)) for user in range(setting.clients)}
-    for client in clients.values():
-        server.receive(client.advertise_keys())
-    requests = server.close_stage()
-    while server.stage is Stage.DRAW:
-        for user, data in requests.items():
-            server.receive(clients[user].reveal(data))
-        requests = server.close_stage()
+    requests = middle.draw(clients)
     before = _colluders_around(middle.params, middle.params.groups(b"any", middle.params.structure), victim)
     # Colluders are the last tenth; a few hundred tries find a draw with more of them around the victim.
     best, chosen = before, b""

@@ -10,7 +10,7 @@ import numpy as np
 
 from sparsesecagg.attacks.base import Attack, Reading, Setting, refusal_of, replaced
 from sparsesecagg.attacks.repeats import without_ledger
-from sparsesecagg.attacks.views import collect
+from sparsesecagg.attacks.views import collect, leave_alone
 from sparsesecagg.attacks.world import World, everybody
 from sparsesecagg.crypto.kdf import digest
 from sparsesecagg.errors import ProtocolError
@@ -97,18 +97,7 @@ def restarted_round(setting: Setting) -> Reading:
 def thin_committee(setting: Setting) -> Reading:
     """All but the victim of its committee are declared dropped."""
     world = World(setting)
-    victim = world.victim
-    shown = world.pod_round(victim)
-    orders = world.orders(shown)
-    for user in everybody(shown):
-        world.upload(user, orders[user])
-    peers = [user for user in world.committee_of(victim) if user != victim]
-    survivors = [user for user in everybody(shown) if user not in peers]
-    tags = {user: world.tags_of(shown, user) for user in survivors}
-    secrets = world.secrets(shown, collect(world, shown, survivors, survivors, tags), survivors)
-    seeds = {user: secret for user, secret in secrets.items() if user in survivors}
-    masks = {user: secret for user, secret in secrets.items() if user not in survivors}
-    return Reading(world.read(shown, [victim], seeds, masks), refusal_of(world.refusals))
+    return leave_alone(world, world.victim)
 
 
 def left_out(setting: Setting) -> Reading:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
 
@@ -90,6 +90,25 @@ def collect(
         if answer is not None:
             answers[holder] = answer
     return answers
+
+
+def leave_alone(world: World, victim: int, before: Callable[[list[int]], None] = lambda survivors: None) -> Reading:
+    """Take all uploads, declare all of the victim's committee but itself dropped, and read what then opens.
+
+    `before` is called with the survivors before they are asked for shares.
+    """
+    shown = world.pod_round(victim)
+    orders = world.orders(shown)
+    for user in everybody(shown):
+        world.upload(user, orders[user])
+    peers = [user for user in world.committee_of(victim) if user != victim]
+    survivors = [user for user in everybody(shown) if user not in peers]
+    tags = {user: world.tags_of(shown, user) for user in survivors}
+    before(survivors)
+    secrets = world.secrets(shown, collect(world, shown, survivors, survivors, tags), survivors)
+    seeds = {user: secret for user, secret in secrets.items() if user in survivors}
+    masks = {user: secret for user, secret in secrets.items() if user not in survivors}
+    return Reading(world.read(shown, [victim], seeds, masks), refusal_of(world.refusals))
 
 
 def other_members(setting: Setting) -> Reading:

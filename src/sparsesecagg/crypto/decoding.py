@@ -46,7 +46,7 @@ Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Restored:
+class Decoded:
     """What became of each secret."""
 
     secrets: list[bytes | None] = field(repr=False)
@@ -64,7 +64,7 @@ def restore(
     threshold: int,
     genuine: Callable[[int, bytes], bool],
     present: NDArray[np.bool_] | None = None,
-) -> Restored:
+) -> Decoded:
     """Restore many secrets and name the false shares.
 
     `shares` has shape (secrets, holders, LIMBS), in the order of `holders`. `present`, of shape (secrets, holders),
@@ -73,7 +73,7 @@ def restore(
     """
     if len(np.unique(holders)) < len(holders):
         raise ValueError("share indices must differ")
-    restored = Restored([None] * len(shares), np.zeros(shares.shape[:2], np.bool_))
+    restored = Decoded([None] * len(shares), np.zeros(shares.shape[:2], np.bool_))
     if present is None:
         present = np.ones_like(restored.false)
     sets = [(rows, np.flatnonzero(present[rows[0]])) for rows in _rows_by_content(present)]

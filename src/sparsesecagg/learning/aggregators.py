@@ -14,8 +14,8 @@ from sparsesecagg.learning.plain import PlainAggregator, RandomK, TopK
 from sparsesecagg.learning.secure import SecureAggregator, SecureSettings
 from sparsesecagg.patterns.anonymity import availability
 from sparsesecagg.patterns.tails import log_binomial_below
+from sparsesecagg.privacy.exposure import expected_fraction
 from sparsesecagg.privacy.graph_tails import log_holders_missing
-from sparsesecagg.privacy.theory import committee_revealed_fraction, pairwise_revealed_fraction
 from sparsesecagg.protocol import Parameters
 
 AGGREGATORS = {
@@ -113,13 +113,7 @@ def expected_exposure(config: TrainingConfig, aggregator: Aggregator) -> float |
     """
     if not isinstance(aggregator, SecureAggregator):
         return None
-    params = aggregator.parameters
-    if params.pattern == "pairwise":
-        return pairwise_revealed_fraction(config.alpha, config.clients, config.dropout, config.colluding)
-    missing = 1 - availability(config.dropout)
-    return committee_revealed_fraction(
-        config.clients, params.committees, missing, config.colluding, params.min_survivors
-    )
+    return expected_fraction(aggregator.parameters, config.colluding, missing=1 - availability(config.dropout))
 
 
 def default_neighbours(clients: int, dropout: float) -> int | None:

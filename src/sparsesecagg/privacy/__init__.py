@@ -8,6 +8,7 @@
     nearest       what would be feasible where a goal is not
     message_sizes bytes of every message of a round, and the word that values travel in
     graph_tails   holders of shares in a k-regular graph
+    exposure      the share of values that theory says is revealed
     guarantee     the anonymity that given settings keep
     advice        warnings about settings that protect little
     view          all that server and colluders hold of a run; colluder, pooling: where its secrets come from

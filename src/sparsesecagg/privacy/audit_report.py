@@ -8,7 +8,7 @@ from typing import Any
 
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.patterns.anonymity import colluder_count
-from sparsesecagg.privacy.theory import committee_revealed_fraction, pairwise_revealed_fraction
+from sparsesecagg.privacy.exposure import expected_fraction
 from sparsesecagg.privacy.truth import Score
 from sparsesecagg.protocol import Parameters, Stage
 
@@ -71,11 +71,7 @@ class AuditSettings:
             return None
         if self.colluders >= params.threshold_of(params.holders):
             return None
-        if params.pattern == "pairwise":
-            return pairwise_revealed_fraction(params.alpha, params.clients, params.dropout, self.colluding)
-        return committee_revealed_fraction(
-            params.clients, params.committees, params.dropout, self.colluding, params.min_survivors
-        )
+        return expected_fraction(params, self.colluding)
 
 
 @dataclass(frozen=True)

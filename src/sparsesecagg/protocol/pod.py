@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from sparsesecagg.errors import InvalidKey, MalformedMessage
-from sparsesecagg.patterns import Pod as Group
+from sparsesecagg.patterns import Pod
 from sparsesecagg.protocol.epoch import Epoch
 from sparsesecagg.protocol.messages import (
     EpochKeys,
@@ -19,7 +19,7 @@ from sparsesecagg.protocol.parameters import Parameters
 from sparsesecagg.protocol.server_state import PodState
 
 
-class Pod:
+class ServerPod:
     """A pod, as the server knows it; members go by their places."""
 
     def __init__(self, epoch: Epoch, keys: bytes) -> None:
@@ -68,12 +68,12 @@ class Pod:
         return PodState(self.keys, packages, self.history, self.last_upload)
 
     @staticmethod
-    def restore(saved: PodState, params: Parameters, seed: bytes, group: Group) -> Pod:
+    def restore(saved: PodState, params: Parameters, seed: bytes, group: Pod) -> ServerPod:
         """Return the pod that `save` wrote down."""
         message = decode_server_message(saved.keys)
         if not isinstance(message, EpochKeys):
             raise MalformedMessage("the saved keys are not those of an epoch")
-        pod = Pod(Epoch(params, message, seed, group), saved.keys)
+        pod = ServerPod(Epoch(params, message, seed, group), saved.keys)
         for data in saved.packages:
             package = decode_client_message(data)
             if not isinstance(package, ShareKeys):

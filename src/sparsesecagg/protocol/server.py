@@ -55,7 +55,7 @@ from sparsesecagg.protocol.messages import (
 )
 from sparsesecagg.protocol.order import NO_TERMS, mask_key_of
 from sparsesecagg.protocol.parameters import Parameters
-from sparsesecagg.protocol.pod import Pod
+from sparsesecagg.protocol.pod import ServerPod
 from sparsesecagg.protocol.pod_round import PodRound
 from sparsesecagg.protocol.result import Result
 from sparsesecagg.protocol.server_state import PodState, ServerState, restore_server_state
@@ -111,7 +111,7 @@ class Server:
         self._proof = b""
         """What shows users how the groups were drawn."""
         self.groups = Groups((), np.empty(0, np.int64))
-        self._pods: list[Pod | None] = []
+        self._pods: list[ServerPod | None] = []
         """None for a pod too few of whose members advertised keys."""
         self._rounds: list[PodRound] = []
         self._round_of: dict[int, PodRound] = {}
@@ -205,7 +205,7 @@ class Server:
             raise MalformedMessage("the saved pods are not those of the draw")
         server._proof, server.groups = state.draw, draw.groups
         server._pods = [
-            Pod.restore(saved, server.params, draw.seed, pod) if saved.keys else None
+            ServerPod.restore(saved, server.params, draw.seed, pod) if saved.keys else None
             for saved, pod in zip(state.pods, draw.groups.pods, strict=True)
         ]
         if roster is not None:
@@ -308,7 +308,7 @@ class Server:
             epoch = Epoch(self.params, message, draw.seed, pod)
             viable = len(present) >= epoch.threshold
             encoded = encode(message) if viable else b""
-            self._pods.append(Pod(epoch, encoded) if viable else None)
+            self._pods.append(ServerPod(epoch, encoded) if viable else None)
             if viable:
                 outbound |= dict.fromkeys(pod.users[present].tolist(), encoded)
         if not outbound:
@@ -338,7 +338,7 @@ class Server:
         require_usable(mask_key_of(message.head))
         pod.take_package(place, message)
 
-    def _place_of(self, user: int) -> tuple[Pod, int]:
+    def _place_of(self, user: int) -> tuple[ServerPod, int]:
         """Return the pod and the place of a user that takes part in the epoch."""
         group = self.groups.pod_of(user) if self._pods else None
         pod = None if group is None else self._pods[group.index]

@@ -14,12 +14,12 @@ table      the terminal's closing table: `summary_table`
 """
 
 from sparsesecagg.report.page import compare_runs, write_report
-from sparsesecagg.report.records import Partition, RoundRecord, Run, RunSet, read_run, read_run_set, read_runs
+from sparsesecagg.report.records import LabelCounts, RoundLine, Run, RunSet, read_run, read_run_set, read_runs
 from sparsesecagg.report.table import summary_table
 
 __all__ = [
-    "Partition",
-    "RoundRecord",
+    "LabelCounts",
+    "RoundLine",
     "Run",
     "RunSet",
     "compare_runs",

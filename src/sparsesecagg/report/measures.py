@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sparsesecagg.report.records import STAGES, RoundRecord, Run, total
+from sparsesecagg.report.records import STAGES, RoundLine, Run, total
 
 # SecAgg's UPLOAD: a header and one 32-bit word for every parameter.
 SECAGG_HEADER_BYTES = 64
@@ -93,7 +93,7 @@ def baseline(runs: Sequence[Run]) -> Baseline | None:
     return Baseline(upload=SECAGG_HEADER_BYTES + SECAGG_WORD_BYTES * known[0], sent=None, measured=False)
 
 
-def worked(run: Run) -> list[RoundRecord]:
+def worked(run: Run) -> list[RoundLine]:
     """Return the rounds that gave an aggregate."""
     return [record for record in run.rounds if not record.failed]
 
@@ -118,7 +118,7 @@ def cumulative_upload(run: Run) -> list[float]:
     ]
 
 
-def mean_by_stage(run: Run, pick: Callable[[RoundRecord], Mapping[str, float]]) -> dict[str, float]:
+def mean_by_stage(run: Run, pick: Callable[[RoundLine], Mapping[str, float]]) -> dict[str, float]:
     """Average one measurement per stage over the rounds that worked; stages nobody measured are left out."""
     good = [pick(record) for record in worked(run)]
     return {stage: mean(r.get(stage, 0.0) for r in good) for stage in STAGES if any(stage in r for r in good)}
@@ -150,11 +150,11 @@ def _running_sum(values: Iterable[float]) -> list[float]:
     return sums
 
 
-def _computing(record: RoundRecord) -> float:
+def _computing(record: RoundLine) -> float:
     return record.training_seconds + total(record.client_seconds) + total(record.server_seconds)
 
 
-def _seconds(run: Run, kind: str, per_round: Callable[[RoundRecord], float]) -> float:
+def _seconds(run: Run, kind: str, per_round: Callable[[RoundLine], float]) -> float:
     """Prefer the run's own running total; a folder without it gets the sum over its rounds."""
     if run.rounds and kind in run.rounds[-1].cumulative_seconds:
         return run.rounds[-1].cumulative_seconds[kind]

@@ -24,7 +24,7 @@ from sparsesecagg.report.markup import Html, element, joined, json_block, truste
 from sparsesecagg.report.measures import baseline, measure
 from sparsesecagg.report.palette import DARK, LIGHT, Theme, assign
 from sparsesecagg.report.plots.base import template
-from sparsesecagg.report.records import Partition, Run, RunSet, read_run_set, read_runs
+from sparsesecagg.report.records import LabelCounts, Run, RunSet, read_run_set, read_runs
 from sparsesecagg.report.sections import (
     asset,
     chips,
@@ -187,9 +187,9 @@ def _card(figure: plots.Figure) -> Html:
     )
 
 
-def _partitions(runs: Sequence[Run]) -> list[tuple[Partition, tuple[str, ...]]]:
+def _partitions(runs: Sequence[Run]) -> list[tuple[LabelCounts, tuple[str, ...]]]:
     """Return each distinct partition once; the runs are named only when there are several."""
-    named: dict[Partition, list[str]] = {}
+    named: dict[LabelCounts, list[str]] = {}
     for run in runs:
         if run.partition is not None and run.partition.counts:
             named.setdefault(run.partition, []).append(run.name)

@@ -27,14 +27,14 @@ METRICS = "metrics.jsonl"
 COMPARISON = "comparison.json"
 
 
-class Contributors(msgspec.Struct, frozen=True):
+class ContributorFigures(msgspec.Struct, frozen=True):
     """How many users' values went into a coordinate of the aggregate, over all coordinates of one round."""
 
     mean: float | None = None
     min: float | None = None
 
 
-class RoundRecord(msgspec.Struct, frozen=True):
+class RoundLine(msgspec.Struct, frozen=True):
     """One line of metrics.jsonl. Bytes and client seconds are means per client; absent ones stay empty."""
 
     round: int
@@ -58,7 +58,7 @@ class RoundRecord(msgspec.Struct, frozen=True):
     server_seconds: dict[str, float] = {}
     training_seconds: float = 0.0
     transfer_seconds: float = 0.0
-    contributors: Contributors = Contributors()
+    contributors: ContributorFigures = ContributorFigures()
     contributors_histogram: dict[str, float] = {}
     clipped: int | None = None
     cumulative_upload_bytes: float | None = None
@@ -80,7 +80,7 @@ class RoundRecord(msgspec.Struct, frozen=True):
         return total(self.received_bytes) + self.downlink_bytes
 
 
-class Partition(msgspec.Struct, frozen=True):
+class LabelCounts(msgspec.Struct, frozen=True):
     """Who holds which labels: `counts[client][class]` samples."""
 
     classes: tuple[str, ...]
@@ -92,8 +92,8 @@ class Run(msgspec.Struct, frozen=True):
 
     name: str
     config: Mapping[str, Any]
-    partition: Partition | None
-    rounds: tuple[RoundRecord, ...]
+    partition: LabelCounts | None
+    rounds: tuple[RoundLine, ...]
 
     @property
     def aggregator(self) -> str:
@@ -195,7 +195,7 @@ def _load(path: Path) -> dict[str, Any]:
     return value
 
 
-def _partition(path: Path) -> Partition:
+def _partition(path: Path) -> LabelCounts:
     value = _load(path)
     try:
         classes = tuple(str(name) for name in value["classes"])
@@ -204,22 +204,22 @@ def _partition(path: Path) -> Partition:
         raise InvalidInput("run_dir", f"has a {PARTITION} without classes and counts ({error})") from error
     if any(len(row) != len(classes) for row in counts):
         raise InvalidInput("run_dir", f"has a {PARTITION} whose rows don't count one number per class")
-    return Partition(classes=classes, counts=counts)
+    return LabelCounts(classes=classes, counts=counts)
 
 
-def _rounds(path: Path) -> tuple[RoundRecord, ...]:
+def _rounds(path: Path) -> tuple[RoundLine, ...]:
     """Read the metrics; a resumed round replaces its first attempt."""
     if not path.is_file():
         return ()
     text = path.read_text("utf-8")
     lines = text.splitlines()
-    by_round: dict[int, RoundRecord] = {}
+    by_round: dict[int, RoundLine] = {}
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
             value = _without_nulls(json.loads(line, parse_constant=_not_a_number))
-            record = msgspec.convert(value, RoundRecord)
+            record = msgspec.convert(value, RoundLine)
         except (ValueError, msgspec.ValidationError) as error:
             # A killed run may leave its last line half written; everything before it is whole.
             if number == len(lines) and not text.endswith("\n"):

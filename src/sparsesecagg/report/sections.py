@@ -10,7 +10,7 @@ from sparsesecagg.report.headline import Headline, sent_ratio, upload_ratio
 from sparsesecagg.report.markup import Html, element, joined, trusted
 from sparsesecagg.report.measures import Baseline, Measures
 from sparsesecagg.report.plots import Series
-from sparsesecagg.report.records import Partition, Run
+from sparsesecagg.report.records import LabelCounts, Run
 from sparsesecagg.report.words import (
     BYTE_UNITS,
     NOTHING,
@@ -229,7 +229,7 @@ def configuration(runs: Sequence[Run]) -> Html:
     )
 
 
-def label_counts(partition: Partition, runs: str) -> Html:
+def label_counts(partition: LabelCounts, runs: str) -> Html:
     """Give the label distribution as a table, for those who can't read the heat map."""
     head = [element("th", name, scope="col") for name in ("Client", *partition.classes, "Total")]
     rows = [

@@ -18,7 +18,7 @@ APART = ("seed", "version", "run_dir", "out")
 
 
 @dataclass(frozen=True)
-class Spread:
+class SeedSpread:
     """The accuracies of one experiment over its seeds."""
 
     names: tuple[str, ...]
@@ -43,11 +43,13 @@ class Spread:
         return statistics.stdev(self.accuracies) if len(self.accuracies) > 1 else None
 
 
-def spreads(measures: Sequence[Measures]) -> list[Spread]:
+def spreads(measures: Sequence[Measures]) -> list[SeedSpread]:
     """Return the experiments among the runs that have an accuracy."""
     found: dict[str, list[Measures]] = {}
     for m in measures:
         if m.accuracy is not None:
             same = {name: value for name, value in m.run.config.items() if name not in APART}
             found.setdefault(json.dumps(same, sort_keys=True, default=str), []).append(m)
-    return [Spread(tuple(m.run.name for m in runs), tuple(m.accuracy or 0.0 for m in runs)) for runs in found.values()]
+    return [
+        SeedSpread(tuple(m.run.name for m in runs), tuple(m.accuracy or 0.0 for m in runs)) for runs in found.values()
+    ]

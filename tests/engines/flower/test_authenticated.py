@@ -12,12 +12,12 @@ from flwr.app import ConfigRecord, Message
 from flwr.serverapp.strategy import FedAvg, Result
 
 from engines.enrolment import Enrolled, enrol_users
-from engines.local_grid import LocalGrid, Silent, model, round_of, stage_of, training_app, travel, values
+from engines.local_grid import LocalGrid, Silent, content_of, model, round_of, stage_of, training_app, travel, values
 from sparsesecagg.cli import main
 from sparsesecagg.crypto.identity import Roster
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.flower import SecAgg
-from sparsesecagg.protocol.messages import UnmaskRequest, decode_server_message, encode
+from sparsesecagg.protocol.messages import ConfirmRequest, UnmaskRequest, decode_server_message, encode
 
 USERS = 6
 THRESHOLD = 5
@@ -56,7 +56,7 @@ def mean_of(partitions: Any) -> float:
 
 def rewrite(message: Message, **fields: Any) -> None:
     """Change entries of a message's control record."""
-    message.content["secagg"] = ConfigRecord({**message.content["secagg"], **fields})
+    content_of(message)["secagg"] = ConfigRecord({**content_of(message)["secagg"], **fields})
 
 
 def sent_stages(grid: LocalGrid, node: int) -> list[str]:
@@ -80,7 +80,8 @@ class TestRounds:
             assert line[figures]["CONFIRM"] > 0
             assert line[figures]["DRAW"] > 0
         assert line["dropped"] == dict.fromkeys(STAGES, 0)
-        assert strategy.history[0].total("seconds")["CONFIRM"] > 0
+        confirming: Any = strategy.history[0].total("seconds")["CONFIRM"]
+        assert confirming > 0
         assert '"authenticated": true' in (tmp_path / "config.json").read_text(encoding="utf-8")
 
     @pytest.mark.parametrize("stage", [stage for stage in STAGES if stage != "DRAW"])
@@ -216,7 +217,8 @@ class TestDowngrade:
 
         def hurry(node: int, message: Message) -> None:
             if stage_of(message) == "CONFIRM":
-                request = decode_server_message(message.content["secagg"]["payload"])
+                request = decode_server_message(content_of(message)["secagg"]["payload"])
+                assert isinstance(request, ConfirmRequest)
                 early = encode(UnmaskRequest(request.round_number, request.view, request.survivors, b""))
                 hasty = travel(message)
                 rewrite(hasty, stage="UNMASK", payload=early)
@@ -259,7 +261,7 @@ class TestSeats:
     def test_numbers_follow_the_keys_and_not_the_order_of_the_nodes(self, enrolled: Enrolled) -> None:
         grid = grid_of(enrolled, user_of=lambda index: USERS - 1 - index)
         run(grid, enrolled.roster)
-        said = {n: r.content["secagg"]["user"] for n, r in grid.replied if stage_of(r) == "ADVERTISE_KEYS"}
+        said = {n: content_of(r)["secagg"]["user"] for n, r in grid.replied if stage_of(r) == "ADVERTISE_KEYS"}
         assert said == {100 + index: USERS - 1 - index for index in range(USERS)}
 
     @pytest.mark.parametrize("theirs", ["nothing", "another roster", "another key"])
@@ -300,7 +302,7 @@ class TestSeats:
             if not stolen:
                 victim = next(m for n, m in grid.sent if n == 102 and stage_of(m) == "ADVERTISE_KEYS")
                 stolen.append(grid.app(victim, grid.contexts[102]))
-            rewrite(reply, **dict(stolen[0].content["secagg"]))
+            rewrite(reply, **dict(content_of(stolen[0])["secagg"]))
             return [reply]
 
         grid.after = steal
@@ -449,7 +451,7 @@ class TestConfiguration:
     ) -> None:
         grid = grid_of(enrolled)
         run(grid, enrolled.roster, rounds=2)
-        spoken = repr([dict(reply.content["secagg"]) for _, reply in grid.replied])
+        spoken = repr([dict(content_of(reply)["secagg"]) for _, reply in grid.replied])
         kept = (ledger / "ledger.sqlite3").read_bytes()
         for user in range(USERS):
             key = enrolled.run_key(user).read_bytes()

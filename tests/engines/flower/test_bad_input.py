@@ -14,7 +14,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
 
-from engines.local_grid import LocalGrid, model, round_of, stage_of, training_app, travel, values
+from engines.local_grid import LocalGrid, content_of, model, round_of, stage_of, training_app, travel, values
 from sparsesecagg.engines.flower.records import Packet, read_packet
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.flower import EmptyCohort, SecAgg
@@ -42,14 +42,14 @@ def require_mean(result: Result, partitions: Any) -> None:
 def rewritten(reply: Message, **fields: Any) -> Message:
     """Return a reply with other entries in its control record."""
     changed = travel(reply)
-    changed.content["secagg"] = ConfigRecord({**changed.content["secagg"], **fields})
+    content_of(changed)["secagg"] = ConfigRecord({**content_of(changed)["secagg"], **fields})
     changed.metadata.__dict__["_reply_to_message_id"] = reply.metadata.reply_to_message_id
     return changed
 
 
 def refusal_in(reply: Message) -> str:
     """Return why a node refused, with packages or without."""
-    return str(reply.error.reason) if reply.has_error() else str(reply.content["secagg"]["refused"])
+    return str(reply.error.reason) if reply.has_error() else str(content_of(reply)["secagg"]["refused"])
 
 
 class TestReplies:
@@ -97,7 +97,7 @@ class TestReplies:
         def after(node: int, reply: Message) -> list[Message]:
             if stage_of(reply) != "SHARE_KEYS" or round_of(reply) > 0:
                 return [reply]
-            stolen.append(reply.content["secagg"]["packages"])
+            stolen.append(content_of(reply)["secagg"]["packages"])
             return [rewritten(reply, packages=stolen[0])] if node == 101 else [reply]
 
         strategy, _ = run(LocalGrid(training_app(step), 5, after=after))
@@ -147,7 +147,7 @@ class TestReplies:
             uploads.append(reply)
             if node != 101:
                 return [reply]
-            return [rewritten(reply, payload=uploads[0].content["secagg"]["payload"])]
+            return [rewritten(reply, payload=content_of(uploads[0])["secagg"]["payload"])]
 
         strategy, result = run(LocalGrid(training_app(step), 5, after=after))
         assert strategy.history[0].rejected == 1
@@ -160,7 +160,7 @@ class TestReplies:
         def after(node: int, reply: Message) -> list[Message]:
             if stage_of(reply) == "UPLOAD" and node == 101:
                 if round_of(reply) == 1:
-                    old.append(reply.content["secagg"]["payload"])
+                    old.append(content_of(reply)["secagg"]["payload"])
                 else:
                     return [rewritten(reply, payload=old[0])]
             return [reply]
@@ -188,7 +188,7 @@ class TestClients:
         for message in messages:
             reply = self.send(grid, message)
             if stage_of(message) == "UNMASK":
-                assert reply.content["secagg"]["payload"] == last.content["secagg"]["payload"]
+                assert content_of(reply)["secagg"]["payload"] == content_of(last)["secagg"]["payload"]
             elif stage_of(message) != "SHARE_KEYS":
                 assert "AlreadyAnswered" in refusal_in(reply)
 
@@ -196,8 +196,8 @@ class TestClients:
         grid, messages = self.grid()
         share_keys = next(message for message in messages if stage_of(message) == "SHARE_KEYS")
         first = next(reply for node, reply in grid.replied if node == 100 and stage_of(reply) == "SHARE_KEYS")
-        again = self.send(grid, share_keys).content["secagg"].get("packages", [])
-        assert set(again) <= set(first.content["secagg"]["packages"])
+        again = content_of(self.send(grid, share_keys))["secagg"].get("packages", [])
+        assert set(again) <= set(content_of(first)["secagg"]["packages"])
 
     def test_an_order_of_another_round_than_its_message_says_is_refused(self) -> None:
         grid = LocalGrid(training_app(step), 4)
@@ -206,7 +206,7 @@ class TestClients:
         def before(node: int, message: Message) -> None:
             if node == 100 and stage_of(message) == "UPLOAD":
                 changed = travel(message)
-                changed.content["secagg"] = ConfigRecord({**changed.content["secagg"], "round": 9})
+                content_of(changed)["secagg"] = ConfigRecord({**content_of(changed)["secagg"], "round": 9})
                 caught.append(self.send(grid, changed))
 
         grid.before = before
@@ -263,7 +263,7 @@ class TestClients:
 
         def swap(node: int, message: Message) -> None:
             if node == 101 and stage_of(message) == "UPLOAD":
-                message.content["arrays"] = model(w=START + 1)
+                content_of(message)["arrays"] = model(w=START + 1)
 
         strategy, result = run(LocalGrid(training_app(watch), 5, before=swap))
         assert 1 not in trained
@@ -291,7 +291,8 @@ class TestClients:
 
     @pytest.mark.parametrize("examples", [-1, 2.5, float("inf"), float("nan")])
     def test_a_weight_that_is_none_is_refused_and_not_told(self, examples: float, caplog: Any) -> None:
-        app = training_app(step, weight=lambda partition: examples if partition == 1 else 16)  # type: ignore[return-value]
+        weight: Any = lambda partition: examples if partition == 1 else 16  # noqa: E731
+        app = training_app(step, weight=weight)
         strategy, result = run(LocalGrid(app, 5), max_weight=100)
         require_mean(result, [0, 2, 3, 4])
         assert "num-examples must" in caplog.text
@@ -327,7 +328,7 @@ class TestClients:
         secrets.discard(b"")
         assert len(secrets) >= 4 * 3 * 5
         sent = b"".join(
-            bytes(str(dict(reply.content["secagg"])), "utf-8") for _, reply in grid.replied if reply.has_content()
+            bytes(str(dict(content_of(reply)["secagg"])), "utf-8") for _, reply in grid.replied if reply.has_content()
         )
         for secret in secrets:
             for spelling in (repr(secret)[2:-1], secret.hex(), base64.b64encode(secret).decode()):

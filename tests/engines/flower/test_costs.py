@@ -10,7 +10,7 @@ from flwr.app import Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 
-from engines.local_grid import LocalGrid, model, round_of, stage_of, training_app, values
+from engines.local_grid import LocalGrid, content_of, model, round_of, stage_of, training_app, values
 from sparsesecagg.engines.flower.records import wire_bytes
 from sparsesecagg.flower import SecAgg, secagg_mod
 
@@ -50,7 +50,7 @@ class _Gauge:
 
         @self._app.train(mods=[secagg_mod])
         def train(message: Message, context: Context) -> Message:
-            trained = values(message.content["arrays"])["w"]
+            trained = values(content_of(message)["arrays"])["w"]
             trained += np.float32(0.25)
             reply = Message(
                 RecordDict({"arrays": model(w=trained), "metrics": MetricRecord({"num-examples": 1})}), reply_to=message

@@ -13,14 +13,14 @@ import pytest
 from flwr.app import Array, ArrayRecord, Message
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, Result
 
-from engines.local_grid import LocalGrid, model, round_of, stage_of, training_app, values
+from engines.local_grid import LocalGrid, content_of, model, round_of, stage_of, training_app, values
 from sparsesecagg.downlink import Step, Steps, decode_catchup
 from sparsesecagg.engines.flower.steps import STEPS
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.flower import SecAgg
 
 NODES, DIM = 5, 3000
-START = {
+START: dict[str, Any] = {
     "weights": np.random.default_rng(1).normal(size=(DIM // 10, 10)).astype(np.float32),
     "small": np.full(7, 1e-6, np.float32),
     "counter": np.array([3], np.int64),
@@ -84,7 +84,7 @@ class Play:
     def sent(self, partition: int) -> dict[int, ArrayRecord]:
         """Return what a node was sent as the model, by round."""
         return {
-            round_of(message): message.content["arrays"]
+            round_of(message): content_of(message)["arrays"]
             for node, message in self.grid.sent
             if node == 100 + partition and stage_of(message) == "UPLOAD"
         }
@@ -171,9 +171,9 @@ def test_a_node_that_has_lost_its_models_says_so_and_gets_the_whole_one_in_the_n
     play.start(4)
     assert (2, 1) not in play.seen
     refused = [
-        str(reply.content["secagg"]["refused"])
+        str(content_of(reply)["secagg"]["refused"])
         for node, reply in play.grid.replied
-        if node == 101 and stage_of(reply) == "UPLOAD" and "refused" in reply.content["secagg"]
+        if node == 101 and stage_of(reply) == "UPLOAD" and "refused" in content_of(reply)["secagg"]
     ]
     assert len(refused) == 1
     assert refused[0].startswith("NoModel: ")
@@ -246,11 +246,13 @@ def test_a_step_that_does_not_fit_is_refused_by_name_and_costs_one_round(
 
     def lie(node: int, number: int, message: Message) -> None:
         if node == 1 and number == 2 and stage_of(message) == "UPLOAD":
-            message.content["arrays"] = lying(message.content["arrays"], change)
+            content_of(message)["arrays"] = lying(content_of(message)["arrays"], change)
 
     faults(play, lie)
     play.start(4)
-    refused = [str(r.content["secagg"].get("refused")) for n, r in play.grid.replied if n == 101 and round_of(r) == 2]
+    refused = [
+        str(content_of(r)["secagg"].get("refused")) for n, r in play.grid.replied if n == 101 and round_of(r) == 2
+    ]
     assert refused[0].startswith(f"{error}: ")
     assert (2, 1) not in play.seen
     assert play.whole(1) == [1, 3]
@@ -265,13 +267,15 @@ def test_a_node_that_is_led_to_another_model_takes_no_part(ledger: Path) -> None
         if node == 1 and number == 2 and stage_of(message) == "UPLOAD":
             arrays = values(play.sent(1)[1])
             arrays["weights"] = arrays["weights"] + np.float32(0.5)
-            message.content["arrays"] = model(**arrays)
-            control = dict(message.content["secagg"])
-            message.content["secagg"] = type(message.content["secagg"])({**control, "model": 1})
+            content_of(message)["arrays"] = model(**arrays)
+            control = dict(content_of(message)["secagg"])
+            content_of(message)["secagg"] = type(content_of(message)["secagg"])({**control, "model": 1})
 
     faults(play, lie)
     play.start(3)
-    refused = [str(r.content["secagg"].get("refused")) for n, r in play.grid.replied if n == 101 and round_of(r) == 2]
+    refused = [
+        str(content_of(r)["secagg"].get("refused")) for n, r in play.grid.replied if n == 101 and round_of(r) == 2
+    ]
     assert refused[0].startswith("WrongView")
     # What it was shown was not kept: steps of a model that no order named would lead nowhere.
     play.require_same_models([1], [3])

@@ -9,7 +9,7 @@ import pytest
 from flwr.app import Context, Error, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAvg
 
-from engines.local_grid import LocalGrid, model, training_app, values
+from engines.local_grid import LocalGrid, content_of, model, training_app, values
 from sparsesecagg.flower import SecAgg, evaluate_first, secagg_mod
 
 START = np.zeros(8, np.float32)
@@ -17,8 +17,8 @@ START = np.zeros(8, np.float32)
 
 def evaluate(message: Message, context: Context) -> Message:
     """Return how far the received model is from zero, and clear it, as Flower's apps may."""
-    place = float(values(message.content["arrays"])["w"].mean())
-    message.content["arrays"].clear()
+    place = float(values(content_of(message)["arrays"])["w"].mean())
+    content_of(message)["arrays"].clear()
     partition = int(context.node_config["partition-id"])
     metrics = MetricRecord({"eval_acc": place + 0.1 * partition, "num-examples": 1})
     return Message(RecordDict({"metrics": metrics}), reply_to=message)

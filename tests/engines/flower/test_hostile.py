@@ -16,7 +16,7 @@ from flwr.app import ConfigRecord, Context, Message
 from flwr.serverapp.strategy import FedAvg, Result
 
 from engines.enrolment import Enrolled, enrol_users
-from engines.local_grid import LocalGrid, Silent, model, round_of, stage_of, training_app, travel, values
+from engines.local_grid import LocalGrid, Silent, content_of, model, round_of, stage_of, training_app, travel, values
 from sparsesecagg.crypto.identity import Identity, Roster, RunKeys, RunSecret
 from sparsesecagg.crypto.keys import KeyAgreement
 from sparsesecagg.engines.flower import mod
@@ -82,19 +82,20 @@ class Play:
 
 
 def rewrite(message: Message, **fields: Any) -> None:
-    message.content["secagg"] = ConfigRecord({**message.content["secagg"], **fields})
+    content_of(message)["secagg"] = ConfigRecord({**content_of(message)["secagg"], **fields})
 
 
 def payload(message: Message) -> bytes:
-    return bytes(message.content["secagg"]["payload"])
+    return bytes(content_of(message)["secagg"]["payload"])
 
 
 def opened_kinds(grid: LocalGrid, owner: int) -> Counter[str]:
     """Return how many shares of each kind nodes gave for one owner, by the survivors that they were told."""
     told = {
-        node: decode_users(decode_server_message(payload(message)).survivors, USERS).tolist()
+        node: decode_users(request.survivors, USERS).tolist()
         for node, message in grid.sent
         if stage_of(message) == "UNMASK"
+        and isinstance(request := decode_server_message(payload(message)), UnmaskRequest)
     }
     kinds: Counter[str] = Counter()
     for node, reply in grid.replied:
@@ -158,7 +159,9 @@ def test_different_survivors_for_different_nodes_open_nothing_and_are_noticed() 
     assert kinds["mask key"] < play.pod_round.epoch.threshold
     assert play.strategy.history[0].failure is not None
     # In the next round the nodes see what was declared, and those that were told something else stop.
-    refused = [r.content["secagg"].get("refused", "") for _, r in grid.replied if r.has_content() and round_of(r) == 2]
+    refused = [
+        content_of(r)["secagg"].get("refused", "") for _, r in grid.replied if r.has_content() and round_of(r) == 2
+    ]
     assert sum("WronglyExcluded: round 1 was declared with other survivors" in text for text in refused) == 3
     np.testing.assert_array_equal(values(result.arrays)["w"], START)
 
@@ -278,7 +281,7 @@ class TestTwice:
 
         grid.after = again
         play.start()
-        refusal = replies[0].error.reason if replies[0].has_error() else replies[0].content["secagg"]["refused"]
+        refusal = replies[0].error.reason if replies[0].has_error() else content_of(replies[0])["secagg"]["refused"]
         assert "AlreadyAnswered" in str(refusal)
 
 
@@ -294,7 +297,7 @@ def test_messages_of_an_earlier_round_are_refused_and_do_no_harm(grid_and_roster
             old[stage] = travel(message)
         if node == 100 and round_of(message) == 2 and stage in old:
             reply = grid.app(old[stage], grid.contexts[100])
-            reasons[stage] = str(reply.error.reason if reply.has_error() else reply.content["secagg"]["refused"])
+            reasons[stage] = str(reply.error.reason if reply.has_error() else content_of(reply)["secagg"]["refused"])
 
     grid.before = replay
     play.start(rounds=2)
@@ -317,9 +320,9 @@ def test_a_node_that_is_left_out_again_and_again_stops() -> None:
     play.start(rounds=7)
     asked = [round_of(message) for node, message in grid.sent if node == 100 + VICTIM and stage_of(message) == "UPLOAD"]
     uploads = [r for n, r in grid.replied if n == 100 + VICTIM and stage_of(r) == "UPLOAD"]
-    trained = [reply for reply in uploads if "payload" in reply.content["secagg"]]
+    trained = [reply for reply in uploads if "payload" in content_of(reply)["secagg"]]
     assert len(asked) > len(trained) >= 3
-    refused = [str(reply.content["secagg"].get("refused", "")) for reply in uploads]
+    refused = [str(content_of(reply)["secagg"].get("refused", "")) for reply in uploads]
     assert any("more often than a dropout rate of 0.01 explains" in text for text in refused)
 
 

@@ -59,11 +59,12 @@ class Play:
 
         self.grid.after = end
         try:
-            return self.strategy.start(
+            result: Result = self.strategy.start(
                 grid=self.grid, initial_arrays=model(w=START), num_rounds=rounds, timeout=0.3, evaluate_fn=self.keep
             )
         except Killed:
             return None
+        return result
 
     def keep(self, server_round: int, arrays: ArrayRecord) -> None:
         self.seen.append(server_round)

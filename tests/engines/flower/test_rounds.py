@@ -9,7 +9,7 @@ import pytest
 from flwr.app import Error, Message
 from flwr.serverapp.strategy import FedAvg, Result
 
-from engines.local_grid import LocalGrid, Silent, model, round_of, stage_of, training_app, values
+from engines.local_grid import LocalGrid, Silent, content_of, model, round_of, stage_of, training_app, values
 from sparsesecagg.flower import SecAgg
 
 START = np.zeros(60, np.float32)
@@ -65,14 +65,14 @@ class TestExchanges:
         grid = LocalGrid(training_app(step), 4)
         run(grid, rounds=4)
         dealt = [
-            (stage_of(reply), round_of(reply), len(reply.content["secagg"].get("packages", [])))
+            (stage_of(reply), round_of(reply), len(content_of(reply)["secagg"].get("packages", [])))
             for node, reply in grid.replied
             if node == 102
         ]
         assert [(stage, packages) for stage, _, packages in dealt if packages] == [("SHARE_KEYS", 2)] + [
             ("UPLOAD", 1)
         ] * 4
-        packages = [package for _, reply in grid.replied for package in reply.content["secagg"].get("packages", [])]
+        packages = [package for _, reply in grid.replied for package in content_of(reply)["secagg"].get("packages", [])]
         assert len(set(packages)) == len(packages) == 4 * 6
 
     def test_the_protocol_never_uses_a_number_twice_though_rounds_fail(self) -> None:
@@ -125,14 +125,14 @@ class TestCohort:
 
         def lose(node: int, reply: Message) -> list[Message]:
             if node == 102 and stage_of(reply) == "UPLOAD" and round_of(reply) == 2:
-                lost.extend(reply.content["secagg"]["packages"])
+                lost.extend(content_of(reply)["secagg"]["packages"])
                 return [Message(Error(3, "expired"), reply_to=next(m for n, m in grid.sent[::-1] if n == 102))]
             return [reply]
 
         grid.after = lose
         strategy, _ = run(grid, rounds=5)
         assert [record.survivors for record in strategy.history] == [5, 4, 5, 5, 5]
-        later = [reply.content["secagg"] for node, reply in grid.replied if node == 102 and round_of(reply) == 3]
+        later = [content_of(reply)["secagg"] for node, reply in grid.replied if node == 102 and round_of(reply) == 3]
         assert lost[0] in later[0]["packages"]
 
     def test_a_newcomer_waits_until_a_new_run_begins(self) -> None:

@@ -42,7 +42,7 @@ AVERAGING: dict[str, Callable[[], Strategy]] = {
 }
 
 NODES = 7
-START = {
+START: dict[str, Any] = {
     "weight": np.linspace(-1, 1, 24, dtype=np.float32).reshape(4, 6),
     "bias": np.zeros(6, np.float64),
     "half": np.full((2, 2), 0.5, np.float16),
@@ -218,5 +218,6 @@ def test_a_subclass_of_a_refused_strategy_is_refused_too() -> None:
 def test_a_legacy_strategy_is_refused_with_the_right_module_named() -> None:
     from flwr.server.strategy import FedAvg as LegacyFedAvg
 
+    legacy: Any = LegacyFedAvg()
     with pytest.raises(InvalidInput, match=r"flwr\.serverapp\.strategy"):
-        SecAgg(LegacyFedAvg())
+        SecAgg(legacy)

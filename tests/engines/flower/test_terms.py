@@ -9,7 +9,7 @@ import pytest
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAvg
 
-from engines.local_grid import LocalGrid, model, stage_of, training_app, travel, values
+from engines.local_grid import LocalGrid, content_of, model, stage_of, training_app, travel, values
 from sparsesecagg.engines.flower.records import Packet
 from sparsesecagg.engines.flower.terms import Terms, run_config_digest
 from sparsesecagg.errors import MalformedMessage
@@ -138,7 +138,7 @@ class TestAttack:
     def test_other_terms_for_one_client_make_it_refuse(self, lie: dict[str, Any]) -> None:
         def tamper(node: int, message: Message) -> None:
             if node == 101 and stage_of(message) == "UPLOAD":
-                message.content["secagg"] = ConfigRecord({**message.content["secagg"], **lie})
+                content_of(message)["secagg"] = ConfigRecord({**content_of(message)["secagg"], **lie})
 
         strategy, mean = self.run(tamper, metrics={"loss": 2.0})
         assert strategy.history[0].dropped["UPLOAD"] == 1
@@ -147,7 +147,7 @@ class TestAttack:
     def test_so_does_another_configuration_for_training(self) -> None:
         def tamper(node: int, message: Message) -> None:
             if node == 101 and stage_of(message) == "UPLOAD":
-                message.content["config"] = ConfigRecord({**message.content["config"], "lr": 0.0})
+                content_of(message)["config"] = ConfigRecord({**content_of(message)["config"], "lr": 0.0})
 
         strategy, _ = self.run(tamper)
         assert strategy.history[0].dropped["UPLOAD"] == 1
@@ -155,7 +155,7 @@ class TestAttack:
     def test_so_does_a_record_that_was_slipped_in(self) -> None:
         def tamper(node: int, message: Message) -> None:
             if node == 101 and stage_of(message) == "UPLOAD":
-                message.content["extra"] = MetricRecord({"freeze": 1})
+                content_of(message)["extra"] = MetricRecord({"freeze": 1})
 
         strategy, _ = self.run(tamper)
         assert strategy.history[0].dropped["UPLOAD"] == 1

@@ -17,11 +17,11 @@ class LocalServer:
         asked = self.asked
 
         class Handler(http.server.SimpleHTTPRequestHandler):
-            def do_GET(self):
+            def do_GET(self) -> None:
                 asked.append(self.path.rsplit("/", 1)[-1])
                 super().do_GET()
 
-            def log_message(self, *arguments):
+            def log_message(self, *arguments) -> None:
                 pass
 
         handler = functools.partial(Handler, directory=str(folder))
@@ -38,7 +38,7 @@ class LocalServer:
 
 
 @pytest.fixture
-def server(tmp_path):
+def server(tmp_path: Path):
     """A running server of an empty folder."""
     folder = tmp_path / "served"
     folder.mkdir()

@@ -5,6 +5,7 @@ import io
 import pickle
 import tarfile
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,13 +21,13 @@ CIFAR_NAMES = [*(f"data_batch_{batch}" for batch in range(1, 6)), "test_batch"]
 
 
 @pytest.fixture(autouse=True)
-def no_ambient_data(monkeypatch, tmp_path):
+def no_ambient_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Neither the user's data folder nor their cache has a say in these tests."""
     monkeypatch.delenv("SPARSESECAGG_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-def write_cifar(folder, kind="bin"):
+def write_cifar(folder, kind="bin") -> None:
     """Write six tiny batches, binary or Python."""
     folder.mkdir(parents=True)
     for number, name in enumerate(CIFAR_NAMES):
@@ -38,7 +39,7 @@ def write_cifar(folder, kind="bin"):
             (folder / name).write_bytes(pickle.dumps({b"data": rows[:, 1:], b"labels": rows[:, 0].tolist()}))
 
 
-def test_digits_are_embedded():
+def test_digits_are_embedded() -> None:
     """1,797 images of 8 × 8, pixels in 0 … 1, always the same split."""
     digits = load_dataset("digits")
     assert digits.train_x.shape == (1438, 64) and digits.test_x.shape == (359, 64)
@@ -48,7 +49,7 @@ def test_digits_are_embedded():
 
 @pytest.mark.parametrize("packed", [True, False])
 @pytest.mark.parametrize("inside", ["mnist", "MNIST/raw", "."])
-def test_mnist_files_are_found_in_the_usual_places(tmp_path, inside, packed):
+def test_mnist_files_are_found_in_the_usual_places(tmp_path: Path, inside: str, packed: bool) -> None:
     """In a folder of their own, where torchvision puts them, or in the data folder itself; gzip or not."""
     write_idx_files(tmp_path / "data" / inside, packed=packed)
     mnist = load_dataset("mnist", tmp_path / "data")
@@ -56,7 +57,7 @@ def test_mnist_files_are_found_in_the_usual_places(tmp_path, inside, packed):
     assert mnist.train_x.min() == pytest.approx(-0.1307 / 0.3081, abs=1e-3)
 
 
-def test_dotted_names_are_found_too(tmp_path):
+def test_dotted_names_are_found_too(tmp_path: Path) -> None:
     """Some tools unpack train-images-idx3-ubyte as train-images.idx3-ubyte."""
     write_idx_files(tmp_path / "mnist", packed=False)
     for path in list((tmp_path / "mnist").iterdir()):
@@ -64,7 +65,7 @@ def test_dotted_names_are_found_too(tmp_path):
     assert len(load_dataset("mnist", tmp_path).train_y) == 30
 
 
-def test_the_environment_names_a_data_folder(tmp_path, monkeypatch):
+def test_the_environment_names_a_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SPARSESECAGG_DATA stands in for --data-dir, which comes first."""
     write_idx_files(tmp_path / "data" / "fashion-mnist", FASHION_MNIST)
     monkeypatch.setenv("SPARSESECAGG_DATA", str(tmp_path / "data"))
@@ -75,7 +76,7 @@ def test_the_environment_names_a_data_folder(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["bin", "py"])
 @pytest.mark.parametrize("inside", [".", "cifar10"])
-def test_cifar_batches_are_found_in_both_formats(tmp_path, inside, kind):
+def test_cifar_batches_are_found_in_both_formats(tmp_path: Path, inside: str, kind: str) -> None:
     """Five training batches, one test batch, colours in three channels."""
     write_cifar(tmp_path / inside / f"cifar-10-batches-{kind}", kind)
     cifar = load_dataset("cifar10", tmp_path)
@@ -85,7 +86,7 @@ def test_cifar_batches_are_found_in_both_formats(tmp_path, inside, kind):
 
 @pytest.mark.parametrize("name", ["mnist", "fashion-mnist", "cifar10"])
 @pytest.mark.parametrize("exists", [True, False])
-def test_a_folder_without_the_files_says_what_to_put_where(tmp_path, name, exists):
+def test_a_folder_without_the_files_says_what_to_put_where(tmp_path: Path, name: str, exists: bool) -> None:
     """A folder that the user named is never downloaded to."""
     folder = tmp_path / "data"
     if exists:
@@ -98,7 +99,7 @@ def test_a_folder_without_the_files_says_what_to_put_where(tmp_path, name, exist
     assert not exists or list(folder.iterdir()) == []
 
 
-def test_files_that_do_not_fit_each_other_are_refused(tmp_path):
+def test_files_that_do_not_fit_each_other_are_refused(tmp_path: Path) -> None:
     """Ten labels for thirty images."""
     write_idx_files(tmp_path / "mnist")
     labels = tmp_path / "mnist" / "t10k-labels-idx1-ubyte.gz"
@@ -107,7 +108,7 @@ def test_files_that_do_not_fit_each_other_are_refused(tmp_path):
         load_dataset("mnist", tmp_path)
 
 
-def test_unknown_names_list_the_known_ones():
+def test_unknown_names_list_the_known_ones() -> None:
     """A typing error is answered with the choice."""
     with pytest.raises(InvalidInput, match="digits, mnist, fashion-mnist, cifar10"):
         load_dataset("minst")
@@ -121,7 +122,7 @@ def served(server, source):
     return replace(source, files=tuple(files))
 
 
-def test_without_a_data_folder_files_are_downloaded_once(server):
+def test_without_a_data_folder_files_are_downloaded_once(server) -> None:
     """The second load asks nobody."""
     write_idx_files(server.folder)
     sources = {"mnist": served(server, MNIST)}
@@ -131,7 +132,7 @@ def test_without_a_data_folder_files_are_downloaded_once(server):
     assert len(server.asked) == 4 and len(list((cache_folder() / "mnist").iterdir())) == 4
 
 
-def test_the_cifar_archive_is_unpacked_once(server, tmp_path):
+def test_the_cifar_archive_is_unpacked_once(server, tmp_path: Path) -> None:
     """Only the batches are taken from the archive, whatever else it names."""
     with tarfile.open(server.folder / "cifar-10-binary.tar.gz", "w:gz") as pack:
         for number, name in enumerate([*CIFAR_NAMES, "../../outside"]):
@@ -146,7 +147,7 @@ def test_the_cifar_archive_is_unpacked_once(server, tmp_path):
     assert not list(tmp_path.rglob("outside*"))
 
 
-def test_offline_the_error_says_which_files_to_fetch(server):
+def test_offline_the_error_says_which_files_to_fetch(server) -> None:
     """The address that failed, and the names to put into a data folder."""
     write_idx_files(server.folder)
     sources = {"mnist": served(server, MNIST)}
@@ -156,7 +157,7 @@ def test_offline_the_error_says_which_files_to_fetch(server):
         load_dataset("mnist", sources=sources)
 
 
-def test_the_real_mnist_files_are_read():
+def test_the_real_mnist_files_are_read() -> None:
     """60,000 training and 10,000 test images of mean 0 and deviation 1."""
     mnist = load_dataset("mnist", real_data())
     assert mnist.train_x.shape == (60000, 1, 28, 28) and mnist.test_x.shape == (10000, 1, 28, 28)

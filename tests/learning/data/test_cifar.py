@@ -1,6 +1,7 @@
 """CIFAR-10 batches, binary and Python."""
 
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ PIXELS = RANDOM.integers(0, 256, (4, 3072), dtype=np.uint8)
 LABELS = [3, 0, 9, 5]
 
 
-def test_both_formats_hold_the_same_images(tmp_path):
+def test_both_formats_hold_the_same_images(tmp_path: Path) -> None:
     """Red, green and blue planes of 32 × 32, labels 0 to 9."""
     records = b"".join(bytes([label]) + row.tobytes() for label, row in zip(LABELS, PIXELS, strict=True))
     (tmp_path / "batch.bin").write_bytes(records)
@@ -32,7 +33,7 @@ class Harmful:
         return os.system, ("echo harm",)
 
 
-def test_a_pickle_that_would_run_something_is_refused(tmp_path):
+def test_a_pickle_that_would_run_something_is_refused(tmp_path: Path) -> None:
     """Only arrays are rebuilt."""
     (tmp_path / "batch").write_bytes(pickle.dumps({b"data": Harmful(), b"labels": LABELS}))
     with pytest.raises(InvalidInput, match="system"):
@@ -50,7 +51,7 @@ def test_a_pickle_that_would_run_something_is_refused(tmp_path):
         [1, 2],
     ],
 )
-def test_other_pickles_are_refused(tmp_path, content):
+def test_other_pickles_are_refused(tmp_path: Path, content) -> None:
     """The error names the file."""
     (tmp_path / "data_batch_1").write_bytes(pickle.dumps(content))
     with pytest.raises(InvalidInput, match="data_batch_1"):
@@ -58,7 +59,7 @@ def test_other_pickles_are_refused(tmp_path, content):
 
 
 @pytest.mark.parametrize("content", [b"", b"\x00" * 3072, b"\x0a" + b"\x00" * 3072])
-def test_damaged_binary_batches_are_refused(tmp_path, content):
+def test_damaged_binary_batches_are_refused(tmp_path: Path, content) -> None:
     """Cut short, or with a label that does not exist."""
     (tmp_path / "data_batch_1.bin").write_bytes(content)
     with pytest.raises(InvalidInput, match=r"data_batch_1\.bin"):

@@ -1,6 +1,7 @@
 """Downloads: once, checked, complete or not at all."""
 
 import hashlib
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +16,7 @@ def remote(server, name="data.bin", content=CONTENT):
     return RemoteFile(f"{server.url}/{name}", hashlib.sha256(CONTENT).hexdigest())
 
 
-def test_a_file_is_fetched_once(server, tmp_path):
+def test_a_file_is_fetched_once(server, tmp_path: Path) -> None:
     """The second time it is read from the folder; progress ends at the whole size."""
     seen = []
     for _ in range(2):
@@ -25,14 +26,14 @@ def test_a_file_is_fetched_once(server, tmp_path):
     assert seen[-1] == ("data.bin", len(CONTENT), len(CONTENT))
 
 
-def test_a_file_with_another_hash_is_not_kept(server, tmp_path):
+def test_a_file_with_another_hash_is_not_kept(server, tmp_path: Path) -> None:
     """A falsified or damaged download leaves nothing behind."""
     with pytest.raises(InvalidInput, match="SHA-256"):
         fetch(remote(server, content=CONTENT[:-1] + b"!"), tmp_path / "cache")
     assert list((tmp_path / "cache").iterdir()) == []
 
 
-def test_without_a_network_nothing_is_kept(server, tmp_path):
+def test_without_a_network_nothing_is_kept(server, tmp_path: Path) -> None:
     """The error says which address could not be reached."""
     wanted = remote(server)
     server.close()
@@ -42,7 +43,7 @@ def test_without_a_network_nothing_is_kept(server, tmp_path):
     server.close = lambda: None
 
 
-def test_a_missing_file_says_so(server, tmp_path):
+def test_a_missing_file_says_so(server, tmp_path: Path) -> None:
     """HTTP 404 is an error, not content."""
     with pytest.raises(InvalidInput, match="404"):
         fetch(RemoteFile(f"{server.url}/nothing", "0" * 64), tmp_path / "cache")

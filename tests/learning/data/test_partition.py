@@ -1,6 +1,7 @@
 """Partitions: every sample to one user, every user at least one sample, the same for the same seed."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ def dataset(samples: int, classes: int = 5) -> Dataset:
 
 
 @given(st.sampled_from(PARTITIONS), st.integers(5, 20), st.integers(60, 200), st.integers(0, 2**32))
-def test_every_sample_is_dealt_to_one_user(name, clients, samples, seed):
+def test_every_sample_is_dealt_to_one_user(name, clients, samples, seed) -> None:
     """Nothing is lost, nothing dealt twice, nobody idle, and the counts are true."""
     data = dataset(samples)
     made = make_partition(data, name, clients, seed, shards=clients * 2, concentration=0.3, classes_per_client=2)
@@ -29,32 +30,32 @@ def test_every_sample_is_dealt_to_one_user(name, clients, samples, seed):
 
 
 @pytest.mark.parametrize("name", PARTITIONS)
-def test_a_seed_decides(name):
+def test_a_seed_decides(name) -> None:
     """Same seed, same partition; another seed, another one."""
     one, same, other = (make_partition(dataset(300), name, 10, seed, shards=30) for seed in (1, 1, 2))
     assert all(np.array_equal(a, b) for a, b in zip(one.indices, same.indices, strict=True))
     assert any(not np.array_equal(a, b) for a, b in zip(one.indices, other.indices, strict=True))
 
 
-def test_iid_parts_are_of_one_size():
+def test_iid_parts_are_of_one_size() -> None:
     """Sizes differ by one at most."""
     assert set(make_partition(dataset(103), "iid", 10, 0).sizes.tolist()) == {10, 11}
 
 
-def test_shards_hold_few_classes():
+def test_shards_hold_few_classes() -> None:
     """As in the paper: 300 shards of at most two classes each, dealt evenly."""
     made = make_partition(dataset(6000, 10), "shards", 100, 0)
     assert set(made.sizes.tolist()) == {60}
     assert ((made.counts > 0).sum(axis=1) <= 6).all() and ((made.counts > 0).sum(axis=1) < 10).all()
 
 
-def test_small_concentrations_are_uneven():
+def test_small_concentrations_are_uneven() -> None:
     """Dirichlet with 100 is nearly even, with 0.05 far from it."""
     uneven, even = (make_partition(dataset(2000), "dirichlet", 10, 0, concentration=c).counts for c in (0.05, 100))
     assert uneven.std() > 4 * even.std()
 
 
-def test_pathological_users_have_exactly_as_many_classes_as_asked():
+def test_pathological_users_have_exactly_as_many_classes_as_asked() -> None:
     """Two of five classes each, and no class is left over."""
     counts = make_partition(dataset(500), "pathological", 10, 0, classes_per_client=2).counts
     assert ((counts > 0).sum(axis=1) == 2).all() and (counts.sum(axis=0) == 100).all()
@@ -75,7 +76,7 @@ def test_pathological_users_have_exactly_as_many_classes_as_asked():
         ("by colour", {}, "partition"),
     ],
 )
-def test_what_can_not_be_dealt_is_refused_by_name(name, options, named):
+def test_what_can_not_be_dealt_is_refused_by_name(name: str, options, named: str) -> None:
     """More users or shards than samples, impossible classes, unknown names."""
     chosen = {"clients": 10, "shards": 20} | options
     with pytest.raises(InvalidInput) as caught:
@@ -83,7 +84,7 @@ def test_what_can_not_be_dealt_is_refused_by_name(name, options, named):
     assert caught.value.option == named
 
 
-def test_a_saved_partition_is_read_back(tmp_path):
+def test_a_saved_partition_is_read_back(tmp_path: Path) -> None:
     """Indices and counts; the JSON is what the report draws."""
     made = make_partition(dataset(50), "dirichlet", 7, 0)
     made.save(tmp_path)

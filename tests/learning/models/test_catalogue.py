@@ -24,7 +24,7 @@ def images(*shape: int) -> Dataset:
         ("cifar-cnn", (3, 32, 32), 165_122),
     ],
 )
-def test_models_have_the_sizes_of_the_papers(name, shape, dim):
+def test_models_have_the_sizes_of_the_papers(name: str, shape, dim: int) -> None:
     """21,840 and 1,663,370 parameters exactly, about 165,000 for CIFAR-10."""
     if len(shape) > 1:
         pytest.importorskip("torch")
@@ -34,19 +34,19 @@ def test_models_have_the_sizes_of_the_papers(name, shape, dim):
     assert model.evaluate(model.initial(0), data.train_x[:2], data.train_y[:2]).samples == 2
 
 
-def test_unknown_names_list_the_known_ones():
+def test_unknown_names_list_the_known_ones() -> None:
     """A typing error is answered with the choice."""
     with pytest.raises(InvalidInput, match=", ".join(MODELS)):
         make_model("cnn", images(64))
 
 
-def test_a_model_for_other_images_says_which_would_do():
+def test_a_model_for_other_images_says_which_would_do() -> None:
     """A CIFAR network on digits."""
     with pytest.raises(InvalidInput, match="use one of softmax, mlp"):
         make_model("cifar-cnn", images(64))
 
 
-def test_without_torch_the_error_says_how_to_install_it(monkeypatch):
+def test_without_torch_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The embedded demo needs none; the convolutional networks do."""
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
     with pytest.raises(MissingExtra, match=r"sparsesecagg\[torch\]"):

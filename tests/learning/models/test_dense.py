@@ -12,7 +12,7 @@ Y = RANDOM.integers(0, 3, 12)
 
 
 @pytest.mark.parametrize(("hidden", "size"), [((), 18), ((4,), 39), ((4, 3), 51)])
-def test_layers_cover_the_vector(hidden, size):
+def test_layers_cover_the_vector(hidden, size: int) -> None:
     """Weights and biases, one after the other."""
     network = DenseNetwork(5, 3, hidden)
     assert network.dim == size and network.layers[0].start == 0
@@ -20,7 +20,7 @@ def test_layers_cover_the_vector(hidden, size):
 
 
 @pytest.mark.parametrize("hidden", [(), (4,), (4, 3)])
-def test_one_step_goes_down_the_gradient(hidden):
+def test_one_step_goes_down_the_gradient(hidden) -> None:
     """The step of one batch is −lr times the slope of the mean loss, measured by finite differences."""
     network = DenseNetwork(5, 3, hidden)
     start = network.initial(1) + np.float32(0.05)
@@ -38,7 +38,7 @@ def test_one_step_goes_down_the_gradient(hidden):
         assert -step[at] == pytest.approx(slope, abs=2e-3)
 
 
-def test_training_is_that_of_torch():
+def test_training_is_that_of_torch() -> None:
     """Same weights, batches, momentum and rate as `torch.optim.SGD`: the same result up to rounding."""
     torch = pytest.importorskip("torch")
     network, how = DenseNetwork(5, 3, (4,)), LocalTraining(epochs=1, batch=12, lr=0.2, momentum=0.5)
@@ -59,7 +59,7 @@ def test_training_is_that_of_torch():
     assert np.allclose(trained, expected, atol=1e-6)
 
 
-def test_training_is_repeatable_and_leaves_the_global_model_alone():
+def test_training_is_repeatable_and_leaves_the_global_model_alone() -> None:
     """Same seed, same bits."""
     network = DenseNetwork(5, 3, (4,))
     start = network.initial(0)
@@ -69,7 +69,7 @@ def test_training_is_repeatable_and_leaves_the_global_model_alone():
     assert np.array_equal(one, same) and not np.array_equal(one, other)
 
 
-def test_evaluation_counts_and_adds():
+def test_evaluation_counts_and_adds() -> None:
     """Parts of a test set add up to the whole."""
     network = DenseNetwork(5, 3)
     parameters = network.initial(0)
@@ -79,7 +79,7 @@ def test_evaluation_counts_and_adds():
     assert parts.loss == pytest.approx(whole.loss, rel=1e-5)
 
 
-def test_a_layer_needs_a_unit():
+def test_a_layer_needs_a_unit() -> None:
     """Width 0 is refused."""
     with pytest.raises(InvalidInput):
         DenseNetwork(5, 3, (0,))

@@ -165,7 +165,7 @@ class RoundRecord:
 
 
 @dataclass
-class RunFolder:
+class FigureFolder:
     """A folder with config.json and metrics.jsonl, from which `sparsesecagg` makes a report."""
 
     path: Path

@@ -25,7 +25,14 @@ from sparsesecagg.engines.flower.choice import Wish, described, smallest_number
 from sparsesecagg.engines.flower.clip import Clips
 from sparsesecagg.engines.flower.courier import Courier, PatientGrid
 from sparsesecagg.engines.flower.errors import MissingMod
-from sparsesecagg.engines.flower.figures import RoundRecord, RunFolder, config_of, noise_warning, shape_of, total_weight
+from sparsesecagg.engines.flower.figures import (
+    FigureFolder,
+    RoundRecord,
+    config_of,
+    noise_warning,
+    shape_of,
+    total_weight,
+)
 from sparsesecagg.engines.flower.last_words import listen
 from sparsesecagg.engines.flower.run import SecureRun
 from sparsesecagg.engines.flower.saved_run import SavedRun, number_rounds
@@ -131,7 +138,7 @@ class SecAgg(Strategy):
         self._told_timeouts = self._timeouts = stage_timeouts(timeout, timeouts)
         self._courier = Courier(poll_seconds)
         self._way_down = make_way_down(downlink, downlink_bits)
-        self._folder = RunFolder(Path(run_dir)) if run_dir is not None else None
+        self._folder = FigureFolder(Path(run_dir)) if run_dir is not None else None
         self._saved = SavedRun(Path(run_dir)) if run_dir is not None else None
         self._rounds_before = 0
         """Rounds that an earlier process has done, if this one goes on with its run."""

@@ -1,8 +1,8 @@
 """Models: a flat float32 vector in, a flat float32 vector out.
 
-`base` is the interface, `dense` softmax regression and multi-layer perceptrons in NumPy, `convolution` a small
-convolutional network in NumPy, `torch_model` the adapter for any `torch.nn.Module`, `torch_zoo` larger convolutional
-networks, `catalogue` their names.
+`base` is the interface, `layered` what networks in NumPy have in common, `dense` softmax regression and multi-layer
+perceptrons in NumPy, `convolution` a small convolutional network in NumPy, `torch_model` the adapter for any
+`torch.nn.Module`, `torch_zoo` larger convolutional networks, `catalogue` their names.
 """
 
 from sparsesecagg.learning.models.base import Evaluation, Layer, LocalTraining, Model

@@ -14,13 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.learning.models.base import Evaluation, Layer, LocalTraining, Model, Vector, batches
-from sparsesecagg.learning.models.dense import log_softmax
+from sparsesecagg.learning.models.base import Evaluation, Vector
+from sparsesecagg.learning.models.layered import LayeredNetwork, Values, Views, log_softmax
 
 STRIDE = 2
 _EVALUATION_BATCH = 250
-Values = NDArray[np.float32]
-Views = list[tuple[Values, Values]]
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ class _Shape:
         return self.kernel * self.kernel * self.channels
 
 
-class StridedNetwork(Model):
+class StridedNetwork(LayeredNetwork):
     """Convolutions, one hidden layer, and a softmax at the end; ReLU after all but the last."""
 
     def __init__(
@@ -59,7 +57,6 @@ class StridedNetwork(Model):
         name: str = "strided-cnn",
     ) -> None:
         """Make a network for images of `shape` (channels, height, width)."""
-        self.name = name
         channels, height, width = shape
         self._shapes: list[_Shape] = []
         sizes: list[tuple[int, int]] = []
@@ -70,58 +67,20 @@ class StridedNetwork(Model):
             self._shapes.append(_Shape(one.kernel, height, width, channels, *after))
             sizes.append((self._shapes[-1].patch, one.channels))
             (height, width), channels = after, one.channels
-        self._sizes = [*sizes, (height * width * channels, hidden), (hidden, classes)]
-        layers, at = [], 0
-        for number, (fan_in, fan_out) in enumerate(self._sizes, start=1):
-            for part, size in (("weight", fan_in * fan_out), ("bias", fan_out)):
-                layers.append(Layer(f"{number}.{part}", at, at + size))
-                at += size
-        self.layers = tuple(layers)
-
-    def initial(self, seed: int) -> Vector:
-        """Draw weights uniformly in ±√(6 / fan-in), which suits ReLU; biases begin at 0."""
-        random = np.random.Generator(np.random.PCG64(seed))
-        parameters = np.zeros(self.dim, dtype=np.float32)
-        for weight, _ in self._views(parameters):
-            bound = np.sqrt(6 / len(weight))
-            weight[:] = random.uniform(-bound, bound, weight.shape)
-        return parameters
-
-    def train_local(self, parameters: Vector, x: Values, y: NDArray[np.int64], how: LocalTraining, seed: int) -> Vector:
-        """Return the parameters after mini-batch descent with (PyTorch's) momentum on the cross entropy."""
-        parameters = parameters.copy()
-        gradient, velocity = np.zeros_like(parameters), np.zeros_like(parameters)
-        views, gradients = self._views(parameters), self._views(gradient)
-        patches = self._first_patches(x)
-        # Divergence shows as values that are not finite; whoever called looks for them and says so.
-        with np.errstate(all="ignore"):
-            for chosen in batches(len(y), how, seed):
-                self._gradient(views, gradients, patches[chosen], y[chosen])
-                velocity *= np.float32(how.momentum)
-                velocity += gradient
-                parameters -= np.float32(how.lr) * velocity
-        return parameters
+        super().__init__(name, [*sizes, (height * width * channels, hidden), (hidden, classes)])
 
     def evaluate(self, parameters: Vector, x: Values, y: NDArray[np.int64]) -> Evaluation:
         """Return correct predictions and the summed cross entropy."""
         views, total = self._views(parameters), Evaluation(0, 0.0, 0)
         for at in range(0, len(y), _EVALUATION_BATCH):
             labels = y[at : at + _EVALUATION_BATCH]
-            scores = self._forward(views, self._first_patches(x[at : at + _EVALUATION_BATCH]))[-1]
+            scores = self._forward(views, self._read(x[at : at + _EVALUATION_BATCH]))[-1]
             loss = -float(log_softmax(scores)[np.arange(len(labels)), labels].sum())
             total += Evaluation(int((scores.argmax(axis=1) == labels).sum()), loss, len(labels))
         return total
 
-    def _views(self, vector: Vector) -> Views:
-        """Return (weight, bias) of each layer as views into the flat vector."""
-        pairs = zip(self.layers[::2], self.layers[1::2], self._sizes, strict=True)
-        return [
-            (vector[weight.start : weight.stop].reshape(size), vector[bias.start : bias.stop])
-            for weight, bias, size in pairs
-        ]
-
-    def _first_patches(self, x: Values) -> Values:
-        """Return the patches that the first convolution reads; they are the same in every step, so cut once."""
+    def _read(self, x: Values) -> Values:
+        """Return the patches that the first convolution reads."""
         shape = self._shapes[0]
         images = x.reshape(len(x), shape.channels, shape.height, shape.width).transpose(0, 2, 3, 1)
         return _patches(np.ascontiguousarray(images), shape).reshape(len(x), -1, shape.patch)
@@ -143,9 +102,8 @@ class StridedNetwork(Model):
                 read.append(values.reshape(samples, -1))
         return read
 
-    def _gradient(self, views: Views, gradients: Views, patches: Values, y: NDArray[np.int64]) -> None:
-        """Write the gradient of the mean cross entropy of one batch into `gradients`."""
-        read = self._forward(views, patches)
+    def _gradient(self, views: Views, gradients: Views, samples: Values, y: NDArray[np.int64]) -> None:
+        read = self._forward(views, samples)
         back = np.exp(log_softmax(read[-1]))
         back[np.arange(len(y)), y] -= 1
         back /= len(y)

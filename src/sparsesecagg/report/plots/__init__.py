@@ -7,7 +7,7 @@ people    contributors per coordinate, dropouts per round
 labels    who holds which classes
 """
 
-from sparsesecagg.report.plots.base import Figure, Series, View, as_json, levelled, series_of
+from sparsesecagg.report.plots.base import Figure, FigureView, Series, as_json, levelled, series_of
 from sparsesecagg.report.plots.cost import (
     bytes_received,
     bytes_sent,
@@ -21,8 +21,8 @@ from sparsesecagg.report.plots.people import contributors, dropouts
 
 __all__ = [
     "Figure",
+    "FigureView",
     "Series",
-    "View",
     "accuracy_by_megabyte",
     "accuracy_by_round",
     "as_json",

@@ -12,7 +12,7 @@ from typing import Any
 from sparsesecagg.report.markup import plot_text
 from sparsesecagg.report.measures import Measures
 from sparsesecagg.report.palette import DASHES, SYMBOLS, Theme, painted
-from sparsesecagg.report.records import RoundRecord, Run
+from sparsesecagg.report.records import RoundLine, Run
 
 Json = dict[str, Any]
 
@@ -68,7 +68,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class View:
+class FigureView:
     """One way to draw a figure; `narrow` holds the traces and layout for a phone where they differ."""
 
     label: str
@@ -88,7 +88,7 @@ class Figure:
     title: str
     caption: str
     description: str
-    views: tuple[View, ...]
+    views: tuple[FigureView, ...]
     wide: bool = False
     legend: bool = True
 
@@ -120,7 +120,7 @@ def line(series: Series, x: Sequence[Any], y: Sequence[Any], **more: Any) -> Jso
     }
 
 
-def coinciding(series: Sequence[Series], pick: Callable[[RoundRecord], float | None]) -> str:
+def coinciding(series: Sequence[Series], pick: Callable[[RoundLine], float | None]) -> str:
     """Return a sentence that names the runs whose curves lie on each other; nothing if none do."""
     groups: list[list[Series]] = []
     for s in series:
@@ -134,7 +134,7 @@ def coinciding(series: Sequence[Series], pick: Callable[[RoundRecord], float | N
     return f" Curves that coincide: {listing(told)}." if told else ""
 
 
-def _same_curve(one: Series, other: Series, pick: Callable[[RoundRecord], float | None]) -> bool:
+def _same_curve(one: Series, other: Series, pick: Callable[[RoundLine], float | None]) -> bool:
     first, second = ([(r.round, pick(r)) for r in s.run.rounds if pick(r) is not None] for s in (one, other))
     if not first or [number for number, _ in first] != [number for number, _ in second]:
         return False
@@ -173,7 +173,7 @@ def bar_layout(series: Sequence[Series], categories: int, largest: float, title:
     }
 
 
-def failed_marks(series: Series, failed: Sequence[RoundRecord], heights: Sequence[Any], **more: Any) -> Json:
+def failed_marks(series: Series, failed: Sequence[RoundLine], heights: Sequence[Any], **more: Any) -> Json:
     """Mark failed rounds with a cross that tells the reason when pointed at."""
     reasons = [plot_text(r.reason or "no reason recorded") for r in failed]
     return {

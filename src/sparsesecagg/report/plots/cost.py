@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sparsesecagg.report.measures import mean, mean_by_stage, worked
-from sparsesecagg.report.plots.base import Figure, Json, Series, View, bar_layout, bars, listing
+from sparsesecagg.report.plots.base import Figure, FigureView, Json, Series, bar_layout, bars, listing
 from sparsesecagg.report.records import STAGES
 from sparsesecagg.report.words import BYTE_UNITS, SECOND_UNITS, Unit, unit_for
 
@@ -120,5 +120,5 @@ def _figure(
         title=words.title,
         caption=words.caption,
         description=f"Bar chart. {words.title}. {listing(described)}.",
-        views=(View(unit.name, data, layout),),
+        views=(FigureView(unit.name, data, layout),),
     )

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sparsesecagg.report.markup import plot_text
-from sparsesecagg.report.plots.base import Figure, Json, View
-from sparsesecagg.report.records import Partition
+from sparsesecagg.report.plots.base import Figure, FigureView, Json
+from sparsesecagg.report.records import LabelCounts
 from sparsesecagg.report.words import count
 
 # Counts are written into the cells while there is room for two digits.
 WRITTEN_UP_TO = 60
 
 
-def label_distribution(partition: Partition, number: int = 1, runs: Sequence[str] = ()) -> Figure:
+def label_distribution(partition: LabelCounts, number: int = 1, runs: Sequence[str] = ()) -> Figure:
     """Draw counts[client][class]; `runs` are named when the runs of a comparison differ in partition."""
     clients = [str(number) for number in range(len(partition.counts))]
     # Class names may be digits; as categories they keep their order and their spelling.
@@ -33,7 +33,7 @@ def label_distribution(partition: Partition, number: int = 1, runs: Sequence[str
             f"{min(totals, default=0)} to {max(totals, default=0)} samples per client."
         ),
         views=(
-            View(
+            FigureView(
                 label="samples",
                 data=[
                     _heat(clients, classes, by_class, written, down=False),

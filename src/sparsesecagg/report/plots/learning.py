@@ -8,15 +8,15 @@ from sparsesecagg.report.measures import cumulative_sent, cumulative_upload
 from sparsesecagg.report.plots.base import (
     HEIGHT,
     Figure,
+    FigureView,
     Json,
     Series,
-    View,
     coinciding,
     failed_marks,
     line,
     listing,
 )
-from sparsesecagg.report.records import RoundRecord, Run
+from sparsesecagg.report.records import RoundLine, Run
 from sparsesecagg.report.words import Unit, bytes_text, percent, significant, unit_for
 
 # Beyond this ratio between the runs' totals the small ones would be squeezed against the axis.
@@ -87,13 +87,13 @@ def accuracy_by_megabyte(series: Sequence[Series]) -> Figure:
 
 def _by_round(
     series: Sequence[Series],
-    pick: Callable[[RoundRecord], float | None],
+    pick: Callable[[RoundLine], float | None],
     *,
     title: str,
     hover: str,
     axis: Json,
     height: int = HEIGHT,
-) -> View:
+) -> FigureView:
     data: list[Json] = []
     for s in series:
         known = [record for record in s.run.rounds if pick(record) is not None]
@@ -109,10 +109,10 @@ def _by_round(
         "hovermode": "x unified",
         "height": height,
     }
-    return View(label=title, data=data, layout=layout)
+    return FigureView(label=title, data=data, layout=layout)
 
 
-def _by_bytes(series: Sequence[Series], label: str, pick: Callable[[Run], list[float]]) -> View:
+def _by_bytes(series: Sequence[Series], label: str, pick: Callable[[Run], list[float]]) -> FigureView:
     sent = [pick(s.run) for s in series]
     totals = [values[-1] for values in sent if values and values[-1] > 0]
     unit = unit_for(totals)
@@ -126,7 +126,7 @@ def _by_bytes(series: Sequence[Series], label: str, pick: Callable[[Run], list[f
         "hovermode": "closest",
         "height": HEIGHT,
     }
-    return View(label=label, data=data, layout=layout)
+    return FigureView(label=label, data=data, layout=layout)
 
 
 def _bytes_line(s: Series, values: list[float], unit: Unit) -> Json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sparsesecagg.report.measures import contributors_distribution, fewest_contributors
-from sparsesecagg.report.plots.base import HEIGHT, Figure, Json, Series, View, failed_marks, listing
+from sparsesecagg.report.plots.base import HEIGHT, Figure, FigureView, Json, Series, failed_marks, listing
 from sparsesecagg.report.plots.learning import whole_numbers
 from sparsesecagg.report.records import STAGES
 from sparsesecagg.report.words import count, significant
@@ -43,7 +43,7 @@ def contributors(series: Sequence[Series]) -> Figure:
         title="Contributors per coordinate",
         caption=caption + ("Per run: " + listing(described) + "." if described else "No run recorded it."),
         description=f"Step plot of the share of coordinates by number of contributors: {listing(described)}.",
-        views=(View("share", data, layout),),
+        views=(FigureView("share", data, layout),),
     )
 
 
@@ -113,7 +113,7 @@ def dropouts(every: Sequence[Series]) -> Figure:
             + (" The same users drop out in all runs, so they are shown once." if len(series) == 1 < len(every) else "")
         ),
         description=f"Bar chart of users lost in each round, by stage: {listing(described)}.",
-        views=(View("users", data, layout),),
+        views=(FigureView("users", data, layout),),
         legend=False,
     )
 

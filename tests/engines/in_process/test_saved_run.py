@@ -1,5 +1,7 @@
 """A run that is written down between two rounds goes on as if nothing had happened."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -10,8 +12,14 @@ from sparsesecagg.protocol import Parameters, Policy, Server, Stage
 
 CLIENTS, DIM = 12, 60
 UPDATES = [np.random.default_rng(user).uniform(-1, 1, DIM) for user in range(CLIENTS)]
-DROPS = [{1: Stage.UPLOAD}, {1: Stage.UPLOAD, 2: Stage.UNMASK}, {5: Stage.UPLOAD}, {}, {0: Stage.UPLOAD}]
-KINDS = {
+DROPS: list[dict[int, Stage]] = [
+    {1: Stage.UPLOAD},
+    {1: Stage.UPLOAD, 2: Stage.UNMASK},
+    {5: Stage.UPLOAD},
+    {},
+    {0: Stage.UPLOAD},
+]
+KINDS: dict[str, dict[str, Any]] = {
     "committees in pods": {"pattern": "committee", "committee_size": 3, "pod_size": 6, "alpha": 0.5},
     "full": {"pattern": "full"},
     "full with neighbours": {"pattern": "full", "neighbours": 8},
@@ -27,7 +35,7 @@ def start(kind):
     digest = identities[0].roster.digest if identities else b""
     params = Parameters.create(clients=CLIENTS, dim=DIM, dropout=0.2, min_survivors=1, roster_digest=digest, **options)
     policy = Policy(min_anonymity=1, min_survivors=1, patterns=frozenset({params.pattern}))
-    given = {"policy": policy, "entropy_of": entropy.of, "identities": identities}
+    given: dict[str, Any] = {"policy": policy, "entropy_of": entropy.of, "identities": identities}
     return InProcessRun(params, **given), entropy, given
 
 
@@ -40,7 +48,7 @@ def play(run, entropy, number):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_restored_run_gives_the_same_rounds_bit_for_bit(kind):
+def test_a_restored_run_gives_the_same_rounds_bit_for_bit(kind) -> None:
     """Sums, survivors and sizes, when every round is played by a run that was just restored."""
     whole, entropy, _ = start(kind)
     expected = [play(whole, entropy, number) for number in range(1, 6)]
@@ -53,7 +61,7 @@ def test_a_restored_run_gives_the_same_rounds_bit_for_bit(kind):
         parts = InProcessRun.restore(parts.save(), **given)
 
 
-def test_who_missed_two_rounds_misses_the_third_after_a_restart_too():
+def test_who_missed_two_rounds_misses_the_third_after_a_restart_too() -> None:
     """Packages are part of what is saved, and so is their absence."""
     run, entropy, given = start("committees in pods")
     for number in (1, 2):
@@ -63,7 +71,7 @@ def test_who_missed_two_rounds_misses_the_third_after_a_restart_too():
     assert 1 in play(restored, entropy, 4).survivors
 
 
-def test_bytes_that_are_no_run_or_server_are_refused():
+def test_bytes_that_are_no_run_or_server_are_refused() -> None:
     """By a typed error."""
     for data in (b"", b"\x00", b"\x93\x01\x02\x03", bytes(50)):
         with pytest.raises(MalformedMessage):
@@ -72,7 +80,7 @@ def test_bytes_that_are_no_run_or_server_are_refused():
             Server.restore(data)
 
 
-def test_a_server_that_is_saved_in_a_round_begins_the_next_one():
+def test_a_server_that_is_saved_in_a_round_begins_the_next_one() -> None:
     """A round in progress lives in memory, and its number is used up."""
     run, _, _ = start("full")
     run.server.begin_round()

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -20,7 +21,7 @@ SMALL = ["--clients", "12", "--dim", "60", "--alpha", "0.5", "--dropout", "0.1",
 
 
 @pytest.fixture
-def run(capsys):
+def run(capsys: pytest.CaptureFixture[str]):
     """Run `audit` and return exit code, standard output and standard error, the last two on one line each."""
 
     def run(*arguments):
@@ -33,7 +34,7 @@ def run(capsys):
 
 
 @pytest.mark.parametrize("pattern", ["pairwise", "committee", "full"])
-def test_json_holds_the_contract_and_nothing_else_is_printed(run, pattern):
+def test_json_holds_the_contract_and_nothing_else_is_printed(run, pattern: str) -> None:
     code, out, _ = run("--pattern", pattern, "--colluding", "0.25", "--json")
     found = json.loads(out)
     assert code == 0
@@ -44,18 +45,18 @@ def test_json_holds_the_contract_and_nothing_else_is_printed(run, pattern):
     assert found["colluders"] == 3
 
 
-def test_the_committee_is_the_default_pattern(run):
+def test_the_committee_is_the_default_pattern(run) -> None:
     assert json.loads(run("--json")[1])["pattern"] == "committee"
 
 
-def test_pairwise_says_that_it_protects_nobody(run):
+def test_pairwise_says_that_it_protects_nobody(run) -> None:
     code, out, err = run("--pattern", "pairwise", "--json")
     assert code == 0
     assert "docs/privacy.md" in err
     assert "docs/privacy.md" not in out
 
 
-def test_the_text_says_what_the_figures_mean(run):
+def test_the_text_says_what_the_figures_mean(run) -> None:
     _, out, _ = run("--pattern", "pairwise", "--colluding", "0.25")
     assert "a curious server and 3 colluding users can read" in out
     _, out, _ = run("--pattern", "full")
@@ -65,13 +66,13 @@ def test_the_text_says_what_the_figures_mean(run):
     assert "users that noticed and left" in out
 
 
-def test_a_lying_server_leaves_fewer_honest_users_in_a_sum(run):
+def test_a_lying_server_leaves_fewer_honest_users_in_a_sum(run) -> None:
     curious, lying = (json.loads(run("--server", server, "--json")[1]) for server in ("curious", "lying"))
     assert lying["server"] == "lying"
     assert lying["honest_component"]["mean"] < curious["honest_component"]["mean"]
 
 
-def test_persistent_updates_are_watched_over_many_rounds(run):
+def test_persistent_updates_are_watched_over_many_rounds(run) -> None:
     _, out, _ = run("--persistent", "0.5", "--rounds", "40", "--json")
     found = json.loads(out)
     assert found.keys() >= CONTRACT
@@ -82,19 +83,19 @@ def test_persistent_updates_are_watched_over_many_rounds(run):
     assert many["fresh"][-1] > many["kept"][-1]
 
 
-def test_the_table_of_many_rounds_says_what_ends_it(run):
+def test_the_table_of_many_rounds_says_what_ends_it(run) -> None:
     _, out, _ = run("--persistent", "0.5", "--rounds", "8", "--clients", "9")
     assert "kept committees" in out
     assert "differential privacy" in out
 
 
-def test_a_roster_can_be_used(run):
+def test_a_roster_can_be_used(run) -> None:
     found = json.loads(run("--authenticated", "--json", "--rounds", "1")[1])
     assert found["authenticated"]
     assert found["confirm"]
 
 
-def test_progress_is_a_line_now_and_then_where_there_is_no_terminal(run, monkeypatch):
+def test_progress_is_a_line_now_and_then_where_there_is_no_terminal(run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sparsesecagg.cli.audit._SECONDS_BETWEEN_LINES", 0)
     code, out, err = run("--json", "--rounds", "3")
     assert code == 0
@@ -102,19 +103,19 @@ def test_progress_is_a_line_now_and_then_where_there_is_no_terminal(run, monkeyp
     assert "attacking committee rounds: 2 of 3" in err
 
 
-def test_compare_shows_pattern_beside_pattern(run):
+def test_compare_shows_pattern_beside_pattern(run) -> None:
     _, out, _ = run("--compare", "--json")
     found = json.loads(out)
     assert list(found["compare"]) == ["pairwise", "committee", "full"]
     assert found["revealed_fraction"] == found["compare"]["committee"]["revealed_fraction"]
 
 
-def test_short_words_leave_doubt_and_the_text_says_so(run):
+def test_short_words_leave_doubt_and_the_text_says_so(run) -> None:
     _, out, _ = run("--pattern", "pairwise", "--modulus-bits", "16", "--alpha", "0.3", "--colluding", "0.25")
     assert "beyond doubt" in out
 
 
-def test_the_picture_is_drawn(run, tmp_path):
+def test_the_picture_is_drawn(run, tmp_path: Path) -> None:
     path = tmp_path / "audit.png"
     code, out, _ = run("--compare", "--plot", str(path))
     assert code == 0
@@ -142,19 +143,19 @@ def test_the_picture_is_drawn(run, tmp_path):
         (["--pattern", "pairwise", "--max-weight", "3"], "--max-weight must be 0 with pairwise"),
     ],
 )
-def test_bad_input_exits_with_2_and_one_sentence(run, arguments, complaint):
+def test_bad_input_exits_with_2_and_one_sentence(run, arguments, complaint: str) -> None:
     code, out, err = run(*arguments)
     assert (code, out) == (2, "")
     assert complaint in err
 
 
-def test_rounds_that_open_nothing_exit_with_1(run):
+def test_rounds_that_open_nothing_exit_with_1(run) -> None:
     code, _, err = run("--alpha", "0.3", "--dropout", "0.49", "--min-survivors", "4", "--rounds", "1")
     assert code == 1
     assert "none of 1 rounds could be opened" in err
 
 
-def test_a_picture_without_matplotlib_names_the_extra(run, monkeypatch, tmp_path):
+def test_a_picture_without_matplotlib_names_the_extra(run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     code, _, err = run("--plot", str(tmp_path / "a.png"))
     assert code == 2

@@ -1,12 +1,12 @@
 """`sparsesecagg train` on the command line: keys, exit codes, and nothing written on bad input."""
 
 import json
+from pathlib import Path
 
 import pytest
 
+from learning.support import write_idx_files
 from sparsesecagg.cli import main
-
-from .support import write_idx_files
 
 SMALL = [
     "train", "--clients", "10", "--rounds", "2", "--hidden", "8", "--alpha", "0.5", "--dropout", "0.1", "--samples",
@@ -18,7 +18,7 @@ KEYS = {
 }  # fmt: skip
 
 
-def run(capsys, *arguments):
+def run(capsys: pytest.CaptureFixture[str], *arguments):
     """Run the program; return exit code, standard output and standard error."""
     with pytest.raises(SystemExit) as ended:
         main([str(argument) for argument in arguments])
@@ -26,7 +26,7 @@ def run(capsys, *arguments):
     return ended.value.code, captured.out, captured.err
 
 
-def test_a_run_prints_one_json_object(capsys, tmp_path):
+def test_a_run_prints_one_json_object(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """The keys of the contract and nothing else; the folder and the report exist."""
     code, out, _ = run(capsys, *SMALL, "--out", tmp_path / "run", "--json", "--tensorboard")
     result = json.loads(out)
@@ -36,14 +36,14 @@ def test_a_run_prints_one_json_object(capsys, tmp_path):
     assert list((tmp_path / "run" / "tensorboard").iterdir())
 
 
-def test_a_run_ends_with_a_table_and_the_path_of_the_report(capsys, tmp_path):
+def test_a_run_ends_with_a_table_and_the_path_of_the_report(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """What a person sees."""
     code, out, err = run(capsys, *SMALL, "--out", tmp_path / "run", "--aggregator", "pairwise")
     assert code == 0 and "pairwise" in out and "report.html" in out
     assert "reveals" in err and "round 2/2" in err
 
 
-def test_a_comparison_has_the_same_keys_per_run(capsys, tmp_path):
+def test_a_comparison_has_the_same_keys_per_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """And on top those of the first; the report is the comparison's."""
     code, out, _ = run(capsys, *SMALL, "--out", tmp_path / "all", "--compare", "committee:8,plain", "--json")
     result = json.loads(out)
@@ -53,7 +53,7 @@ def test_a_comparison_has_the_same_keys_per_run(capsys, tmp_path):
     assert result["run_dir"] == str(tmp_path / "all") and (tmp_path / "all" / "report.html").is_file()
 
 
-def test_a_run_is_resumed_with_its_own_options(capsys, tmp_path):
+def test_a_run_is_resumed_with_its_own_options(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Named again or left out; more rounds are welcome."""
     run(capsys, *SMALL, "--out", tmp_path / "run", "--json")
     code, out, _ = run(capsys, "train", "--resume", tmp_path / "run", "--rounds", "3", "--json", "--workers", "1")
@@ -62,7 +62,9 @@ def test_a_run_is_resumed_with_its_own_options(capsys, tmp_path):
     assert code == 0 and json.loads(out)["rounds"] == 3
 
 
-def test_authenticated_rounds_are_recorded_reported_and_resumed(capsys, tmp_path):
+def test_authenticated_rounds_are_recorded_reported_and_resumed(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     """CONFIRM stands in the metrics, the CSV and the report; a resumed run ends where an undisturbed one does."""
     options = [*SMALL, "--authenticated", "--drop-at", "UPLOAD,CONFIRM", "--json"]
     assert run(capsys, *options, "--out", tmp_path / "run")[0] == 0
@@ -82,13 +84,13 @@ def test_authenticated_rounds_are_recorded_reported_and_resumed(capsys, tmp_path
     assert code == 2 and "begun with authenticated False, not True" in err
 
 
-def test_many_failing_rounds_are_foretold(capsys, tmp_path):
+def test_many_failing_rounds_are_foretold(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """More than two thirds of ten users must stay, and a dropout of 0.25 leaves seven on average."""
     _, _, err = run(capsys, *SMALL, "--out", tmp_path / "run", "--authenticated", "--dropout", "0.25", "--json")
     assert "about 34 % of rounds will fail, with fewer than 7 users left: lower --dropout" in err
 
 
-def test_many_thin_committees_are_foretold(capsys, tmp_path):
+def test_many_thin_committees_are_foretold(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Three users, of whom all three are demanded."""
     options = ["--committee-size", "3", "--min-survivors", "3", "--json"]
     _, out, err = run(capsys, *SMALL, "--out", tmp_path / "run", *options)
@@ -97,7 +99,7 @@ def test_many_thin_committees_are_foretold(capsys, tmp_path):
     assert json.loads(out)["rounds"] == 2 and any(line["committees_opened"] < 3 for line in lines)
 
 
-def test_alpha_that_is_not_used_is_said(capsys, tmp_path):
+def test_alpha_that_is_not_used_is_said(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Three committees send a third or two thirds."""
     _, _, err = run(capsys, *SMALL, "--out", tmp_path / "run", "--committee-size", "3", "--json")
     assert "alpha is 0.667 instead of 0.5" in err
@@ -105,7 +107,7 @@ def test_alpha_that_is_not_used_is_said(capsys, tmp_path):
     assert effective["alpha_asked"] == 0.5 and effective["alpha"] == pytest.approx(2 / 3)
 
 
-def test_a_resumed_run_finds_its_data_where_it_was(capsys, tmp_path):
+def test_a_resumed_run_finds_its_data_where_it_was(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """The data folder need not be named again."""
     write_idx_files(tmp_path / "data" / "mnist")
     options = ["--dataset", "mnist", "--model", "softmax", "--clients", "3", "--alpha", "1", "--dropout", "0"]
@@ -155,7 +157,9 @@ def contents(folder):
         (["--dataset", "mnist", "--data-dir", "nowhere"], "--data-dir nowhere is not a folder: put train-images"),
     ],
 )
-def test_bad_input_is_one_sentence_and_writes_nothing(capsys, tmp_path, options, said):
+def test_bad_input_is_one_sentence_and_writes_nothing(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, options, said: str
+) -> None:
     """Exit code 2, the option by name, what is allowed."""
     code, out, err = run(capsys, *SMALL, "--out", tmp_path / "run", *options)
     assert code == 2 and out == ""
@@ -163,7 +167,7 @@ def test_bad_input_is_one_sentence_and_writes_nothing(capsys, tmp_path, options,
     assert not (tmp_path / "run").exists()
 
 
-def test_another_configuration_can_not_resume(capsys, tmp_path):
+def test_another_configuration_can_not_resume(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Exit code 2, and the folder is as it was."""
     run(capsys, *SMALL, "--out", tmp_path / "run", "--json")
     before = contents(tmp_path)
@@ -178,7 +182,9 @@ def test_another_configuration_can_not_resume(capsys, tmp_path):
 
 
 @pytest.mark.parametrize("what", ["missing", "empty"])
-def test_a_folder_that_is_no_run_can_not_be_resumed(capsys, tmp_path, what):
+def test_a_folder_that_is_no_run_can_not_be_resumed(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, what: str
+) -> None:
     """Exit code 2, one sentence."""
     folder = tmp_path / "run"
     if what == "empty":
@@ -187,7 +193,7 @@ def test_a_folder_that_is_no_run_can_not_be_resumed(capsys, tmp_path, what):
     assert code == 2 and "--resume" in err and "is not a run folder" in err
 
 
-def test_a_folder_in_use_is_left_alone(capsys, tmp_path):
+def test_a_folder_in_use_is_left_alone(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Exit code 2, and what to do instead."""
     (tmp_path / "notes.txt").write_text("mine")
     code, _, err = run(capsys, *SMALL, "--out", tmp_path)
@@ -196,7 +202,7 @@ def test_a_folder_in_use_is_left_alone(capsys, tmp_path):
     )
 
 
-def test_a_run_without_a_single_good_round_is_a_failure(capsys, tmp_path):
+def test_a_run_without_a_single_good_round_is_a_failure(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Exit code 1 with stage and reason; the record is there all the same."""
     code, out, err = run(capsys, *SMALL, "--out", tmp_path / "run", "--threshold", "10", "--dropout", "0.4", "--json")
     assert code == 1 and json.loads(out)["rounds"] == 2
