@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint coverage bench soak mutants fuzz flower-demo audit-deps lock clean
+.PHONY: help setup demo docs notebook test test-fast lint coverage bench soak mutants fuzz flower-demo audit-deps lock clean
 
 help: ## List the jobs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,7 +18,7 @@ $(BIN)/python:
 	@touch $@
 
 .venv/.all: .venv/.learn
-	$(PIP) --editable '.[learn,torch,flower,dev]'
+	$(PIP) --editable '.[learn,torch,flower,examples,docs,dev]'
 	@touch $@
 
 setup: .venv/.all ## Make .venv with the package and every extra (idempotent)
@@ -35,8 +35,17 @@ lint: .venv/.all
 test: lint ## ruff, mypy --strict, pytest
 	$(BIN)/pytest
 
+test-fast: .venv/.all ## The tests of the core, in less than a minute: for the loop at the desk
+	$(BIN)/pytest -m 'not slow' tests/field tests/crypto tests/quantize tests/downlink tests/patterns tests/protocol tests/privacy tests/vectors tests/test_*.py
+
 coverage: .venv/.all ## Which lines and branches no test runs
 	$(BIN)/pytest --cov --cov-report term --cov-report html
+
+docs: .venv/.all ## Build the documentation as a site: build/site/index.html (no network, no warning)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+notebook: .venv/.all ## Run examples/notebook.ipynb and keep what it prints and draws
+	$(BIN)/python examples/run_notebook.py
 
 bench: .venv/.all ## Measure, and write benchmarks/results/ (minutes)
 	$(BIN)/python -m benchmarks
@@ -45,7 +54,7 @@ soak: .venv/.all ## 100,000 runs over a broken network, 200,000 interleavings on
 	$(BIN)/python tests/soak.py --out results/soak.json
 
 mutants: .venv/.all ## Change protocol/ and crypto/ in every small way and see whether a test notices (an hour)
-	$(BIN)/python -m tests.mutation
+	PYTHONPATH=tests $(BIN)/python -m mutation
 
 FUZZ_SECONDS ?= 600
 fuzz: .venv/.all ## Coverage-guided fuzzing of every decoder (FUZZ_SECONDS=600)

@@ -58,7 +58,7 @@ class Cohort:
 
     @cached_property
     def dropped(self) -> frozenset[int]:
-        """Who falls silent at UPLOAD, having shared its keys: the dropout that costs most to repair."""
+        """Who drops out at UPLOAD, having shared its keys: the dropout that costs most to repair."""
         rng = np.random.default_rng([self.seed, 1])
         return frozenset(rng.choice(self.clients, round(self.dropout * self.clients), replace=False).tolist())
 

@@ -114,6 +114,7 @@ def _summary(found: dict[str, Any], peer: dict[str, Any] | None, settings: dict[
         "bytes": {
             "sent": statistics.median(one["wire_bytes"]["total"] for one in steady),
             "received_without_model": statistics.median(one["received_bytes"]["total"] for one in steady),
+            "model": statistics.median(one["model_bytes"] for one in steady),
         },
         "client_seconds": statistics.median(one["client_seconds"]["total"] for one in steady),
         "server_seconds": statistics.median(one["server_seconds"]["total"] for one in steady),

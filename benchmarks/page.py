@@ -5,7 +5,8 @@
 A place in the template is `{{ result : path | format }}`, as in `{{ limits : aes_256_ctr.bytes_per_second | GB }}`. A
 place without a colon is a table: `{{ whole }}`, `{{ costs result }}`, `{{ ratios result }}`, `{{ claims }}`,
 `{{ steps }}`, `{{ exponents }}`, `{{ limits }}` or `{{ provenance }}`. A result that is missing is an error: no number
-is shown that no committed file contains.
+is shown that no committed file contains. Only what stands between `{{ with result … }}` and `{{ end }}` is left out
+as long as one of these results is missing: it takes long to measure, or needs an extra.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ TEMPLATE = Path(__file__).resolve().parent / "performance.md.in"
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGE = DOCS / "performance.md"
 _PLACE = re.compile(r"\{\{\s*(.+?)\s*\}\}")
+_SECTION = re.compile(r"\{\{ with (.+?) \}\}\n(.*?)\{\{ end \}\}\n", re.DOTALL)
 _SCALES = {"ms": (1e3, ",.1f", " ms"), "seconds": (1, ",.1f", " s"), "kB": (1e-3, ",.1f", " kB")} | {
     "MB": (1e-6, ",.0f", " MB"),
     "GB": (1e-9, ",.2f", " GB"),
@@ -52,7 +54,14 @@ def write(directory: Path | None = None, docs: Path = DOCS) -> Path:
 
 def render(template: str, directory: Path | None = None) -> str:
     """Fill every place of the template."""
+    template = _SECTION.sub(lambda section: _section(section.group(1), section.group(2), directory), template)
     return _PLACE.sub(lambda place: _fill(place.group(1), directory), template)
+
+
+def _section(names: str, text: str, directory: Path | None) -> str:
+    """Return a section whose results are all there, otherwise nothing."""
+    there = all(((directory or results.DIRECTORY) / f"{name}.json").is_file() for name in names.split())
+    return text if there else ""
 
 
 def _fill(place: str, directory: Path | None) -> str:
@@ -90,6 +99,8 @@ def _whole(directory: Path | None) -> str:
     }
     rows = []
     for system, (name, wall) in names.items():
+        if system not in whole["systems"]:
+            continue
         one, seconds = whole["systems"][system], deployed.get(wall)
         rows.append(
             (

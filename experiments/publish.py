@@ -24,8 +24,7 @@ def main() -> None:
     """Publish every result file that there is; one that can't be repeated, from a tree with changes, is refused."""
     for name in NAMES:
         path = RESULTS / f"{name}.json"
-        if path.exists():
-            result = results.read(path)
+        if path.exists() and is_current(result := results.read(path)):
             require_repeatable(result)
             load(name).plot(result, RESULTS / "plots")
     DOCUMENT.write_text(published(DOCUMENT.read_text(encoding="utf-8")), encoding="utf-8")
@@ -34,11 +33,16 @@ def main() -> None:
 
 
 def require_repeatable(result: Mapping[str, Any]) -> None:
-    """Raise `InvalidInput` for a result that no commit stands for; those of version 1 are called what they are."""
-    if "seeds" in result and (not result["commit"] or result["commit"].endswith("+")):
+    """Raise `InvalidInput` for a result that no commit stands for."""
+    if not result["commit"] or result["commit"].endswith("+"):
         raise InvalidInput(
             "commit", f"of results/{result['name']}.json must be a clean one, got {result['commit']}: measure again"
         )
+
+
+def is_current(result: Mapping[str, Any]) -> bool:
+    """Tell whether a result is of this version of the protocol; those of version 1 do not describe their data."""
+    return "data" in result
 
 
 def published(document: str, folder: Path = RESULTS) -> str:
@@ -58,9 +62,8 @@ def published(document: str, folder: Path = RESULTS) -> str:
 def section(name: str, folder: Path = RESULTS) -> str:
     """Return the comparison of one experiment and where it comes from, as Markdown."""
     path = folder / f"{name}.json"
-    if not path.exists():
-        return "\nNot measured yet.\n\n"
-    result = results.read(path)
+    if not path.exists() or not is_current(result := results.read(path)):
+        return "\nNot measured yet with this version of the protocol.\n\n"
     lines = ["| | paper | ours | note |", "| --- | --- | --- | --- |"]
     lines += [
         f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in load(name).compare(result)
@@ -71,7 +74,7 @@ def section(name: str, folder: Path = RESULTS) -> str:
 def provenance(result: Mapping[str, Any]) -> str:
     """Return how the figures came about."""
     machine = result["machine"]
-    state = "" if result["complete"] else " **Not complete**: the same command goes on."
+    state = "" if result["complete"] else " **Not complete**: the same command resumes it."
     return (
         f"`{result['command']}`, commit {result['commit']}, {result['date']}, {machine['cores']} cores of "
         f"{machine['processor']}, Python {machine['python']}{_load(machine)}.{_measured_on(result)}{state}"
@@ -83,9 +86,7 @@ def _load(machine: Mapping[str, Any]) -> str:
 
 
 def _measured_on(result: Mapping[str, Any]) -> str:
-    """Return the seeds and the data, where the file has them: those of protocol version 1 do not."""
-    if "data" not in result:
-        return " Measured with protocol version 1."
+    """Return the seeds and the data."""
     seeds, data = result["seeds"], result["data"]
     which = f"Seed {seeds[0]}" if len(seeds) == 1 else f"Seeds {seeds[0]} to {seeds[-1]}"
     if data["sha256"] is None:

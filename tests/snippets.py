@@ -25,7 +25,7 @@ PAGES = sorted(
     for path in ROOT.glob(pattern)
 )
 PROGRAMS = ("sparsesecagg", "python", ".venv/bin/python", ".venv/bin/sparsesecagg", "make", "pip", "flwr")
-PROGRAMS += ("flower-superlink", "flower-supernode", "PYTHONPATH=tests")
+PROGRAMS += ("flower-superlink", "flower-supernode")
 _FENCE = re.compile(r"^```(\w*)\s*$")
 _MARK = re.compile(r"^<!-- snippet: (not run, .+|with .+?) -->$")
 

@@ -24,6 +24,13 @@ def test_every_python_that_is_claimed_is_tested() -> None:
     assert PROJECT["requires-python"] == f">={claimed[0]}"
 
 
+def test_a_public_ci_has_every_job() -> None:
+    jobs = read_yaml(".github/workflows/ci.yml")["jobs"]
+    assert {"lint", "test", "docs", "coverage", "install-without-constraints"} <= set(jobs)
+    run = [step.get("run") for job in jobs.values() for step in job["steps"]]
+    assert {"make lint", "make test", "make docs", "make coverage"} <= set(run)
+
+
 def test_hooks_and_forms_can_be_read() -> None:
     (local,) = read_yaml(".pre-commit-config.yaml")["repos"]
     assert [hook["id"] for hook in local["hooks"]] == ["ruff", "ruff-format", "mypy"]

@@ -2,40 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
 import pytest
 
 from cli.commands import run
+from snippets import PAGES
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def between(marker: str) -> str:
-    """Return what stands behind a marker, up to its end."""
-    return README.split(f"<!-- {marker} -->\n")[1].split("<!-- end -->")[0]
-
-
-def test_the_table_shows_the_committed_results() -> None:
-    rounds = json.loads((ROOT / "results" / "sizes.json").read_text(encoding="utf-8"))["rounds"]
-    table = between("table: results/sizes.json")
-    for name, found in rounds.items():
-        assert found["exact"]
-        assert f"| {name} | {found['upload_bytes']['max']:,} |" in table
-
-
-def test_the_example_is_the_one_in_the_examples_folder() -> None:
+def test_the_example_of_the_training_page_is_the_one_in_the_examples_folder() -> None:
     example = (ROOT / "examples" / "train_your_own.py").read_text(encoding="utf-8").split('"""\n', 1)[1].strip()
-    assert example in between("example: examples/train_your_own.py")
-
-
-def test_the_first_try_works(capsys: pytest.CaptureFixture[str]) -> None:
-    code = README.split("## First try")[1].split("```python\n")[1].split("```")[0]
-    exec(compile(code, "README.md", "exec"), {})  # noqa: S102  # The point: it is what a reader would run.
-    assert capsys.readouterr().out.strip().endswith("29")
+    page = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+    assert example in page.split("<!-- example: examples/train_your_own.py -->\n")[1].split("<!-- end -->")[0]
 
 
 @pytest.mark.parametrize("name", sorted(set(re.findall(r"`sparsesecagg ([a-z]+)", README))))
@@ -48,11 +30,16 @@ def test_every_make_job_that_is_named_exists(job: str) -> None:
     assert re.search(rf"^{job}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
 
 
-@pytest.mark.parametrize(
-    "path", sorted({name for name in re.findall(r"`((?:docs|examples)/[^`]+|[A-Z]+\.md)`", README) if "*" not in name})
-)
-def test_every_document_that_is_named_exists(path: str) -> None:
-    assert (ROOT / path).exists()
+@pytest.mark.parametrize("page", sorted({*PAGES, *(f"examples/{name}/README.md" for name in ("http", "lora"))}))
+def test_every_file_that_a_page_links_to_exists(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", text)
+    folder = (ROOT / page).parent
+    assert not [link for link in links if "://" not in link and not (folder / link).exists()]
+
+
+def test_the_readme_stays_short() -> None:
+    assert len(README.splitlines()) <= 120
 
 
 def test_nothing_names_a_package_host_or_a_folder_of_one_machine() -> None:

@@ -38,6 +38,7 @@ def test_the_commands_of_a_page_run(
     snippet: Snippet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    exec(compile(snippet.setup, f"set-up of {snippet.name}", "exec"), {})  # noqa: S102
     assert snippet.commands()
     for program, *words in snippet.commands():
         match Path(program).name:

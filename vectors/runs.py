@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sparsesecagg.crypto.identity import Identity
 from sparsesecagg.errors import SparseSecAggError
 from sparsesecagg.patterns import PATTERNS
-from sparsesecagg.protocol import Client, Parameters, Policy, Server, Stage
+from sparsesecagg.protocol import Client, MemoryLedger, Parameters, Policy, Server, Stage
 from sparsesecagg.protocol.order import NO_TERMS
 from sparsesecagg.protocol.pod_round import PodRound
 from vectors.form import Vector, integers, named_bytes
@@ -47,6 +47,7 @@ class Recorder:
                 POLICY,
                 entropy=self._entropy(user),
                 identity=identities[user] if identities else None,
+                ledger=MemoryLedger(),
             )
             for user in range(params.clients)
         ]

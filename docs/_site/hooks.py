@@ -46,7 +46,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
         if picture:
             return f"![{text}]({inside})"
         kind = "tree" if target.is_dir() else "blob"
-        return f"[{text}]({config.repo_url.rstrip('/')}/{kind}/main/{inside}{anchor or ''})"
+        return f"[{text}]({config.extra['repository']}/{kind}/main/{inside}{anchor or ''})"
 
     return _LINK.sub(replaced, markdown)
 

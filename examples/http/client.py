@@ -57,9 +57,11 @@ def answer_one(http: httpx.Client, client: Client, train: Train) -> bool:
             case "SHARE_KEYS":
                 client.join(data)  # The first time; the same message again changes nothing.
                 number = int(task.headers["secagg-round"])
-                # The same bytes again if the server has lost them.
-                for package in client.share_keys(number) or client.share_keys(number, again=True):
+                packages = client.share_keys(number) or client.share_keys(number, again=True)  # Lost ones as they were.
+                for package in packages:
                     send(http, package)
+                if not packages:
+                    time.sleep(0.5)
             case "UPLOAD":
                 model = np.frombuffer(patiently(http, "GET", "/model").content, np.float32)
                 terms = hashlib.sha256(model.tobytes()).digest()  # Of what this user was told, not of what is claimed.
@@ -90,6 +92,7 @@ def patiently(http: httpx.Client, method: str, path: str, content: bytes = b"") 
             continue
         if response.status_code == httpx.codes.CONFLICT:
             print(f"the server rejects a message: {response.text}", flush=True)
+            time.sleep(0.2)
             return response
         return response.raise_for_status()
 

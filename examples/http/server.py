@@ -150,7 +150,6 @@ class Run:
         user = self.user_of(request)
         if user is None:
             return Response("unknown token", 401)
-
         await self.wait(lambda: self.work_for(user) is not None, PATIENCE)
         stage, body = self.work_for(user) or ("WAIT", b"")
         return Response(body, headers={"secagg-stage": stage, "secagg-round": str(self.server.round_number)})
@@ -170,11 +169,13 @@ class Run:
         user = self.user_of(request)
         if user is None:
             return Response("unknown token", 401)
-        if int(request.headers.get("content-length", 0)) > 8 * self.server.params.dim + (1 << 20):
-            return Response("larger than any message of this run", 413)
-        data = await request.body()
+        data = bytearray()
+        async for chunk in request.stream():
+            data += chunk
+            if len(data) > 8 * self.server.params.dim + (1 << 20):
+                return Response("larger than any message of this run", 413)
         try:
-            await self.alone(partial(self.server.receive, data, user))
+            await self.alone(partial(self.server.receive, bytes(data), user))
         except DuplicateMessage:
             pass  # Sent again because our answer was lost.
         except ProtocolError as problem:
@@ -191,14 +192,7 @@ class Run:
 
     async def status(self, _: Request) -> Response:
         """GET /status: where the run is, for its operator."""
-        return JSONResponse(
-            {
-                "round": self.server.round_number,
-                "stage": self.stage.name,
-                "history": self.history,
-                "users": len(self.users),
-            }
-        )
+        return JSONResponse({"round": self.server.round_number, "stage": self.stage.name, "history": self.history})
 
     def user_of(self, request: Request) -> int | None:
         return self.users.get(hashed(request.headers.get("authorization", "").removeprefix("Bearer ")))

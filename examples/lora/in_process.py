@@ -1,6 +1,6 @@
 """Run the app in one process, without Ray: ten nodes, the app's own settings.
 
-PYTHONPATH=tests python examples/lora/in_process.py
+python examples/lora/in_process.py
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from flwr.app import Context, RecordDict
 
-from engines.local_grid import RUN, SERVER, LocalGrid
+from sparsesecagg.attacks.local_grid import RUN, SERVER, LocalGrid
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))

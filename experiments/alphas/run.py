@@ -45,7 +45,10 @@ def main(wanted: list[str]) -> None:
     if wanted != ["publish"]:
         for name in wanted or SETTINGS:
             measure(name)
-    publish(json.loads(RESULTS.read_text(encoding="utf-8")))
+    result = json.loads(RESULTS.read_text(encoding="utf-8"))
+    result["configuration"]["settings"] = {name: SETTINGS[name] for name in complete(result)}
+    RESULTS.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    publish(result)
 
 
 def measure(setting: str) -> None:
@@ -104,15 +107,23 @@ def found(result: dict[str, Any], setting: str, alpha: float) -> list[dict[str, 
 
 
 def table(result: dict[str, Any]) -> str:
-    """Return mean and standard deviation over the seeds, by α and setting."""
+    """Return mean and standard deviation over the seeds, early and at the end, by α and setting."""
     settings = complete(result)
+    heads = []
+    for name in settings:
+        rounds = SETTINGS[name]["rounds"]
+        heads += [f"{name}, round {rounds // 4}", f"round {rounds}"]
     lines = [
-        f"| α | users per coordinate | {' | '.join(settings)} |",
-        f"| ---: | ---: | {' | '.join(['---:'] * len(settings))} |",
+        f"| α | users per coordinate | {' | '.join(heads)} |",
+        f"| ---: | ---: | {' | '.join(['---:'] * len(heads))} |",
     ]
     for alpha in ALPHAS:
         users = fmean(run["contributors"] for name in settings for run in found(result, name, alpha))
-        cells = [spread([run["accuracy"] for run in found(result, name, alpha)]) for name in settings]
+        cells = [
+            spread([run[when] for run in found(result, name, alpha)])
+            for name in settings
+            for when in ("accuracy_at_a_quarter", "accuracy")
+        ]
         lines.append(f"| {alpha:g} | {users:.0f} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 

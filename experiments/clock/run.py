@@ -11,10 +11,9 @@ import numpy as np
 
 from experiments.clock.config import Config, Setting
 from experiments.common.experiment import Findings
-from experiments.common.rounds import ANY_RUN, entropy_of_round
+from experiments.common.rounds import ANY_RUN, entropy_of_round, exactly_dropped
 from experiments.common.work import Work
 from sparsesecagg.engines.in_process import InProcessRun
-from sparsesecagg.engines.in_process.simulation import draw_drops
 from sparsesecagg.learning.config import TrainingConfig
 from sparsesecagg.learning.federated import Task
 from sparsesecagg.privacy.theory import selection_probability
@@ -83,7 +82,7 @@ def _round(config: Config, setting: Setting, system: str, dim: int, seed: int) -
     random = np.random.default_rng([seed, setting.clients])
     update = random.normal(0, 0.01, dim)
     whole = InProcessRun(params, policy=ANY_RUN, entropy_of=entropy_of_round(seed, 0))
-    outcome = whole.round(lambda _: update, drops=draw_drops(setting.clients, config.dropout, [Stage.UPLOAD], random))
+    outcome = whole.round(lambda _: update, drops=exactly_dropped(setting.clients, config.dropout, random))
     result = outcome.result
     sent, received = (result.mean_bytes(which) for which in (result.sent_bytes, result.received_bytes))
     up, down = (sum(size for stage, size in one.items() if stage in STEADY) for one in (sent, received))

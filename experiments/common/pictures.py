@@ -25,14 +25,14 @@ _STYLES = ("-", "--", ":", "-.")
 
 
 def draw_training(result: Mapping[str, Any], folder: Path, title: str, paper: Mapping[str, str]) -> list[Path]:
-    """Draw savings beside the paper's, accuracy over rounds and wall-clock time of all runs."""
+    """Draw savings beside the paper's, accuracy over rounds, and rounds until the target."""
     runs, target = result["numbers"]["runs"], result["configuration"]["training"]["target"]
     revealed = result["numbers"].get("revealed")
-    settings, seconds = settings_of(runs), wall_clock(result)
-    figure, axes = panels(4 if revealed else 3, title)
+    settings = settings_of(runs)
+    figure, axes = panels(4 if revealed else 3, title, 5.0, 4.0)
     _bars_of_upload(axes[0], settings, paper)
     _accuracy(axes[1], runs, target)
-    _bars_of_time(axes[2], settings, [_mean_seconds(setting, runs, seconds) for setting in settings], runs)
+    _bars_of_rounds(axes[2], settings, target)
     if revealed:
         _bars_of_revealed(axes[3], revealed)
     return save(figure, folder, result["name"])
@@ -42,7 +42,7 @@ def compare_training(result: Mapping[str, Any], paper: Mapping[str, str]) -> lis
     """Return the savings at the target: medians and ranges over seeds, with the anonymity each setting gives."""
     runs = result["numbers"]["runs"]
     target, seconds = result["configuration"]["training"]["target"], wall_clock(result)
-    rows: list[Row] = []
+    rows = [_search_row(found) for found in result["numbers"].get("search", ())]
     for setting in settings_of(runs):
         who = f"N={setting.clients}, {setting.label}"
         rows.append(_rounds_row(who, setting, target))
@@ -51,8 +51,21 @@ def compare_training(result: Mapping[str, Any], paper: Mapping[str, str]) -> lis
         if setting.system == "secagg" or all(base is None for base in setting.bases):
             continue
         rows += _upload_rows(who, setting, target, paper)
-        rows.append(_clock_row(who, setting, runs, seconds, paper))
+        row = _clock_row(who, setting, runs, seconds, paper)
+        rows.append(row._replace(note=f"{row.note}{_under_load(result)}"))
     return rows
+
+
+def _search_row(found: Mapping[str, Any]) -> Row:
+    tried = ", ".join(f"{one['lr']:g}: {one['accuracy'][-1]:.1%}" for one in found["tried"])
+    first = found["tried"][0]
+    return Row(
+        f"N={found['clients']}: learning rate",
+        "0.01",
+        f"{found['chosen']:g}",
+        f"best of {tried}, on {first['validation_samples']:,} training images held out, after {len(first['accuracy'])} "
+        f"rounds of plain averaging over {first['users']} users; the test set took no part",
+    )
 
 
 def _rounds_row(who: str, setting: Setting, target: float) -> Row:
@@ -165,6 +178,12 @@ def _clock_row(
     )
 
 
+def _under_load(result: Mapping[str, Any]) -> str:
+    """Say how busy the machine was: seconds of training measured beside other work are no more than a hint."""
+    load = result.get("machine", {}).get("load_before")
+    return "" if load is None else f"; load {load:g} when it began, so see the wall clock of one round instead"
+
+
 def _network(run: Mapping[str, Any]) -> str:
     if "latency_ms" not in run:
         return "measured computing plus transfer at 100 Mbit/s"
@@ -197,70 +216,80 @@ def _mean_upload(run: Mapping[str, Any]) -> float:
     return float(run["total_upload_bytes"] / max(1, sum(run["uploads"])))
 
 
-def _mean_seconds(setting: Setting, runs: Sequence[Mapping[str, Any]], seconds: Sequence[Seconds]) -> Seconds:
-    mine = [clock for run, clock in zip(runs, seconds, strict=True) if any(run is one for one in setting.runs)]
-    parts = ("training", "protocol", "transfer", "latency")
-    return Seconds(mine[0].rounds, *(fmean(getattr(one, part) for one in mine) for part in parts))
-
-
 def _bars_of_upload(axes: Any, settings: Sequence[Setting], paper: Mapping[str, str]) -> None:
-    """Draw how many times less is uploaded than with SecAgg; where the target was not reached, per round."""
-    shown = [one for one in settings if one.system != "secagg" and any(base is not None for base in one.bases)]
-    for number, setting in enumerate(shown):
-        found = setting.upload_ratio()
-        if found is None:
-            found = Spread.of(
-                _mean_upload(base) / _mean_upload(run)
-                for run, base in zip(setting.runs, setting.bases, strict=True)
-                if base is not None
-            )
-            mark = " *"
-        else:
-            mark = ""
+    """Draw how many times less is uploaded than with SecAgg, in the paper's format and in our messages."""
+    shown = [one for one in settings if one.system != "secagg" and "(" not in one.label and one.pairs]
+    bars: list[tuple[Setting, bool]] = [
+        (one, format_of_paper) for one in shown for format_of_paper in ((True, False) if _published(one) else (False,))
+    ]
+    for number, (setting, format_of_paper) in enumerate(bars):
+        found = setting.upload_ratio(format_of_paper)
         assert found is not None
-        error = [[found.median - found.least], [found.most - found.median]]
-        axes.bar(number, found.median, yerr=error, color=COLOURS[setting.system], width=0.7, capsize=3)
-        axes.annotate(f"{found.median:.3g}×{mark}", (number, found.most), ha="center", va="bottom", fontsize=8)
-    if (claimed := _number(paper["upload"])) is not None:
-        axes.axhline(claimed, color=COLOURS["theory"], linewidth=0.9, linestyle="--", label=f"paper: {claimed:g}×")
-        axes.legend(fontsize=8)
+        axes.bar(
+            number,
+            found.median,
+            yerr=_error(found),
+            color=COLOURS[setting.system],
+            alpha=1.0 if format_of_paper or setting.system == "committee" else 0.45,
+            width=0.75,
+            capsize=2,
+        )
+        axes.annotate(f"{found.median:.3g}×", (number, found.most), ha="center", va="bottom", fontsize=7)
+        if format_of_paper and (claimed := _number(paper["upload"])) is not None:
+            axes.plot((number - 0.45, number + 0.45), (claimed, claimed), color=COLOURS["theory"], linewidth=1.6)
+            axes.annotate(f"paper {claimed:g}×", (number, claimed), ha="center", va="bottom", fontsize=6)
     axes.set_ylim(bottom=0)
-    axes.set_ylabel("times less than SecAgg (*: per round)")
-    axes.set_title("upload until the target", fontsize=10)
-    _name_bars(axes, shown)
+    axes.set_ylabel("times less than SecAgg")
+    axes.set_title("upload until the target; pale: our messages", fontsize=9)
+    names = [f"{one.system}{', paper' if paper_format else ''}\nN={one.clients}" for one, paper_format in bars]
+    axes.set_xticks(range(len(bars)), names, fontsize=6, rotation=60, ha="right")
 
 
-def _bars_of_time(
-    axes: Any, settings: Sequence[Setting], times: Sequence[Seconds], runs: Sequence[Mapping[str, Any]]
-) -> None:
-    shades = {"training": "#bbbbbb", "protocol": "#e59f4c", "transfer": "#1f6fb2", "latency": "#9fc5e8"}
-    bottoms = [0.0] * len(settings)
-    for part, colour in shades.items():
-        heights = [getattr(time, part) for time in times]
-        axes.bar(range(len(settings)), heights, bottom=bottoms, color=colour, width=0.7, label=part)
-        bottoms = [low + height for low, height in zip(bottoms, heights, strict=True)]
-    axes.set_ylim(0, 1.3 * max(bottoms))  # Room for the legend.
-    axes.set_ylabel("seconds, one user and the server")
-    axes.set_title(f"wall clock, {_network(runs[0]).split(', ')[-1]}", fontsize=9)
-    axes.legend(fontsize=8)
-    _name_bars(axes, settings)
+def _error(found: Spread) -> list[list[float]]:
+    return [[found.median - found.least], [found.most - found.median]]
+
+
+def _bars_of_rounds(axes: Any, settings: Sequence[Setting], target: float) -> None:
+    """Draw the rounds until the target, with the range over the seeds."""
+    shown = [(one, found) for one in settings if (found := one.crossings(target)) is not None]
+    for number, (setting, found) in enumerate(shown):
+        ablation = "(" in setting.label
+        axes.bar(
+            number,
+            found.median,
+            yerr=_error(found),
+            color=COLOURS[setting.system],
+            alpha=0.45 if ablation else 1.0,
+            hatch="//" if ablation else "",
+            width=0.75,
+            capsize=2,
+        )
+    axes.set_ylim(bottom=0)
+    axes.set_ylabel("rounds, interpolated")
+    axes.set_title(f"rounds until {target:.0%}; hatched: ablations", fontsize=9)
+    _name_bars(axes, [one for one, _ in shown])
 
 
 def _bars_of_revealed(axes: Any, revealed: Sequence[Mapping[str, Any]]) -> None:
-    for shift, key, hatch, label in (
-        (-0.2, "singled_out_fraction", "//", "as the paper counts"),
-        (0.2, "revealed_fraction", "", "as the audit reads"),
+    for shift, key, name, hatch, label in (
+        (-0.2, "singled_out_fraction", "singled_out", "//", "as the paper counts"),
+        (0.2, "revealed_fraction", "revealed", "", "as the audit reads"),
     ):
         percent = [100 * found[key] for found in revealed]
         places = [number + shift for number in range(len(revealed))]
         colours = [COLOURS[found["pattern"]] for found in revealed]
         axes.bar(places, percent, width=0.38, color=colours, hatch=hatch, edgecolor="white", label=label)
+        for place, found in zip(places, revealed, strict=True):
+            if "rounds" in found:  # The fewest and the most of single rounds.
+                low, high = (100 * found["rounds"][name][end] for end in ("min", "max"))
+                axes.plot((place, place), (low, high), color=COLOURS["theory"], linewidth=1)
         for place, value in zip(places, percent, strict=True):
             axes.annotate(f"{value:.2g}", (place, value), ha="center", va="bottom", fontsize=8)
     names = [f"{found['pattern']}\nN={found['clients']}" for found in revealed]
     axes.set_xticks(range(len(revealed)), names, fontsize=7, rotation=35, ha="right")
     axes.set_ylabel("% of honest users' values, a third colluding")
-    axes.set_title("read in the clear", fontsize=10)
+    axes.set_title("read in the clear; lines: single rounds", fontsize=9)
+    axes.set_ylim(0, 100)
     axes.legend(fontsize=8)
 
 
@@ -268,14 +297,16 @@ def _accuracy(axes: Any, runs: Sequence[Mapping[str, Any]], target: float | None
     cohorts = sorted({run["clients"] for run in runs})
     named: set[str] = set()
     for run in runs:
-        name = f"N={run['clients']}, {run['label']}"
+        if "(" in run["label"]:
+            continue  # Ablations stand in the table.
+        name = f"N={run['clients']}, {run['system']}"
         axes.plot(
             range(1, run["rounds"] + 1),
             [100 * value for value in run["accuracy"]],
-            _STYLES[cohorts.index(run["clients"])],
+            _STYLES[cohorts.index(run["clients"]) % len(_STYLES)],
             color=COLOURS[run["system"]],
-            linewidth=1.0 if "(" in run["label"] else 1.5,
-            alpha=0.5 if "(" in run["label"] else 0.9,
+            linewidth=1.0,
+            alpha=0.8,
             label=None if name in named else name,
         )
         named.add(name)
@@ -290,5 +321,5 @@ def _accuracy(axes: Any, runs: Sequence[Mapping[str, Any]], target: float | None
 
 
 def _name_bars(axes: Any, settings: Sequence[Setting]) -> None:
-    names = [f"{one.system}{' *' if '(' in one.label else ''}\nN={one.clients}" for one in settings]
-    axes.set_xticks(range(len(settings)), names, fontsize=7, rotation=35, ha="right")
+    names = [f"{one.system}\nN={one.clients}" for one in settings]
+    axes.set_xticks(range(len(settings)), names, fontsize=6, rotation=60, ha="right")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from sparsesecagg import __version__
+from sparsesecagg.files import write_atomically
 
 ROOT = Path(__file__).parents[2]
 
@@ -54,9 +55,7 @@ def write(
         "timings": timings,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(result, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    part.replace(path)
+    write_atomically(path, json.dumps(result, indent=1, allow_nan=False) + "\n")
     return read(path)
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 
 from experiments.common.experiment import Findings
+from experiments.common.search import Search, Trial, chosen_rate, search
 from experiments.common.summaries import secagg_of
 from experiments.common.work import OutOfTime, Work
 from sparsesecagg.learning.config import TrainingConfig
@@ -118,6 +119,8 @@ class Training:
     model: str | None = None
     hidden: int | None = None
     dropout: float = 0.3
+    search: Search | None = None
+    """How learning rates other than the paper's are found; None uses the paper's, or the cohorts' own."""
 
     @property
     def seeds(self) -> int:
@@ -149,6 +152,13 @@ class Training:
 
 def train_all(training: Training, seed: int, work: Work) -> Findings:
     """Train every system in every cohort with every seed, or as far as time allows."""
+    searched: list[dict[str, Any]] = []
+    if training.search:
+        searched = search(training.search, Trial(training.dataset, training.partition, training.model), seed, work)
+        rates = {one.clients: chosen_rate(training.search, searched, one.clients) for one in training.cohorts}
+        training = replace(
+            training, cohorts=tuple(replace(one, lr=one.lr or rates[one.clients]) for one in training.cohorts)
+        )
     runs, timings, complete = [], [], True
     todo = in_order(training, seed)
     planned = [system.rounds or training.rounds for _, system, _ in todo]
@@ -169,7 +179,8 @@ def train_all(training: Training, seed: int, work: Work) -> Findings:
                 break
     if not runs:
         raise OutOfTime
-    return Findings({"runs": runs, "ratios": ratios(runs)}, {"runs": timings}, complete)
+    numbers = {"runs": runs, "ratios": ratios(runs)} | ({"search": searched} if searched else {})
+    return Findings(numbers, {"runs": timings}, complete)
 
 
 def in_order(training: Training, seed: int) -> list[tuple[Cohort, System, int]]:

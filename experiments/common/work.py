@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from sparsesecagg.errors import InvalidInput
+from sparsesecagg.files import write_atomically
 
 Json = Any
 Report = Callable[[str, int, int], None]
@@ -72,9 +73,7 @@ class Work:
         self.check_time()
         value = compute()
         path.parent.mkdir(exist_ok=True)
-        part = path.with_suffix(".part")
-        part.write_text(json.dumps(value, allow_nan=False), encoding="utf-8")
-        part.replace(path)
+        write_atomically(path, json.dumps(value, allow_nan=False))
         # As it will be read, so that a resumed experiment sees the same.
         return json.loads(path.read_text(encoding="utf-8"))
 

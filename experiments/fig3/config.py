@@ -8,31 +8,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from experiments.common.search import Search
 from experiments.common.training import Cohort, Training
-
-
-@dataclass(frozen=True)
-class Search:
-    """Which learning rates are tried, for how long, and on what part of the training set."""
-
-    cohorts: tuple[int, ...] = (25, 100)
-    """Others take the rate of the next larger one."""
-    rates: tuple[float, ...] = (0.01, 0.02, 0.05, 0.1)
-    rounds: int = 2
-    share: float = 0.1
 
 
 @dataclass(frozen=True)
 class Config:
     training: Training
-    search: Search | None = None
-    """None uses the paper's rate."""
 
 
 SCALES = {
     # Digits instead of CIFAR-10, because they are embedded: the machinery is the same, the numbers mean little.
     "quick": Config(
-        Training("digits", (Cohort.usual(25),), target=0.85, rounds=12), Search((25,), (0.05, 0.1), rounds=1)
+        Training(
+            "digits",
+            (Cohort.usual(25),),
+            target=0.85,
+            rounds=12,
+            search=Search(above=0, cohorts=(25,), rates=(0.05, 0.1), rounds=1),
+        )
     ),
     "default": Config(
         Training(
@@ -40,8 +34,8 @@ SCALES = {
             (Cohort.usual(25, seeds=3), Cohort.usual(100, seeds=3), Cohort.usual(50), Cohort.usual(75)),
             target=0.55,
             rounds=40,
-        ),
-        Search(),
+            search=Search(above=0, cohorts=(25, 100)),
+        )
     ),
     "paper": Config(
         Training("cifar10", tuple(Cohort.usual(clients) for clients in (25, 50, 75, 100)), target=0.55, rounds=400)

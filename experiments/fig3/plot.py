@@ -20,17 +20,5 @@ def plot(result: Mapping[str, Any], folder: Path) -> list[Path]:
 
 
 def compare(result: Mapping[str, Any]) -> Sequence[Row]:
-    """Return the search for the learning rates, and the savings beside the paper's."""
-    return [_search_row(found) for found in result["numbers"].get("search", ())] + compare_training(result, PAPER)
-
-
-def _search_row(found: Mapping[str, Any]) -> Row:
-    tried = ", ".join(f"{one['lr']:g}: {one['accuracy'][-1]:.1%}" for one in found["tried"])
-    first = found["tried"][0]
-    return Row(
-        f"N={found['clients']}: learning rate",
-        "0.01",
-        f"{found['chosen']:g}",
-        f"best of {tried}, on {first['validation_samples']:,} training images held out, after {len(first['accuracy'])} "
-        "rounds of plain averaging; the test set took no part",
-    )
+    """Return the savings beside the paper's."""
+    return compare_training(result, PAPER)

@@ -153,12 +153,14 @@ def _revealed(config: Config, params: Parameters, rounds: Sequence[Mapping[str, 
         "clients": params.clients,
         "alpha": _asked(config, params),
         "alpha_effective": params.selection_probability,
-        "singled_out": _share(rounds, "singled_out", "values", theory["singled_out"]),
-        "revealed": _share(rounds, "revealed", "opened", theory["revealed"]),
+        "singled_out": share_of_rounds(rounds, "singled_out", "values", theory["singled_out"]),
+        "revealed": share_of_rounds(rounds, "revealed", "opened", theory["revealed"]),
     }
 
 
-def _share(rounds: Sequence[Mapping[str, Any]], name: str, among: str, expected: float) -> dict[str, Any]:
+def share_of_rounds(
+    rounds: Sequence[Mapping[str, Any]], name: str, among: str, expected: float | None = None
+) -> dict[str, Any]:
     """Return a share of values over all rounds; its error is that of a ratio of two means over rounds."""
     values = fmean(one[among] for one in rounds)
     mean = fmean(one[name] for one in rounds) / values

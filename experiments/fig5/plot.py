@@ -27,8 +27,20 @@ def compare(result: Mapping[str, Any]) -> Sequence[Row]:
             f"N={found['clients']}, {found['label']}: values revealed, a third colluding",
             "falls with N" if found["pattern"] == "pairwise" else "–",
             f"{found['revealed_fraction']:.2%} read by the audit",
-            f"{found['singled_out_fraction']:.2%} as the paper counts: selected by one honest user only",
+            f"{found['singled_out_fraction']:.2%} as the paper counts: selected by one honest user only"
+            + _extremes(found.get("rounds")),
         )
         for found in result["numbers"]["revealed"]
     ]
     return rows
+
+
+def _extremes(rounds: Mapping[str, Any] | None) -> str:
+    """Return the fewest and the most of single rounds, as Figure 5c has them."""
+    if rounds is None:
+        return ""
+    counted, read = rounds["singled_out"], rounds["revealed"]
+    return (
+        f"; single rounds: {counted['min']:.2%} to {counted['max']:.2%} as the paper counts, "
+        f"{read['min']:.0%} to {read['max']:.0%} revealed"
+    )

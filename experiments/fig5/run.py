@@ -8,6 +8,8 @@ from typing import Any
 from experiments.common.experiment import Findings
 from experiments.common.training import ADVERSARIES, PAIRWISE, Cohort, System, committee_of_ten, train_all
 from experiments.common.work import Work
+from experiments.fig4.run import share_of_rounds
+from experiments.fig4.sampling import sample
 from experiments.fig5.config import Config
 from sparsesecagg.privacy.audit import AuditSettings, run_audit
 from sparsesecagg.protocol import Parameters
@@ -44,4 +46,11 @@ def audit(config: Config, cohort: Cohort, system: System, seed: int) -> dict[str
     )
     report = run_audit(AuditSettings(params, ADVERSARIES, config.audit_rounds, seed)).as_json()
     kept = ("pattern", "clients", "alpha_effective", "singled_out_fraction", "revealed_fraction", "values")
-    return {key: report[key] for key in kept} | {"label": system.label}
+    # The paper's Figure 5c has the fewest and the most of single rounds, which patterns alone decide.
+    drawn = sample(params, (config.training.dropout,), ADVERSARIES, config.audit_rounds, (seed, cohort.clients))
+    (rounds,) = drawn.values()
+    extremes = {
+        name: share_of_rounds(rounds, name, among)
+        for name, among in (("singled_out", "values"), ("revealed", "opened"))
+    }
+    return {key: report[key] for key in kept} | {"label": system.label, "rounds": extremes}

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from experiments.common.experiment import Findings
-from experiments.common.rounds import ANY_RUN, entropy_of_round
+from experiments.common.rounds import ANY_RUN, entropy_of_round, exactly_dropped
 from experiments.common.work import Work
 from experiments.table1.config import Config
 from sparsesecagg.engines.in_process import Transcript, run_round
-from sparsesecagg.engines.in_process.simulation import draw_drops
 from sparsesecagg.errors import MissingExtra
 from sparsesecagg.privacy.theory import selection_probability
 from sparsesecagg.protocol import Parameters, Stage
@@ -111,7 +110,7 @@ def weigh(config: Config, clients: int, system: System, dim: int, seed: int) -> 
         outcome = run_round(
             params,
             lambda user: noise[user : user + dim],
-            drops=draw_drops(clients, config.dropout, [Stage.UPLOAD], np.random.default_rng([seed, number])),
+            drops=exactly_dropped(clients, config.dropout, np.random.default_rng([seed, number])),
             policy=ANY_RUN,
             entropy_of=entropy_of_round(seed, number),
             observer=transcript,

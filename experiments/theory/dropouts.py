@@ -1,4 +1,4 @@
-"""The corollary on dropouts: up to N − t users may fall silent, and not one more."""
+"""The corollary on dropouts: up to N − t users may drop out, and not one more."""
 
 from __future__ import annotations
 

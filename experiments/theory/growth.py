@@ -13,14 +13,13 @@ from unittest.mock import patch
 
 import numpy as np
 
-from experiments.common.rounds import ANY_RUN
+from experiments.common.rounds import ANY_RUN, exactly_dropped
 from experiments.theory.checks import check
 from experiments.theory.config import Growth
 from sparsesecagg.crypto import shamir
 from sparsesecagg.crypto.keys import KeyAgreement
 from sparsesecagg.crypto.stream import KeyStream
 from sparsesecagg.engines.in_process import Observer, run_round
-from sparsesecagg.engines.in_process.simulation import draw_drops
 from sparsesecagg.protocol import Parameters, Stage
 
 PATTERNS = ("full", "pairwise", "committee")
@@ -58,7 +57,7 @@ def measure(config: Growth, pattern: str, clients: int, dim: int, seed: int) -> 
         outcome = run_round(
             params,
             lambda _: update,
-            drops=draw_drops(clients, config.dropout, [Stage.UPLOAD], rng),
+            drops=exactly_dropped(clients, config.dropout, rng),
             # Not from a key stream, which would be counted.
             entropy_of=lambda user: np.random.default_rng([seed, user]).bytes,
             policy=ANY_RUN,

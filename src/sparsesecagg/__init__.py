@@ -6,8 +6,8 @@ Three levels of API:
 - `Client` and `Server`: state machines without I/O, for your own transport (`sparsesecagg.protocol`);
 - `sparsesecagg.flower`: for Flower apps, one line per side.
 
-Package layout, each importing only those before it: errors, field, crypto, quantize, downlink, patterns, protocol,
-engines.in_process, privacy, attacks, learning, engines, report, cli. `flower` is the door to engines.flower.
+Package layout, each importing only those before it: errors and files, field, crypto, quantize, downlink, patterns,
+protocol, engines.in_process, privacy, learning, engines, attacks, report, cli. `flower` is the door to engines.flower.
 """
 
 from sparsesecagg.crypto.identity import Identity, Roster

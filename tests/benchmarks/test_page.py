@@ -33,6 +33,13 @@ def test_a_missing_result_is_an_error_not_a_gap(directory):
         page.render("{{ scaling : full }}", directory)
 
 
+def test_a_section_waits_for_its_results(directory):
+    template = "one\n{{ with limits whole }}\n{{ whole }}\n{{ end }}\ntwo {{ limits : rate | GB }}"
+    assert page.render(template, directory) == "one\ntwo 1.23 GB"
+    template = "{{ with limits }}\n{{ limits : rate | GB }}\n{{ end }}\ntwo"
+    assert page.render(template, directory) == "1.23 GB\ntwo"
+
+
 def test_claims_hold_or_not_by_the_numbers_alone(directory):
     (claim,) = claims.claims(directory)
     assert (claim.asked, claim.measured, claim.holds) == ("≥ 40 %", "39 %", False)

@@ -23,10 +23,10 @@ SOURCE = Path(sparsesecagg.__file__).parent
 
 @cache
 def labels_in_use(function: str) -> list[str]:
-    """The labels that the core passes to a function of this room."""
+    """The labels that the core passes to a function of this package."""
     places = {"derive": 1, "digest": 0, "expand": 1}
     found = []
-    for path in [path for room in ("crypto", "patterns", "protocol") for path in (SOURCE / room).rglob("*.py")]:
+    for path in [path for package in ("crypto", "patterns", "protocol") for path in (SOURCE / package).rglob("*.py")]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == function:
                 label = node.args[places[function]]

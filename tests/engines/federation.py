@@ -116,6 +116,12 @@ class LocalFederation:
         """Send a signal to a SuperNode and the processes that it has started."""
         os.killpg(self.nodes[index].process.pid, number)
 
+    def kill_server(self) -> None:
+        """Kill the ServerApp of the run under way, and nothing else."""
+        for pid in self.processes():
+            if b"flwr-serverapp" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                _send(pid, signal.SIGKILL)
+
     def run(self, app: Path, run_config: Mapping[str, object], options: Sequence[str] = ()) -> Run:
         """Start `flwr run`; the answer shows its output as it grows."""
         command = ["flwr", "run", str(app), "local", "--stream", *options]

@@ -5,7 +5,7 @@ import pytest
 
 from sparsesecagg.engines.in_process import InProcessRun
 from sparsesecagg.engines.in_process.simulation import EntropyByRound, make_identities, seeded_entropy
-from sparsesecagg.errors import MalformedMessage, WrongStage
+from sparsesecagg.errors import MalformedMessage
 from sparsesecagg.protocol import Parameters, Policy, Server, Stage
 
 CLIENTS, DIM = 12, 60
@@ -72,9 +72,11 @@ def test_bytes_that_are_no_run_or_server_are_refused():
             Server.restore(data)
 
 
-def test_a_server_is_saved_between_rounds_only():
-    """A round in progress lives in memory, and a restarted server begins the next one."""
+def test_a_server_that_is_saved_in_a_round_begins_the_next_one():
+    """A round in progress lives in memory, and its number is used up."""
     run, _, _ = start("full")
     run.server.begin_round()
-    with pytest.raises(WrongStage):
-        run.server.save()
+    restored = Server.restore(run.server.save())
+    assert restored.stage is Stage.DONE
+    restored.begin_round()
+    assert restored.round_number == run.server.round_number + 1

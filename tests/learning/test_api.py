@@ -44,7 +44,7 @@ def test_without_a_folder_a_new_one_is_made(tmp_path, monkeypatch):
 
 def test_unknown_options_are_refused(tmp_path):
     """A typing error is not ignored."""
-    with pytest.raises(InvalidInput, match="alfa is no option"):
+    with pytest.raises(InvalidInput, match="alfa is not an option"):
         train_federated(blobs(), out=tmp_path / "run", alfa=0.1)
 
 

@@ -152,7 +152,7 @@ def contents(folder):
         (["--authenticated", "--dropout", "0.4"], "--dropout of 0.4 leaves 5.04 of 10 users on average"),
         (["--authenticated", "--aggregator", "plain"], "--authenticated can't be had with plain"),
         (["--authenticated", "--compare", "committee,plain"], "--authenticated can't be had with plain"),
-        (["--dataset", "mnist", "--data-dir", "nowhere"], "--data-dir nowhere is no folder: put train-images"),
+        (["--dataset", "mnist", "--data-dir", "nowhere"], "--data-dir nowhere is not a folder: put train-images"),
     ],
 )
 def test_bad_input_is_one_sentence_and_writes_nothing(capsys, tmp_path, options, said):
@@ -184,7 +184,7 @@ def test_a_folder_that_is_no_run_can_not_be_resumed(capsys, tmp_path, what):
     if what == "empty":
         folder.mkdir()
     code, _, err = run(capsys, "train", "--resume", folder)
-    assert code == 2 and "--resume" in err and "is no run folder" in err
+    assert code == 2 and "--resume" in err and "is not a run folder" in err
 
 
 def test_a_folder_in_use_is_left_alone(capsys, tmp_path):

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from sparsesecagg.learning.faults import draw_dropouts
+from sparsesecagg.engines.in_process.simulation import draw_dropouts
+from sparsesecagg.learning.seeds import Purpose, generator
 from sparsesecagg.protocol import Client, Stage
 
 from .test_aggregators import CLIENTS, MODEL, UPDATES, aggregator
@@ -37,7 +38,7 @@ def test_the_mean_is_the_plain_average_of_what_was_quantised(sent, name, bits):
     one = aggregator(name, modulus_bits=bits)
     for number in range(1, 4):
         clip = one._clip.per_coordinate()
-        drops = draw_dropouts(CLIENTS, 0.15, [Stage.UPLOAD], 5, number)
+        drops = draw_dropouts(CLIENTS, 0.15, [Stage.UPLOAD], generator(5, Purpose.DROPOUT, number))
         users = one.taking_part(CLIENTS, drops)
         sent.clear()
         done = one.aggregate({user: UPDATES[user] for user in users}, None, drops, number, bytes(32))

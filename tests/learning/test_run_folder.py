@@ -9,7 +9,7 @@ import pytest
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.learning.data import make_partition
 from sparsesecagg.learning.models import Layer
-from sparsesecagg.learning.run_folder import Checkpoint, RunFolder, write_atomically
+from sparsesecagg.learning.run_folder import Checkpoint, RunFolder
 
 from .support import blobs
 
@@ -71,16 +71,6 @@ def test_what_is_no_run_can_not_be_resumed(folder, content):
     with pytest.raises(InvalidInput) as caught:
         RunFolder.resume(folder.path).config()
     assert caught.value.option == "resume"
-
-
-def test_a_failing_write_leaves_the_old_content(tmp_path, monkeypatch):
-    """The new content is put in place by renaming."""
-    path = tmp_path / "file"
-    write_atomically(path, b"old")
-    monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError("disk full")))
-    with pytest.raises(OSError, match="disk full"):
-        write_atomically(path, b"new")
-    assert path.read_bytes() == b"old"
 
 
 def test_the_model_says_where_its_layers_lie(folder):

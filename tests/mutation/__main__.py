@@ -9,17 +9,17 @@ import random
 import sys
 import time
 
-from tests.mutation import CACHE, ROOMS, ROOT, SOURCE
-from tests.mutation.changes import Module
-from tests.mutation.coverage import record
-from tests.mutation.forks import in_forks
-from tests.mutation.hunt import Limits, work
-from tests.mutation.results import OUTCOMES, RESULTS, is_settled, remembered, summary
+from mutation import CACHE, PACKAGES, ROOT, SOURCE
+from mutation.changes import Module
+from mutation.coverage import record
+from mutation.forks import in_forks
+from mutation.hunt import Limits, work
+from mutation.results import OUTCOMES, RESULTS, is_settled, remembered, summary
 
 
 def main() -> None:
     """Run the mutants and write down which of them nobody noticed."""
-    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m mutation", description=main.__doc__)
     parser.add_argument(
         "--again", action="store_true", help="leave out what was noticed before, in functions unchanged"
     )
@@ -30,7 +30,7 @@ def main() -> None:
     limits = Limits(options.seconds, time.monotonic() + 60 * options.minutes)
     sys.path.insert(0, str(SOURCE.parent))  # Of this tree, wherever the installed package may be.
 
-    paths = [path for room in ROOMS for path in sorted((SOURCE / room).glob("*.py"))]
+    paths = [path for package in PACKAGES for path in sorted((SOURCE / package).glob("*.py"))]
     modules = {module.file: module for module in (Module(path, ROOT) for path in paths)}
     mutants = [mutant for module in modules.values() for mutant in module.mutants]
     CACHE.mkdir(parents=True, exist_ok=True)

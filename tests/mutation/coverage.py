@@ -19,9 +19,9 @@ from typing import Any
 import hypothesis
 import pytest
 
-from tests.mutation import CACHE, ROOMS, ROOT, SOURCE
-from tests.mutation.changes import Mutant
-from tests.mutation.forks import in_forks
+from mutation import CACHE, PACKAGES, ROOT, SOURCE
+from mutation.changes import Mutant
+from mutation.forks import in_forks
 
 TESTS = (
     "crypto",
@@ -122,7 +122,7 @@ def record(jobs: int) -> Lines:
 
 def _record(paths: list[Path], files: dict[Path, Path]) -> None:
     """Run some files of tests, and write down the lines of ours that each test runs."""
-    ours = {str(SOURCE / room) for room in ROOMS}
+    ours = {str(SOURCE / package) for package in PACKAGES}
     recorder = _Recorder()
     if paths:
         pytest.main([*PYTEST, *map(str, paths)], plugins=[recorder])

@@ -23,11 +23,11 @@ import pytest
 from _pytest.runner import runtestprotocol
 from cryptography.hazmat.primitives.asymmetric import ed25519, x25519  # noqa: F401
 
-from tests.mutation import SOURCE
-from tests.mutation.changes import Module, Mutant
-from tests.mutation.coverage import PYTEST, FewExamples, Lines, is_ours, test_files, tests_of
-from tests.mutation.forks import in_forks, within_limits
-from tests.mutation.results import note
+from mutation import SOURCE
+from mutation.changes import Module, Mutant
+from mutation.coverage import PYTEST, FewExamples, Lines, is_ours, test_files, tests_of
+from mutation.forks import in_forks, within_limits
+from mutation.results import note
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.mutation import CACHE, ROOT
-from tests.mutation.changes import Module, Mutant
-from tests.mutation.coverage import EXAMPLES
+from mutation import CACHE, ROOT
+from mutation.changes import Module, Mutant
+from mutation.coverage import EXAMPLES
 
 RESULTS = ROOT / "results" / "mutation.json"
 JUDGEMENTS = Path(__file__).parent / "equivalent.json"
@@ -52,7 +52,7 @@ def summary(mutants: list[Mutant], found: dict[str, str]) -> dict[str, Any]:
     files = dict.fromkeys(mutant.file for mutant in mutants)
     checks, others = ([mutant for mutant in mutants if mutant.check is wanted] for wanted in (True, False))
     return {
-        "command": " ".join(["python -m tests.mutation", *sys.argv[1:]]),
+        "command": " ".join(["PYTHONPATH=tests python -m mutation", *sys.argv[1:]]),
         "commit": _commit(),
         "examples_per_hypothesis_test": EXAMPLES,
         "total": _counts(mutants, found, reasons),

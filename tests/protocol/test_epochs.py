@@ -111,6 +111,7 @@ def test_a_server_that_lost_its_memory_catches_up_with_what_users_have_seen() ->
     set_up(second, clients, 1_000)
     play(second, clients)
     assert second.round_number == 2
+    second.begin_round()
     with pytest.raises(WrongStage):
         second.catch_up(9)
 

@@ -57,8 +57,8 @@ def test_masks_add_up_at_the_coordinates_that_they_cover(word: Word, drawn: Draw
     assert (coordinates.dtype, sums.dtype) == (np.int64, word.accumulator)
 
 
-@pytest.mark.parametrize("offset", [2**32 - 60, 2**32 - 30, 2**32, 2**39])
-def test_coordinates_beyond_32_bits_add_up_alike(offset: int) -> None:
+@pytest.mark.parametrize("offset", [2**31 - 60, 2**31 - 30, 2**31, 2**32 - 30, 2**39])
+def test_coordinates_beyond_31_bits_add_up_alike(offset: int) -> None:
     word = Word.of(32)
     rng = np.random.default_rng(offset)
     drawn = [(set(rng.choice(60, 20, replace=False).tolist()), bool(key % 2)) for key in range(6)]

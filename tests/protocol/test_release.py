@@ -276,7 +276,7 @@ class TestConfirm:
 
     def test_two_sets_of_survivors_open_nothing(self, run: Run) -> None:
         """Half of the users are told that one dropped out; nobody collects enough confirmations."""
-        run.server.stage = Stage.DONE
+        run.server._stage = Stage.DONE
         run.deal()
         liar = Liar(run, victim=0)
         liar.collect_uploads()

@@ -169,5 +169,6 @@ class TestEpochNumbers:
         assert run.round().round_number == 6
         assert run.clients[0].seen[0] == 6
         assert run.clients[0].seen[1] == 3
+        run.server.begin_round()
         with pytest.raises(WrongStage):
             run.server.catch_up(9)

@@ -205,8 +205,8 @@ def _folder_open_to_others(path: Path) -> None:
     ("change", "said"),
     [
         (_damage, "ledger is damaged"),
-        (_other_content, "ledger is no ledger of version 2"),
-        (_other_version, "ledger is no ledger of version 2"),
+        (_other_content, "ledger is not a ledger of version 2"),
+        (_other_version, "ledger is not a ledger of version 2"),
         (_open_to_others, "ledger must be closed to others"),
         (_folder_open_to_others, "ledger must be closed to others"),
     ],

@@ -12,7 +12,7 @@ import numpy as np
 from sparsesecagg import errors
 from sparsesecagg.crypto.identity import Identity, Roster, RosterEntry, RunSecret
 from sparsesecagg.patterns import PATTERNS
-from sparsesecagg.protocol import Client, Parameters, Policy, Result, Server, Stage
+from sparsesecagg.protocol import Client, MemoryLedger, Parameters, Policy, Result, Server, Stage
 from sparsesecagg.protocol.draw_messages import decode_draw
 from sparsesecagg.protocol.messages import ConfirmRequest, EpochKeys, Order, UnmaskRequest, decode_server_message
 
@@ -58,7 +58,9 @@ class ReplayedRun:
         self.server = Server(self.params, seed, identities[0].roster if identities else None)
         self.draws = [[raw(draw) for draw in user["randomness"]] for user in self.vector["users"]]
         self.clients = [
-            Client(user, self.params, POLICY, self._entropy(user), identities[user] if identities else None)
+            Client(
+                user, self.params, POLICY, self._entropy(user), identities[user] if identities else None, MemoryLedger()
+            )
             for user in range(self.params.clients)
         ]
         self.terms = bytes(32)

@@ -24,22 +24,18 @@ def main(grid: Grid, context: Context) -> None:
 
     # Evaluation on the nodes would send their metrics in the clear, so the server tests the model itself.
     strategy = FedAvg(fraction_evaluate=0.0, min_train_nodes=3, min_available_nodes=3)
-    strategy = SecAgg(
-        strategy, alpha=float(config["alpha"]), modulus_bits=16, max_weight=int(config["samples-per-node"])
-    )
+    strategy = SecAgg(strategy, max_weight=int(config["samples-per-node"]))
     result = strategy.start(
         grid=grid,
         initial_arrays=ArrayRecord(adapters_of(model)),
         num_rounds=int(config["num-server-rounds"]),
         evaluate_fn=global_evaluate,
     )
+    everything = sum(parameter.numel() for parameter in model.parameters())
     adapters = sum(array.numel() for array in adapters_of(model).values())
-    print(
-        f"{sum(parameter.numel() for parameter in model.parameters()):,} parameters, {adapters:,} of them in adapters"
-    )
+    print(f"{everything:,} parameters, {adapters:,} of them in adapters")
     for record in strategy.history:
         accuracy = result.evaluate_metrics_serverapp[record.number]["accuracy"]
         sent, received = (record.mean(way)["total"] for way in ("wire", "received"))
-        print(
-            f"round {record.number}: accuracy {accuracy:.3f}; per node {sent:,.0f} bytes sent, {received:,.0f} received"
-        )
+        cost = f"per node {sent:,.0f} bytes sent, {received:,.0f} received"
+        print(f"round {record.number}: accuracy {accuracy:.3f}; {cost}")

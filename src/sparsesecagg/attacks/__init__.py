@@ -8,15 +8,19 @@ orders    other terms, second orders, thin committees, users that are left out
 keys      impostors, groups of the server's choice
 watching  all sums of many rounds, kept and solved
 inputs    parameters, weights, values and shares that nobody should accept; sparse graphs
+flower    the same kind of server against the mod of the Flower engine, if that is installed; flower_world, local_grid:
+          its nodes, in one process
 
 The package itself has no switch that takes a check out; the controls replace it from here, while they run.
 """
 
-from sparsesecagg.attacks import inputs, keys, orders, repeats, views, watching
+from sparsesecagg.attacks import flower, inputs, keys, orders, repeats, views, watching
 from sparsesecagg.attacks.base import Attack, Mode, Outcome, Setting, run
 
 ATTACKS: dict[str, Attack] = {
-    attack.name: attack for module in (views, repeats, orders, keys, watching, inputs) for attack in module.ATTACKS
+    attack.name: attack
+    for module in (views, repeats, orders, keys, watching, inputs, flower)
+    for attack in module.ATTACKS
 }
 
 __all__ = ["ATTACKS", "Attack", "Mode", "Outcome", "Setting", "run"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any, Literal
 
 from sparsesecagg.errors import ProtocolError, SparseSecAggError
@@ -52,6 +53,13 @@ class Attack:
     """Takes out the one check that stops it, while the control runs."""
     modes: tuple[Mode, ...] = ("plain", "authenticated")
     promised: tuple[Mode, ...] = ("plain", "authenticated")
+    extra: str = ""
+    """The extra that must be installed for it."""
+
+    @property
+    def available(self) -> bool:
+        """Whether it can be played here."""
+        return self.extra != "flower" or find_spec("flwr") is not None
 
 
 @dataclass(frozen=True)

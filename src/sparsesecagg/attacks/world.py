@@ -203,14 +203,30 @@ class World:
         mask_secrets: Mapping[int, SharedSecret],
         packages: Mapping[int, ShareKeys] | None = None,
     ) -> int:
-        """Count the values in the sum of `group` that come out right once all known masks are removed.
+        """Count the values in the sum of `group` that come out right once all known masks are removed."""
+        found = self.sum_of(pod_round, group, seeds, mask_secrets, packages)
+        if found is None:
+            return 0
+        truth = np.sum([self.truth[user] for user in group], axis=0)
+        sent = np.flatnonzero(truth)
+        return int(np.count_nonzero(found[sent] == truth[sent]))
+
+    def sum_of(
+        self,
+        pod_round: PodRound,
+        group: Collection[int],
+        seeds: Mapping[int, SharedSecret],
+        mask_secrets: Mapping[int, SharedSecret],
+        packages: Mapping[int, ShareKeys] | None = None,
+    ) -> NDArray[np.int64] | None:
+        """Return the sum of `group` as integers, if all masks on it are known.
 
         `pod_round` is the round as it was shown to the group; a pair's mask is known if one of its mask secrets is.
         """
         order, pod = pod_round.order, pod_round.epoch.pod
         number = int(pod.committee_of[pod.place[next(iter(group))]])
         if not set(group) <= set(seeds) or not set(group) <= set(self.uploads):
-            return 0
+            return None
         pairs = []
         for user in group:
             for place in order.mask_peers(pod.place[user]):
@@ -219,7 +235,7 @@ class World:
                     continue
                 agreed = self._agreed(pod_round, user, peer, mask_secrets, packages or pod_round.packages)
                 if agreed is None:
-                    return 0
+                    return None
                 pairs.append(Pair(user, peer, agreed))
         work = work_of(order, number)
         for user in group:
@@ -227,9 +243,7 @@ class World:
         work.open({user: seeds[user] for user in group}, pairs)
         total = Total(self.params)
         work.add_to(total)
-        truth = np.sum([self.truth[user] for user in group], axis=0)
-        sent = np.flatnonzero(truth)
-        return int(np.count_nonzero(total.values[sent] == truth[sent]))
+        return total.values
 
     def _agreed(
         self,

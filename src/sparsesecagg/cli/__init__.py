@@ -5,6 +5,8 @@ described in docs/command-line.md.
 
 simulate, train, reproduce    rounds, training, and the paper's figures; train_display: a run on the screen
 plan, audit, attack           settings, and what a server reads; audit_picture: the same drawn
+report                        run folders, drawn and compared
+doctor                        what to change in a Flower app; doctor_app: reading the app
 roster                        identities
 shared, errors                common options and printing, and what a user sees when something goes wrong
 """

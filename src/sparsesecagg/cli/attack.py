@@ -8,7 +8,7 @@ import typer
 from rich.table import Column, Table
 
 from sparsesecagg.cli.shared import DEFAULT_ALPHA, AlphaOption, JsonOption, SeedOption, counting, err, out, print_json
-from sparsesecagg.errors import InvalidInput
+from sparsesecagg.errors import InvalidInput, MissingExtra
 
 MOST_CLIENTS = 2000
 
@@ -40,19 +40,28 @@ def attack(
     if clients * alpha < 5 - 1e-9:
         raise InvalidInput("alpha", f"must be at least {5 / clients:.2g}, for committees of five, got {alpha:g}")
     if name == "list":
-        rows = [{"name": each.name, "lie": each.lie, "promise": each.promise} for each in ATTACKS.values()]
+        rows = [
+            {"name": each.name, "lie": each.lie, "promise": each.promise, "available": each.available}
+            for each in ATTACKS.values()
+        ]
         if json:
             print_json({"attacks": rows})
         else:
             table = Table("name", "lie", "promise")
             for row in rows:
-                table.add_row(*row.values())
+                name = str(row["name"]) + ("" if row["available"] else " (not available: needs the extra flower)")
+                table.add_row(name, str(row["lie"]), str(row["promise"]))
             out.print(table)
         return
     modes: tuple[Mode, ...] = ("plain", "authenticated")
     if authenticated is not None:
         modes = ("authenticated",) if authenticated else ("plain",)
-    chosen = list(ATTACKS.values()) if name == "all" else [ATTACKS[name]]
+    chosen = [each for each in ATTACKS.values() if each.available] if name == "all" else [ATTACKS[name]]
+    for each in chosen:
+        if not each.available:
+            raise MissingExtra(each.extra, f"the attack {each.name}")
+    if missing := len(ATTACKS) - len(chosen) if name == "all" else 0:
+        err.print(f"note: {missing} attacks on nodes of Flower are not available: install sparsesecagg\\[flower].")
     played = [(each, mode) for mode in modes for each in chosen if mode in each.modes]
     if not played:
         raise InvalidInput("name", f"must name an attack on {modes[0]} runs, got {name!r}, which is none")

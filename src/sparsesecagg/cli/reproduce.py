@@ -35,7 +35,7 @@ def reproduce(
     ] = None,
     minutes: Annotated[
         float | None,
-        typer.Option(callback=at_least(0), help="Stop after about this long; the same command goes on later."),
+        typer.Option(callback=at_least(0), help="Stop after about this long; the same command resumes it later."),
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Throw away what an interrupted run left behind.")] = False,
     as_json: JsonOption = False,
@@ -133,7 +133,7 @@ def _reporting(name: str) -> Iterator[Any]:
 
 def _show(done: Any, title: str) -> None:
     if done.result is None:
-        err.print(f"{done.name}: out of time before there was anything to show; the same command goes on.")
+        err.print(f"{done.name}: out of time before there was anything to show; the same command resumes it.")
         return
     table = Table(title=f"{done.name}: {title}", title_justify="left", title_style="bold", show_lines=True)
     for heading in ("", "paper", "ours", "note"):
@@ -141,7 +141,7 @@ def _show(done: Any, title: str) -> None:
     for row in done.rows:
         table.add_row(*row)
     out.print(table)
-    state = "" if done.result["complete"] else " (not complete: the same command goes on)"
+    state = "" if done.result["complete"] else " (not complete: the same command resumes it)"
     out.print(f"{done.results_file}{state}", highlight=False, soft_wrap=True)
     for path in done.plots:
         out.print(str(path), highlight=False, soft_wrap=True)

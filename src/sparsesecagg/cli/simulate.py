@@ -31,7 +31,7 @@ from sparsesecagg.cli.shared import (
 from sparsesecagg.engines.in_process import InProcessRun, Observer, Outcome, peak_memory
 from sparsesecagg.engines.in_process.simulation import (
     RandomUpdate,
-    draw_drops,
+    draw_dropouts,
     entropy_of_run,
     make_identities,
     seeded_entropy,
@@ -54,7 +54,7 @@ def simulate(
     clients: Annotated[int, typer.Option(help="Users in the cohort (N), at least 3.")] = 100,
     dim: Annotated[int, typer.Option(help="Coordinates of the model (d).")] = 165_000,
     alpha: AlphaOption = DEFAULT_ALPHA,
-    dropout: Annotated[float, typer.Option(help="Fraction of users that drop out of each round (θ), in [0, 0.5).")] = 0,
+    dropout: Annotated[float, typer.Option(help="Chance that a user drops out of a round (θ), in [0, 0.5).")] = 0,
     pattern: PatternOption = "committee",
     committee_size: Annotated[
         int | None, typer.Option(help="Users per committee, about; 1/alpha committees if left out.")
@@ -121,7 +121,10 @@ def simulate(
 
     peak_memory.forget_peak()
     outcomes: list[Outcome] = []
-    schedule = [draw_drops(clients, dropout, stages, np.random.default_rng([seed, 1 + n])) for n in range(rounds)]
+    schedule = [
+        draw_dropouts(clients, dropout, stages, np.random.default_rng([seed, 1 + n]), first_round=n == 0)
+        for n in range(rounds)
+    ]
     with progress() as bar:
         task = bar.add_task("simulating", total=clients * (3 + _MEETINGS * rounds))
         run = InProcessRun(

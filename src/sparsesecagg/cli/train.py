@@ -216,7 +216,7 @@ def train(
     if entries is not None and aggregator is not None:
         raise InvalidInput("compare", "and --aggregator exclude each other: put all names into --compare")
     if resume is not None and out_dir is not None:
-        raise InvalidInput("out", "and --resume exclude each other: a run goes on in its own folder")
+        raise InvalidInput("out", "and --resume exclude each other: a run resumes in its own folder")
     check_workers(workers)
     runs, run_dir = _resume(resume, given, entries, data_dir) if resume else _begin(out_dir, given, entries, data_dir)
     if at_once and is_comparison(run_dir):

@@ -22,6 +22,9 @@ from sparsesecagg.field import Word
 CHUNK_BYTES = 1 << 18
 """Read at a time in the hot loops: enough for AES to run at full speed, and it stays in the second-level cache."""
 
+LONG_CHUNK_BYTES = 1 << 19
+"""Read at a time where threads take turns at the interpreter's lock: fewer turns are worth some misses of the cache."""
+
 _ZEROS = memoryview(bytes(1 << 20))
 _FROM_ZERO = modes.CTR(bytes(16))
 _SLACK = 15  # `update_into` asks for a block less one byte beyond the data.
@@ -56,6 +59,15 @@ class Scratch:
     def __init__(self, word: Word, words: int | None = None) -> None:
         self.words = words or CHUNK_BYTES // word.dtype.itemsize
         self.buffer = np.empty(self.words * word.dtype.itemsize + _SLACK, np.uint8)
+        self._machine_word = word.dtype.newbyteorder("<")  # The key stream is defined as little-endian.
+        self._first = self.buffer[:0].view(self._machine_word)
+        self.room = self.buffer.data
+
+    def first(self, count: int) -> NDArray[Any]:
+        """Return the first `count` words. Nearly always as many as last time: what was made then serves again."""
+        if len(self._first) != count:
+            self._first = self.buffer[: count * self._machine_word.itemsize].view(self._machine_word)
+        return self._first
 
 
 class MaskStream(KeyStream):
@@ -69,10 +81,8 @@ class MaskStream(KeyStream):
 
     def words(self, count: int, scratch: Scratch) -> NDArray[Any]:
         """Return the next `count` ≤ scratch.words words, valid until the scratch is used again."""
-        size = count * self._word.dtype.itemsize
-        self.fill(scratch.buffer.data, size)
-        # The key stream is defined as little-endian.
-        words = scratch.buffer[:size].view(self._word.dtype.newbyteorder("<"))
+        self.fill(scratch.room, count * self._word.dtype.itemsize)
+        words = scratch.first(count)
         return self._in_field(words) if _leaves_field(words, self._word) else words
 
     def _in_field(self, words: NDArray[Any]) -> NDArray[Any]:

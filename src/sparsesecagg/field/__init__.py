@@ -3,7 +3,7 @@
     words      `Word`: modulus, lazy accumulation, signed mapping
     packing    words to exactly `bits` bits each, and back
 
-This room knows nothing of keys, users or messages.
+This package knows nothing of keys, users or messages.
 """
 
 from sparsesecagg.field.packing import pack, packed_size, unpack

@@ -138,12 +138,12 @@ def _halves(bits: int, in_lane: int) -> list[tuple[np.uint64, np.uint64, np.uint
     upper mask is. Neighbours come first, then pairs, then fours.
     """
     steps = []
-    room, count = _LANE_BITS // in_lane, 1
+    lane, count = _LANE_BITS // in_lane, 1
     while count < in_lane:
         field = (1 << count * bits) - 1
-        low = sum(field << start for start in range(0, _LANE_BITS, 2 * room))
-        steps.append((np.uint64(low), np.uint64(low << count * bits), np.uint64(room - count * bits)))
-        room, count = 2 * room, 2 * count
+        low = sum(field << start for start in range(0, _LANE_BITS, 2 * lane))
+        steps.append((np.uint64(low), np.uint64(low << count * bits), np.uint64(lane - count * bits)))
+        lane, count = 2 * lane, 2 * count
     return steps
 
 

@@ -7,7 +7,7 @@ aggregation     what every aggregator is            aggregators   their names
 plain, secure   averaging in the clear, and through the real protocol
 scaling         the clip that follows public information
 way_down        the model on its way to the users, whole or in steps
-faults          simulated dropouts and network
+network         a simulated network
 config          every option of a run
 federated       a run, round by round                comparison   several runs with the same seeds
 side_by_side    those runs at once

@@ -73,7 +73,7 @@ class Aggregator(ABC):
     """Averages the updates of one round after another.
 
     What an aggregator learns from one round for the next must be public, and goes through `state` and `restore`, so
-    that a resumed run goes on as if nothing had happened.
+    that a resumed run continues as if nothing had happened.
     """
 
     name: str

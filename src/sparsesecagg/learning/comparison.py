@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from sparsesecagg.errors import InvalidInput
+from sparsesecagg.files import write_atomically
 from sparsesecagg.learning.aggregators import AGGREGATORS, make_aggregator
 from sparsesecagg.learning.config import TrainingConfig
 from sparsesecagg.learning.federated import FederatedRun, Task, resumed_config
-from sparsesecagg.learning.run_folder import RunFolder, check_free, write_atomically
+from sparsesecagg.learning.run_folder import RunFolder, check_free
 
 LIST = "comparison.json"
 
@@ -29,7 +30,7 @@ def create_comparison(config: TrainingConfig, entries: Sequence[str], task: Task
         make_aggregator(one, task.model, task.initial)
     check_free(out)
     runs = [FederatedRun.create(one, task, out / name) for name, one in configs.items()]
-    write_atomically(out / LIST, (json.dumps({"runs": list(configs)}) + "\n").encode())
+    write_atomically(out / LIST, json.dumps({"runs": list(configs)}) + "\n")
     return runs
 
 

@@ -69,7 +69,7 @@ class TrainingConfig:
         """Return checked options; None stands for the default, which for some depends on the data set."""
         known = {field.name for field in fields(cls)}
         if unknown := sorted(set(options) - known):
-            raise InvalidInput(unknown[0], f"is no option; the options are {', '.join(sorted(known))}")
+            raise InvalidInput(unknown[0], f"is not an option; the options are {', '.join(sorted(known))}")
         given = {name: value for name, value in options.items() if value is not None}
         preset = PRESETS.get(dataset, OWN_DATA)
         defaults = {"model": preset.model, **dataclasses.asdict(preset.how)}

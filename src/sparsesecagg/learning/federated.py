@@ -1,6 +1,6 @@
 """A federated training run: local training, aggregation, evaluation, one round after another.
 
-`FederatedRun.create` checks everything before it writes anything; `resume` goes on where a stopped or killed run had
+`FederatedRun.create` checks everything before it writes anything; `resume` continues where a stopped or killed run had
 its last checkpoint. Both then yield the metrics of each round as it is done.
 """
 
@@ -16,18 +16,19 @@ from typing import Any
 
 import numpy as np
 
+from sparsesecagg.engines.in_process.simulation import draw_dropouts
 from sparsesecagg.errors import InvalidInput, ProtocolError
 from sparsesecagg.learning.aggregation import Aggregation, Aggregator
 from sparsesecagg.learning.aggregators import expected_exposure, make_aggregator
 from sparsesecagg.learning.config import TrainingConfig
 from sparsesecagg.learning.data import Dataset, Partition, load_dataset, make_partition
 from sparsesecagg.learning.data.download import DownloadProgress
-from sparsesecagg.learning.faults import Network, draw_dropouts
 from sparsesecagg.learning.metrics import RoundMetrics, Totals
 from sparsesecagg.learning.models import Model, make_model
 from sparsesecagg.learning.models.base import Vector
+from sparsesecagg.learning.network import Network
 from sparsesecagg.learning.run_folder import Checkpoint, RunFolder, check_free
-from sparsesecagg.learning.seeds import Purpose, integer_seed
+from sparsesecagg.learning.seeds import Purpose, generator, integer_seed
 from sparsesecagg.learning.way_down import make_way_down
 from sparsesecagg.learning.workers import Job, TrainingPool
 from sparsesecagg.protocol import Stage
@@ -238,7 +239,8 @@ class FederatedRun:
     def _one_round(self, number: int, pool: TrainingPool) -> RoundMetrics:
         config = self.config
         stages = [Stage[name] for name in config.drop_stages]
-        drops = draw_dropouts(config.clients, config.dropout, stages, config.seed, number)
+        random = generator(config.seed, Purpose.DROPOUT, number)
+        drops = draw_dropouts(config.clients, config.dropout, stages, random, first_round=number == 1)
         # Server: bring the model to those who take part. Users: train. The updates of those who drop out before or at
         # UPLOAD reach nobody, so they are not made.
         users = self._aggregator.taking_part(config.clients, drops)
@@ -285,7 +287,7 @@ class FederatedRun:
 
 
 def resumed_config(folder: RunFolder, options: Mapping[str, Any]) -> TrainingConfig:
-    """Return the configuration of a run that goes on; raise `InvalidInput` if `options` are another run's."""
+    """Return the configuration of a run that is resumed; raise `InvalidInput` if `options` are another run's."""
     run_dir, done = folder.path, folder.checkpoint().round_number
     try:
         config = TrainingConfig.from_json(folder.config())

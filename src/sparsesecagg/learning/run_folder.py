@@ -15,7 +15,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsesecagg.errors import InvalidInput
+from sparsesecagg.files import write_atomically
 from sparsesecagg.learning.data import Partition
 from sparsesecagg.learning.models.base import Layer, Vector
 
@@ -57,14 +57,14 @@ class RunFolder:
         folder.save_checkpoint(first)
         (path / "metrics.jsonl").touch()
         # Last, because a folder with a configuration is one that can be resumed.
-        write_atomically(path / "config.json", (json.dumps(config, indent=2) + "\n").encode())
+        write_atomically(path / "config.json", json.dumps(config, indent=2) + "\n")
         return folder
 
     @classmethod
     def resume(cls, path: Path) -> RunFolder:
         """Open the folder of a run that was stopped or killed."""
         if not (path / "config.json").is_file() or not (path / "checkpoint.npz").is_file():
-            raise InvalidInput("resume", f"{path} is no run folder: config.json or checkpoint.npz is missing")
+            raise InvalidInput("resume", f"{path} is not a run folder: config.json or checkpoint.npz is missing")
         return cls(path)
 
     def config(self) -> dict[str, Any]:
@@ -74,12 +74,12 @@ class RunFolder:
         except ValueError as problem:
             raise InvalidInput("resume", f"{self.path / 'config.json'} can't be read: {problem}") from problem
         if not isinstance(stored, dict):
-            raise InvalidInput("resume", f"{self.path / 'config.json'} is no configuration")
+            raise InvalidInput("resume", f"{self.path / 'config.json'} is not a configuration")
         return stored
 
     def write_config(self, config: Mapping[str, Any]) -> None:
         """Replace the options."""
-        write_atomically(self.path / "config.json", (json.dumps(config, indent=2) + "\n").encode())
+        write_atomically(self.path / "config.json", json.dumps(config, indent=2) + "\n")
 
     def append_metrics(self, metrics: Mapping[str, Any]) -> None:
         """Add the line of one round."""
@@ -95,7 +95,7 @@ class RunFolder:
         """Drop lines of rounds after `last_round`, which have no checkpoint; return the others."""
         kept = [line for line in self.metrics() if line["round"] <= last_round]
         text = "".join(json.dumps(line, allow_nan=False) + "\n" for line in kept)
-        write_atomically(self.path / "metrics.jsonl", text.encode())
+        write_atomically(self.path / "metrics.jsonl", text)
         return kept
 
     def save_checkpoint(self, checkpoint: Checkpoint) -> None:
@@ -135,7 +135,7 @@ class RunFolder:
         writer = csv.DictWriter(text, columns, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-        write_atomically(self.path / "metrics.csv", text.getvalue().encode())
+        write_atomically(self.path / "metrics.csv", text.getvalue())
 
 
 def check_free(path: Path) -> None:
@@ -144,16 +144,6 @@ def check_free(path: Path) -> None:
         raise InvalidInput("out", f"{path} is a file; name a new folder")
     if path.is_dir() and any(path.iterdir()):
         raise InvalidInput("out", f"{path} is not empty; name a new folder, or continue a run with --resume {path}")
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that whoever looks, at any time, sees the old content or the new one."""
-    temporary = path.with_name(f".{path.name}.new")
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
 
 
 def _flatten(line: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

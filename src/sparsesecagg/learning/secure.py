@@ -2,7 +2,7 @@
 
 The set-up happens before the first round; groups are kept, and packages of keys travel two rounds ahead. So a user that
 misses one round takes part in the next, and one that misses two in a row has no package for the third and misses that
-too. Committees with too few survivors lose their slices for the round, and training goes on without them.
+too. Committees with too few survivors lose their slices for the round, and training continues without them.
 
 The one thing that differs from a deployment: all randomness is drawn from the run's seed, by round and user, so that a
 run can be repeated bit for bit. What users and server remember between rounds is part of the checkpoint, so a resumed

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from sparsesecagg.learning.run_folder import write_atomically
+from sparsesecagg.files import write_atomically
 
 FILE_NAME = "events.out.tfevents.0000000000.sparsesecagg"
 SCALARS = (

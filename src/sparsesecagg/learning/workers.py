@@ -141,7 +141,7 @@ def _start(job: Job, parent: int) -> None:
 
 def _own_job() -> Job:
     if _job is None:
-        raise RuntimeError("this process is no worker of a TrainingPool")
+        raise RuntimeError("this process is not a worker of a TrainingPool")
     return _job
 
 

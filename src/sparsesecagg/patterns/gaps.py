@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import isqrt
 from typing import Any
 
@@ -70,8 +70,8 @@ class GapTable:
         A one is reached behind as many zeros as table entries are < the draw; a skip passes over as many coordinates
         as the table has entries.
         """
-        highest = draws.astype("<u8", copy=False).view("<u2")[3::4]  # A draw's upper 16 bits, without a shift.
-        steps: NDArray[np.int32] = self.guide.take(highest.astype(np.intp))
+        highest = (draws >> np.uint64(64 - _GUIDE_BITS)).view(np.int64)
+        steps: NDArray[np.int32] = self.guide.take(highest)
         unsure = np.flatnonzero(steps < 0)
         gaps: NDArray[np.signedinteger[Any]]
         if self.one_longer:
@@ -110,8 +110,8 @@ def _walk(streams: list[KeyStream], reads: int, dim: int, probability: int) -> l
     is_one = ends < dim
     is_one.reshape(-1)[skips] = False
     ones = ends[is_one].astype(np.int64)
-    behind = np.cumsum(is_one.sum(axis=1)).tolist()
-    result = [ones[start:stop] for start, stop in pairwise([0, *behind])]
+    behind = accumulate((np.count_nonzero(row) for row in is_one), initial=0)
+    result = [ones[start:stop] for start, stop in pairwise(behind)]
     for index in np.flatnonzero(ends[:, -1] < dim - 1).tolist():  # The guess was short: go on where the stream stopped.
         reached = int(ends[index, -1]) + 1
         # Twice as many draws each time: a tiny π over a huge model is reached in few steps.

@@ -19,5 +19,5 @@
     audit_report  what an audit found
     many_rounds   what the sums of many rounds tell about single users
 
-This room only looks at rounds; no round depends on it.
+This package only looks at rounds; no round depends on it.
 """

@@ -25,7 +25,7 @@ from sparsesecagg.crypto.identity import Identity
 from sparsesecagg.crypto.secrets import Entropy
 from sparsesecagg.engines.in_process import InProcessRun, Outcome, Transcript
 from sparsesecagg.engines.in_process.run import EntropyOf, MakeServer
-from sparsesecagg.engines.in_process.simulation import entropy_of_run, make_identities, seeded_entropy
+from sparsesecagg.engines.in_process.simulation import draw_dropouts, entropy_of_run, make_identities, seeded_entropy
 from sparsesecagg.errors import ProtocolError, RoundRefused, ThresholdNotMet, TooLittleOpened
 from sparsesecagg.privacy.attack import Findings, attack
 from sparsesecagg.privacy.audit_report import AuditReport, AuditSettings, Tally
@@ -172,14 +172,15 @@ def attack_run(settings: AuditSettings, run: int, tell: Callable[[], None] | Non
     )
     tally, problem = Tally(), ""
     for number in range(1, settings.rounds + 1):
-        silent = set(np.flatnonzero(rng.random(params.clients) < params.dropout).tolist()).difference(colluders)
+        drawn = draw_dropouts(params.clients, params.dropout, [Stage.UPLOAD], rng)
+        drops = {user: stage for user, stage in drawn.items() if user not in colluders}
         found = attacked.round(
             partial(_update, settings.seed, run, number, params),
-            drops=dict.fromkeys(silent, Stage.UPLOAD),
+            drops=drops,
             weights=weights,
         )
         if settings.drop_at is Stage.UPLOAD:
-            attacked.run.deal(silent)
+            attacked.run.deal(drops)
         tally, problem = tally + found.tally(), found.problem or problem
         if tell:
             tell()

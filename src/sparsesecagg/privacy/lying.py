@@ -46,8 +46,8 @@ class Present:
     @property
     def may_drop(self) -> int:
         """How many honest members a holder can be told have dropped; 0 if the committee can't be opened."""
-        room = len(self.honest) + self.colluders - self.least
-        return max(0, min(room, len(self.honest) - 1))
+        spare = len(self.honest) + self.colluders - self.least
+        return max(0, min(spare, len(self.honest) - 1))
 
 
 def victims(committees: Mapping[int, Present], spare: int, excluded: Mapping[int, int]) -> set[int]:
@@ -87,8 +87,8 @@ def told_dropped(
 
 def _everybody(committee: Present, holders: Collection[int], spare: int, votes: int) -> tuple[int, dict[int, set[int]]]:
     """Find votes by which both secrets of every honest member open; it takes 2t ≤ P + c_P."""
-    room = min(len(committee.honest) + committee.colluders - committee.least, spare)
-    for each in range(1, room + 1) if 2 * votes <= len(holders) else ():
+    most = min(len(committee.honest) + committee.colluders - committee.least, spare)
+    for each in range(1, most + 1) if 2 * votes <= len(holders) else ():
         found = _votes(committee.honest, holders, each)
         against = Counter(place for lie in found.values() for place in lie)
         if all(votes <= against[place] <= len(holders) - votes for place in committee.honest):

@@ -62,11 +62,11 @@ def shortest_word(contributors: int, levels: int, clip: float) -> int:
     for bits in range(SHORTEST_WORD, LONGEST_WORD + 1):
         if largest_sum(bits) >= steps:
             return bits
-    room = largest_sum(LONGEST_WORD) // contributors
-    if room >= levels:
-        option, most, got = "clip", room // levels, clip
+    share = largest_sum(LONGEST_WORD) // contributors
+    if share >= levels:
+        option, most, got = "clip", share // levels, clip
     else:
-        option, most, got = "levels", max(1, math.floor(room / max(1.0, clip))), levels
+        option, most, got = "levels", max(1, math.floor(share / max(1.0, clip))), levels
     raise InvalidInput(
         option,
         f"must be at most {most} for the sum of {contributors} contributors to fit the longest word at {levels} levels "

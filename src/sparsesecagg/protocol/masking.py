@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from sparsesecagg.crypto.kdf import derive
 from sparsesecagg.crypto.secrets import AgreedSecret, MaskSeed, PatternSeed, SharedSecret
-from sparsesecagg.crypto.stream import MaskStream, Scratch, words_side_by_side
+from sparsesecagg.crypto.stream import CHUNK_BYTES, MaskStream, Scratch, words_side_by_side
 from sparsesecagg.field import Word
 from sparsesecagg.field.words import Accumulator, Words
 
@@ -54,9 +54,9 @@ def private_mask_seed(seed: SharedSecret, context: bytes, user: int) -> MaskSeed
 class WholeMasks:
     """Masks that cover everything, piece by piece in order, since streams only run forward."""
 
-    def __init__(self, masks: Iterable[Mask], word: Word) -> None:
+    def __init__(self, masks: Iterable[Mask], word: Word, chunk_bytes: int = CHUNK_BYTES) -> None:
         self._masks = list(masks)
-        self._scratch = Scratch(word)
+        self._scratch = Scratch(word, chunk_bytes // word.dtype.itemsize)
 
     def add(self, piece: Accumulator) -> None:
         """Add the next words of all masks to the next piece, in place.
@@ -88,27 +88,30 @@ def add_up(masks: Sequence[DrawnMask], word: Word) -> tuple[NDArray[np.int64], A
     not the dimension.
     """
     coordinates, words = _sorted_by_coordinate(*_side_by_side(masks, word))
-    terms = words.astype(word.accumulator)
-    # Few masks meet: those behind the first at their coordinate are taken out and added to it.
+    sums = words.astype(word.accumulator, copy=False)
+    # Few masks meet: those behind the first at their coordinate are added to it and left out.
     again = np.flatnonzero(coordinates[1:] == coordinates[:-1]) + 1
-    sums = np.delete(terms, again)
-    np.add.at(sums, again - np.arange(1, len(again) + 1), terms[again])
-    return np.delete(coordinates, again), sums
+    follows_first = np.diff(again, prepend=-1) != 1
+    np.add.at(sums, np.maximum.accumulate((again - 1) * follows_first), sums[again])
+    first = np.ones(len(sums), np.bool_)
+    first[again] = False
+    kept = np.flatnonzero(first)
+    return coordinates.take(kept), sums.take(kept)
 
 
 def _sorted_by_coordinate(rows: Sequence[NDArray[np.int64]], words: Words) -> tuple[NDArray[np.int64], Words]:
     """Sort the words by their coordinates; the order of words at one coordinate is of no account."""
-    if any(len(each) and int(each[-1]) >> 32 for each in rows):
-        coordinates = np.concatenate(rows)
+    coordinates = np.concatenate([np.empty(0, np.int64), *rows])
+    if any(len(each) and int(each[-1]) >> 31 for each in rows):
         order = np.argsort(coordinates)
         return coordinates[order], words[order]
     # Coordinate and word fit one number of 64 bits, and numbers sort twice as fast as they can be put in order.
-    pairs = np.empty(len(words), "<u8")
-    low, high = pairs.view("<u4").reshape(-1, 2).T
-    low[:] = words
-    np.concatenate([np.empty(0, np.int64), *rows], out=high, casting="unsafe")
-    pairs.sort()
-    return high.astype(np.int64), low
+    coordinates <<= 32
+    coordinates |= words
+    coordinates.sort()
+    sorted_words = coordinates.astype(words.dtype)  # The lowest bits.
+    coordinates >>= 32
+    return coordinates, sorted_words
 
 
 def _side_by_side(masks: Sequence[DrawnMask], word: Word) -> tuple[list[NDArray[np.int64]], Words]:
@@ -116,9 +119,12 @@ def _side_by_side(masks: Sequence[DrawnMask], word: Word) -> tuple[list[NDArray[
     rows = [mask.rows for mask in masks]
     counts = [len(each) for each in rows]
     words = words_side_by_side([mask.stream for mask in masks], counts, word)
-    for mask, (start, stop) in zip(masks, pairwise(accumulate(counts, initial=0)), strict=True):
-        if not mask.positive:
-            word.negate(words[start:stop])
+    ends = list(accumulate(counts, initial=0))
+    # Neighbours mostly have the same sign, since a user's peers are sorted: they are turned together.
+    turns = [place for place in range(1, len(masks)) if masks[place].positive != masks[place - 1].positive]
+    for first, behind in pairwise([0, *turns, len(masks)]):
+        if first < behind and not masks[first].positive:
+            word.negate(words[ends[first] : ends[behind]])
     return rows, words
 
 

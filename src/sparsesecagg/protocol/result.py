@@ -33,6 +33,8 @@ class Result:
     """The users whose uploads arrived; those of committees that were lost are not in the sum."""
     lost: Mapping[int, str]
     """By committee whose sum was not opened: why."""
+    committees_opened: int
+    """How many committees' sums were opened."""
     dropped: Mapping[str, int]
     """By stage: how many users dropped out there."""
     sent_bytes: Mapping[str, tuple[int, ...]]
@@ -61,11 +63,6 @@ class Result:
     def updated(self) -> NDArray[np.bool_]:
         """Per coordinate: whether anything was opened there."""
         return self.contributors > 0
-
-    @property
-    def committees_opened(self) -> int:
-        """How many committees' sums were opened."""
-        return self.params.committees - len(self.lost)
 
     @property
     def coordinates_updated(self) -> float:

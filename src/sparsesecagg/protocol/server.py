@@ -472,7 +472,10 @@ class Server:
         """Open all pods, add them up, and write the result."""
         total = Total(self.params)
         openings = [
-            opening for pod_round in self._rounds if not pod_round.over for opening in pod_round.openings(total)
+            opening
+            for pod_round in self._rounds
+            if not pod_round.over
+            for opening in pod_round.openings(total, self.threads)
         ]
         if self.threads == 1:
             for opening in openings:
@@ -483,6 +486,8 @@ class Server:
                     done.result()
         self._require_any(Stage.UNMASK, len(self._heard))
         public = self.params.pattern != "pairwise"
+        lost = {number: reason for each in self._rounds for number, reason in each.lost.items()}
+        lost |= self._never_started()
         result = Result(
             params=self.params,
             round_number=self.round_number,
@@ -493,8 +498,8 @@ class Server:
             survivors=tuple(
                 sorted(int(user) for each in self._rounds for user in each.epoch.pod.users[each.survivors])
             ),
-            lost={number: reason for each in self._rounds for number, reason in each.lost.items()}
-            | self._never_started(),
+            lost=lost,
+            committees_opened=sum(len(group.committees) for group in self.groups.pods) - len(lost),
             dropped=dict(self.dropped),
             sent_bytes={stage: tuple(sizes.values()) for stage, sizes in self.sent_bytes.items()},
             received_bytes={stage: tuple(sizes.values()) for stage, sizes in self.received_bytes.items()},

@@ -147,7 +147,7 @@ class SqliteLedger:
             found = self._database.execute("PRAGMA user_version").fetchall()[0][0]
             tables = self._database.execute("SELECT COUNT(*) FROM sqlite_master").fetchall()[0][0]
             if found not in (0, _VERSION) or (found == 0 and tables):
-                raise LedgerUnusable(f"is no ledger of version {_VERSION}: the file {FILE} has another content")
+                raise LedgerUnusable(f"is not a ledger of version {_VERSION}: the file {FILE} has another content")
             for statement in filter(str.strip, _TABLES.split(";")):
                 self._database.execute(statement)
             self._database.execute(f"PRAGMA user_version = {_VERSION}")

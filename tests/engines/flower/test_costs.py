@@ -22,7 +22,8 @@ def test_a_tenth_of_100_000_parameters_takes_24_kilobytes_with_the_keys_of_a_lat
 ):
     """50 nodes, α = 0.1, committee, 16 bits, private weights, in steady state. The peer sends 801 kB."""
     grid = LocalGrid(training_app(lambda p, a, r: {"w": a["w"] + np.float32(0.01)}, weight=lambda p: 1 + p), 50)
-    strategy = SecAgg(FedAvg(fraction_evaluate=0.0), alpha=0.1, pattern="committee", modulus_bits=16, max_weight=50)
+    settings = {"alpha": 0.1, "pattern": "committee", "modulus_bits": 16, "max_weight": 50, "downlink": "steps"}
+    strategy = SecAgg(FedAvg(fraction_evaluate=0.0), **settings)
     strategy.start(grid=grid, initial_arrays=model(w=np.zeros(100_000, np.float32)), num_rounds=2)
     for number, record in enumerate(strategy.history, start=1):
         assert record.survivors == 50
@@ -37,6 +38,7 @@ def test_a_tenth_of_100_000_parameters_takes_24_kilobytes_with_the_keys_of_a_lat
         both = record.mean("wire")["UPLOAD"] + record.mean("wire")["UNMASK"]
         assert abs(both - np.mean(list(sent.values()))) < 1
         assert record.mean("codec")["total"] < record.mean("wire")["total"]
+        assert record.model_bytes == [400_000 if number == 1 else 50_496] * 50
 
 
 class _Gauge:

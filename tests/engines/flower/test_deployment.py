@@ -13,12 +13,14 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pytest
 
 from engines.enrolment import enrol_users
 from engines.federation import LocalFederation, Node
+from sparsesecagg.engines.flower.node import LEDGER
 
 APP = Path(__file__).parent.parent / "mean_app"
 
@@ -52,7 +54,7 @@ class Outcome:
         assert path.is_file(), output[-6000:]
         content = json.loads(path.read_text(encoding="utf-8"))
         self.rounds: list[dict[str, Any]] = content["rounds"]
-        self.second: list[str] = content["second"]
+        self.twice: dict[str, list[str]] = content["twice"]
         self.models = {int(number): model for number, model in content["models"].items()}
 
     def require(self, server_round: int, survivors: list[int]) -> None:
@@ -98,39 +100,49 @@ def test_a_simulation_in_ray_with_a_client_that_raises_in_every_round(tmp_path: 
         assert outcome.rounds[number - 1]["dropped"]["UPLOAD"] == 1
 
 
-def test_a_deployment_survives_kills_and_a_server_that_asks_twice(tmp_path: Path) -> None:
-    """Five SuperNodes. Round 1: one node is asked for its shares twice at the same time, with different survivors.
-    Round 2: one is killed while it uploads, and another is told to end while it unmasks."""
+def test_a_deployment_survives_kills_and_answers_a_lying_server_once(tmp_path: Path) -> None:
+    """Five SuperNodes. Round 1: two processes are asked for one user's shares at the same time, with different
+    survivors. Round 2: one node is killed while it uploads, and another is told to end while it unmasks. Then a
+    SuperNode is started on a copy of what the nodes have kept, and asked what was asked in round 1."""
     with LocalFederation(tmp_path / "deployment") as federation:
+        ledger = federation.folder / "ledger"
         for index in range(5):
-            federation.add_node(index, {"partition-id": index, "num-partitions": 5})
+            federation.add_node(index, {"partition-id": index, "num-partitions": 5, LEDGER: str(ledger)})
         federation.wait_for_nodes(5)
         out = tmp_path / "out.json"
-        run = federation.run(APP, {"rounds": 2, "upload-seconds": 25.0, "twice": True, "out": str(out)})
+        run = federation.run(APP, {"rounds": 2, "upload-seconds": 30.0, "twice": True, "out": str(out)})
         run.wait_for("SecAgg round 1: ", timeout=180)
         before = {index: messages(node) for index, node in federation.nodes.items()}
         wait_for_messages(federation.nodes[4], before[4] + 1, timeout=60)
         federation.signal_node(4, signal.SIGKILL)
         wait_for_messages(federation.nodes[3], before[3] + 2, timeout=60)
         federation.signal_node(3, signal.SIGTERM)
+        run.wait_for("Waiting for a node that is started again", timeout=180)
+        copytree(ledger, tmp_path / "copy")
+        federation.add_node(5, {"partition-id": 4, "num-partitions": 5, LEDGER: str(tmp_path / "copy")})
         outcome = Outcome(out, run.finish(timeout=240))
     assert federation.processes() == []
 
+    # Whichever of the two came first was answered; the round had shares to spare either way.
+    both = outcome.twice["first"] + outcome.twice["second"]
+    assert len(both) == 2
+    assert both.count("answered") == 1
+    assert sum("AlreadyAnswered" in text for text in both) == 1
+    (again,) = outcome.twice["again"]
+    assert "AlreadyAnswered" in again
     assert [record["status"] for record in outcome.rounds] == ["ok"] * 2
     assert [record["exchanges"] for record in outcome.rounds] == [4, 2]
-    assert len(outcome.second) == 1
-    # Whichever of the two came first was answered; the round had shares to spare either way.
-    assert "AlreadyAnswered" in outcome.second[0] or outcome.second[0] == "answered"
-    if outcome.second[0] == "answered":
-        assert outcome.rounds[0]["dropped"]["UNMASK"] == 1
     outcome.require(1, [0, 1, 2, 3, 4])
     assert outcome.rounds[1]["dropped"]["UPLOAD"] == 1
     outcome.require(2, [0, 1, 2, 3])
     assert outcome.rounds[1]["dropped"]["UNMASK"] == 1
 
 
-def test_tls_node_authentication_a_roster_and_a_stranger_who_is_rejected(tmp_path: Path) -> None:
-    """Three SuperNodes with run keys take part in authenticated rounds; a fourth was never registered."""
+def test_tls_node_authentication_a_roster_a_stranger_who_is_rejected_and_a_server_that_is_killed(
+    tmp_path: Path,
+) -> None:
+    """Three SuperNodes with run keys take part in authenticated rounds; a fourth was never registered. The ServerApp is
+    killed in round 2; another one goes on from its folder, in the same epoch."""
     users = enrol_users(tmp_path / "users", 3)
     with LocalFederation(tmp_path / "deployment", tls=True) as federation:
         keys = [federation.new_key(f"node-key-{index}") for index in range(4)]
@@ -141,14 +153,21 @@ def test_tls_node_authentication_a_roster_and_a_stranger_who_is_rejected(tmp_pat
             federation.add_node(index, config, key)
         federation.wait_for_nodes(3)
         out = tmp_path / "out.json"
-        run = federation.run(APP, {"rounds": 1, "nodes": 3, "roster": str(users.roster), "out": str(out)})
-        outcome = Outcome(out, run.finish(timeout=240))
+        folder = tmp_path / "run"
+        settings = {"rounds": 2, "nodes": 3, "roster": str(users.roster), "out": str(out), "run-dir": str(folder)}
+        federation.run(APP, settings).wait_for("SecAgg round 1: ", timeout=240)
+        federation.kill_server()
+        outcome = Outcome(out, federation.run(APP, settings).finish(timeout=240))
         stranger = federation.nodes[3]
         assert stranger.process.wait(timeout=30) != 0
     assert federation.processes() == []
-    assert outcome.rounds[0]["survivors"] == 3
-    assert outcome.rounds[0]["exchanges"] == 6
-    assert outcome.rounds[0]["sent_bytes"]["CONFIRM"] > 0
-    outcome.require(1, [0, 1, 2])
+    first, second = (json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines())
+    assert (first["survivors"], second["survivors"]) == (3, 3)
+    assert first["exchanges"] == 6
+    assert first["sent_bytes"]["CONFIRM"] > 0
+    assert outcome.models[1][:2] == pytest.approx([mean_step([0, 1, 2], 1)] * 2, abs=1e-6)
+    assert [record["round"] for record in outcome.rounds] == [2]
+    assert second["exchanges"] == 3
+    outcome.require(2, [0, 1, 2])
     assert "SuperNode ID" not in stranger.log_text()
     assert "Failed to activate SuperNode" in stranger.log_text()

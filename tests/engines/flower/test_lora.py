@@ -29,15 +29,14 @@ def example(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_adapters_are_averaged_and_bytes_are_printed(example: Any, capsys: pytest.CaptureFixture[str]) -> None:
     small = {"num-server-rounds": 2, "local-epochs": 1, "samples-per-node": 16, "hidden": 16}
-    example(4, **small)
-    first, *rounds = [
-        line for line in capsys.readouterr().out.splitlines() if "parameters" in line or "per node" in line
-    ]
+    example(6, **small)
+    printed = capsys.readouterr().out.splitlines()
+    first, *rounds = [line for line in printed if "in adapters" in line or "per node" in line]
     everything, adapters = (int(word.replace(",", "")) for word in first.split() if word.replace(",", "").isdigit())
-    assert 10 * adapters < everything
+    assert 5 * adapters < everything
     assert len(rounds) == 2
     sent = [int(line.split("per node ")[1].split(" bytes")[0].replace(",", "")) for line in rounds]
-    assert all(adapters * 2 * 0.5 < each < 4 * everything for each in sent)
+    assert all(adapters < each < 4 * everything for each in sent)  # A byte or more per value, and no frozen ones.
 
 
 def test_four_lines_make_it_secure() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from protocol.rounds import LENIENT, grouped, identities, lenient, small, updates, with_roster
 from sparsesecagg.engines.in_process import InProcessRun, Observer, Transcript, run_round
-from sparsesecagg.engines.in_process.simulation import draw_drops, entropy_of_run, seeded_entropy
+from sparsesecagg.engines.in_process.simulation import draw_dropouts, entropy_of_run, seeded_entropy
 from sparsesecagg.errors import RoundRefused, ThresholdNotMet
 from sparsesecagg.protocol import STAGES, Parameters, Stage
 from sparsesecagg.protocol.messages import decode_client_message
@@ -158,14 +158,20 @@ class TestSimulation:
         source = seeded_entropy(5)
         assert source(16) + source(16) == seeded_entropy(5)(32)
 
-    @pytest.mark.parametrize(("clients", "dropout", "gone"), [(10, 0.3, 3), (9, 0.3, 2), (5, 0.0, 0)])
-    def test_the_given_fraction_of_users_drops_out(self, clients: int, dropout: float, gone: int) -> None:
-        drops = draw_drops(clients, dropout, STAGES, np.random.default_rng(0))
-        assert len(drops) == gone
-        assert set(drops) <= set(range(clients))
-        assert set(drops.values()) <= set(STAGES)
+    def test_users_drop_out_independently_at_the_rate_asked_for(self) -> None:
+        """The number varies from round to round and is right on average."""
+        counts = [len(draw_dropouts(100, 0.3, [Stage.UPLOAD], np.random.default_rng(seed))) for seed in range(200)]
+        assert sum(counts) / 200 == pytest.approx(30, abs=1.5)
+        assert len(set(counts)) > 10
+        assert draw_dropouts(200, 0.0, STAGES, np.random.default_rng(0)) == {}
 
-    def test_dropouts_happen_at_all_stages(self) -> None:
-        drops = draw_drops(200, 0.4, STAGES, np.random.default_rng(0))
-        assert len(drops) == 80
-        assert set(drops.values()) == set(STAGES)
+    def test_dropouts_happen_at_all_stages_asked_for_and_no_other(self) -> None:
+        for stages in (STAGES, (Stage.SHARE_KEYS, Stage.UNMASK)):
+            assert set(draw_dropouts(200, 0.4, stages, np.random.default_rng(0)).values()) == set(stages)
+
+    def test_after_the_first_round_nobody_drops_out_before_advertising_a_key(self) -> None:
+        """Keys are advertised once; who has not is in no round at all."""
+        rng = np.random.default_rng(0)
+        later = draw_dropouts(200, 0.4, STAGES, rng, first_round=False)
+        assert set(later.values()) == set(STAGES) - {Stage.ADVERTISE_KEYS}
+        assert draw_dropouts(200, 0.4, [Stage.ADVERTISE_KEYS], rng, first_round=False) == {}

@@ -13,6 +13,7 @@ import numpy as np
 from flwr.app import MetricRecord
 
 from sparsesecagg.engines.flower.settings import STAGES, Settings
+from sparsesecagg.files import write_atomically
 from sparsesecagg.protocol import Parameters, Result, Stage
 
 PREFIX = "secagg-"
@@ -180,13 +181,13 @@ class RunFolder:
     def write_config(self, config: Mapping[str, Any]) -> None:
         """Write the options of the run."""
         self.path.mkdir(parents=True, exist_ok=True)
-        _replace(self.path / "config.json", json.dumps(config, indent=1) + "\n")
+        write_atomically(self.path / "config.json", json.dumps(config, indent=1) + "\n")
 
     def write_rounds(self, rounds: list[RoundRecord]) -> None:
         """Write all rounds anew: the accuracy of a round becomes known after its aggregate."""
         self.path.mkdir(parents=True, exist_ok=True)
         lines = "".join(json.dumps(record.line()) + "\n" for record in rounds)
-        _replace(self.path / "metrics.jsonl", self.earlier + lines)
+        write_atomically(self.path / "metrics.jsonl", self.earlier + lines)
 
 
 def shape_of(params: Parameters) -> str:
@@ -256,13 +257,6 @@ def noise_warning(result: Result) -> str | None:
         f"max_weight is {magnified:.0f} times the mean weight, which makes the rounding coarse: set max_weight to the "
         "largest number of examples of a node, or use longer words"
     )
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a file as a whole or not at all."""
-    draft = path.with_name(path.name + ".part")
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(path)
 
 
 def _mean(values: list[Any]) -> float:

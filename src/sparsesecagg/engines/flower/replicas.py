@@ -25,6 +25,7 @@ from sparsesecagg.engines.flower.errors import NoModel
 from sparsesecagg.engines.flower.records import STYPE, Packet
 from sparsesecagg.engines.flower.steps import NUMBER, STEPS, join, rebuild
 from sparsesecagg.errors import MalformedMessage, SparseSecAggError
+from sparsesecagg.files import write_atomically
 
 _LOG = logging.getLogger("flwr")
 _KEPT = 4
@@ -104,10 +105,7 @@ class Replicas:
             if path.exists():
                 os.utime(path)
                 return True
-            draft = path.with_suffix(f".{os.getpid()}.part")
-            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                file.write(held.encode())
-            draft.replace(path)
+            write_atomically(path, held.encode(), private=True)
             self._forget()
         except OSError as problem:
             _LOG.warning("secagg_mod: the model can't be kept, so it comes whole: %s", problem.strerror)

@@ -8,7 +8,6 @@ lost, and its number with it. Nothing in either file is a secret of a node. A ru
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from flwr.app import Array, ArrayRecord
 from flwr.serverapp.strategy import Result
 
 from sparsesecagg.errors import InvalidInput
+from sparsesecagg.files import write_atomically
 
 _VERSION = 1
 _MODEL, _RUN = "model.state", "run.state"
@@ -107,12 +107,7 @@ class SavedRun:
     def _write(self, name: str, data: bytes) -> None:
         """Write a file as a whole or not at all, on disk when this returns."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        draft = self.folder / f"{name}.part"
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(self.folder / name)
+        write_atomically(self.folder / name, data, private=True)
 
 
 def number_rounds(result: Result, before: int) -> None:

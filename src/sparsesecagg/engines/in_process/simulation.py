@@ -81,10 +81,22 @@ class EntropyByRound:
         return read
 
 
-def draw_drops(clients: int, dropout: float, stages: Sequence[Stage], rng: np.random.Generator) -> dict[int, Stage]:
-    """Choose ⌊θN⌋ users that fall silent, each at a random one of the stages."""
-    silent = rng.choice(clients, int(dropout * clients), replace=False)
-    return {int(user): stages[int(rng.integers(len(stages)))] for user in silent}
+def draw_dropouts(
+    clients: int, dropout: float, stages: Sequence[Stage], rng: np.random.Generator, *, first_round: bool = True
+) -> dict[int, Stage]:
+    """Return who drops out of a round, and at which stage: it sends neither that stage's message nor later ones.
+
+    This is what `--dropout` means in every command: each user drops out of a round with probability `dropout` (θ in
+    the paper), independently of the others, at one of `stages`. So the number of dropouts varies, and a round now and
+    then loses too many. ADVERTISE_KEYS happens once, before the first round: who drops out there takes no part in the
+    whole run, and in later rounds nobody drops out there.
+    """
+    if not first_round:
+        stages = [stage for stage in stages if stage is not Stage.ADVERTISE_KEYS]
+        if not stages:
+            return {}
+    gone, at = rng.random(clients) < dropout, rng.integers(len(stages), size=clients)
+    return {user: stages[int(at[user])] for user in np.flatnonzero(gone).tolist()}
 
 
 def make_identities(clients: int, run: str, entropy: Entropy) -> list[Identity]:

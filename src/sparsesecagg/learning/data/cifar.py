@@ -23,7 +23,7 @@ def read_binary_batch(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]
     """Return (images, labels) of a `.bin` batch: records of a label byte and 3,072 pixel bytes."""
     raw = np.frombuffer(path.read_bytes(), dtype=np.uint8)
     if raw.size == 0 or raw.size % _RECORD:
-        raise InvalidInput("data_dir", f"holds {path}, whose length is no multiple of {_RECORD} bytes")
+        raise InvalidInput("data_dir", f"holds {path}, whose length is not a multiple of {_RECORD} bytes")
     records = raw.reshape(-1, _RECORD)
     return _checked(path, records[:, 1:], records[:, 0])
 
@@ -35,7 +35,7 @@ def read_python_batch(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]
             content = _ArraysOnly(file, encoding="bytes").load()
         data, labels = np.asarray(content[b"data"]), np.asarray(content[b"labels"])
     except (pickle.UnpicklingError, EOFError, KeyError, TypeError, ValueError, AttributeError, IndexError) as problem:
-        raise InvalidInput("data_dir", f"holds {path}, which is no CIFAR-10 batch: {problem}") from problem
+        raise InvalidInput("data_dir", f"holds {path}, which is not a CIFAR-10 batch: {problem}") from problem
     return _checked(path, data, labels)
 
 

@@ -25,7 +25,7 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
             raise InvalidInput("data_dir", f"holds {path}, a damaged gzip file; fetch it again") from problem
     # Two zero bytes, the element type, the number of dimensions, then each dimension as 4 bytes, big end first.
     if len(raw) < 4 or raw[:3] != bytes([0, 0, _UNSIGNED_BYTE]):
-        raise InvalidInput("data_dir", f"holds {path}, which is no IDX file of unsigned bytes")
+        raise InvalidInput("data_dir", f"holds {path}, which is not an IDX file of unsigned bytes")
     dimensions = raw[3]
     start = 4 + 4 * dimensions
     shape = tuple(int.from_bytes(raw[at : at + 4], "big") for at in range(4, min(start, len(raw)), 4))

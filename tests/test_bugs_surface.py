@@ -1,0 +1,99 @@
+"""A bug is reported as what it is: a TypeError in a client is never taken for a dropout or a refusal."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sparsesecagg import Parameters, secure_sum
+from sparsesecagg.cli import main
+from sparsesecagg.engines.in_process import run_round
+from sparsesecagg.protocol import Client
+
+STAGES = ["advertise_keys", "join", "share_keys", "upload", "unmask"]
+"""Every method by which a client takes part in a round."""
+
+BUG = "unsupported operand type(s): injected"
+
+
+def inject(patch: pytest.MonkeyPatch, method: str) -> None:
+    """Let one method of every client raise a TypeError."""
+
+    def broken(*_: Any, **__: Any) -> Any:
+        raise TypeError(BUG)
+
+    patch.setattr(Client, method, broken)
+
+
+@pytest.mark.parametrize("method", STAGES)
+def test_from_secure_sum(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    inject(monkeypatch, method)
+    with pytest.raises(TypeError, match="injected"):
+        secure_sum([np.ones(8, np.float32)] * 4)
+
+
+@pytest.mark.parametrize("confirm", [False, True])
+def test_from_a_round_in_one_process(monkeypatch: pytest.MonkeyPatch, confirm: bool) -> None:
+    inject(monkeypatch, "confirm" if confirm else "unmask")
+    params = Parameters.create(clients=4, dim=8, pattern="full", confirm=confirm)
+    with pytest.raises(TypeError, match="injected"):
+        run_round(params, [np.ones(8, np.float32)] * 4)
+
+
+@pytest.mark.parametrize("method", STAGES)
+def test_from_simulate(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    inject(monkeypatch, method)
+    with pytest.raises(TypeError, match="injected"):
+        main("simulate --clients 6 --dim 20 --alpha 0.5 --json".split())
+
+
+@pytest.mark.parametrize("method", ["share_keys", "upload", "unmask"])
+def test_from_train(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, method: str) -> None:
+    inject(monkeypatch, method)
+    command = "train --clients 6 --rounds 1 --hidden 4 --samples 100 --alpha 0.5 --dropout 0 --workers 1 --json --out"
+    with pytest.raises(TypeError, match="injected"):
+        main([*command.split(), str(tmp_path / "run")])
+
+
+class TestFromFlower:
+    """The server goes on without the node, as it must; its log says what happened there."""
+
+    @pytest.fixture(autouse=True)
+    def needs_flower(self) -> None:
+        pytest.importorskip("flwr")
+
+    def log_of_a_round(self, caplog: pytest.LogCaptureFixture, shift: Any) -> str:
+        """Return what the server has logged of a round among five nodes."""
+        from flwr.serverapp.strategy import FedAvg
+
+        from engines.local_grid import LocalGrid, model, training_app
+        from sparsesecagg.flower import SecAgg
+
+        strategy = SecAgg(FedAvg(fraction_evaluate=0.0), timeout=0.3, poll_seconds=0.01, max_weight=10)
+        start = model(w=np.zeros(60, np.float32))
+        with caplog.at_level(logging.INFO, "flwr"):
+            strategy.start(grid=LocalGrid(training_app(shift), 5), initial_arrays=start, num_rounds=1, timeout=0.3)
+        return "\n".join(record.getMessage() for record in caplog.records if record.getMessage().startswith("SecAgg:"))
+
+    def test_what_the_train_function_raises_is_in_the_servers_log(self, caplog: pytest.LogCaptureFixture) -> None:
+        def shift(partition: int, arrays: dict[str, np.ndarray], server_round: int) -> dict[str, np.ndarray]:
+            if partition == 2:
+                raise TypeError(BUG)
+            return arrays
+
+        log = self.log_of_a_round(caplog, shift)
+        assert "node 102 dropped out at UPLOAD" in log and "TypeError" in log and "injected" in log
+
+    @pytest.mark.parametrize("method", STAGES)
+    def test_a_bug_of_ours_is_in_the_servers_log_by_its_kind(
+        self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, method: str
+    ) -> None:
+        """Its text could hold a secret: that is in the node's log only."""
+        inject(monkeypatch, method)
+        log = self.log_of_a_round(caplog, lambda partition, arrays, server_round: arrays)
+        assert "the mod failed with TypeError; see the log of the node" in log
+        assert "injected" not in log
