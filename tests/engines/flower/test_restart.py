@@ -45,7 +45,8 @@ class Play:
 
     def start(self, rounds: int, kill: tuple[int, str] | None = None, **settings: Any) -> Result | None:
         """Start a server; with `kill` it ends as nodes answer a stage of a round. Return its result, or None."""
-        options = {"max_weight": 0, "timeout": 0.3, "poll_seconds": 0.01, "roster": self.roster, **settings}
+        common = {"max_weight": 0, "modulus_bits": 32, "timeout": 0.3, "poll_seconds": 0.01}
+        options = {**common, "roster": self.roster, **settings}
         self.strategy = SecAgg(FedAvg(fraction_evaluate=0.0), run_dir=self.folder, **options)
         answered = 0
 
