@@ -35,7 +35,7 @@ PACKAGES = [
 CORE = PACKAGES[: PACKAGES.index("privacy") + 1]
 """Packages that work with numpy, cryptography and msgspec alone."""
 
-EXTRAS = {"torch", "flwr", "sklearn", "plotly", "matplotlib", "tensorboard", "ray", "scipy"}
+EXTRAS = {"torch", "flwr", "sklearn", "plotly", "matplotlib", "tensorboardX", "pooch", "ray", "scipy"}
 COMMON = {"errors", "files"}
 """What any package may use."""
 DOORS = {"__init__": "privacy", "flower": "engines"}

@@ -4,8 +4,8 @@ A word of b bits that sums n users gives each of them about 2^(b−1)/n steps on
 wide, small values drown in rounding noise; set too tight, large values are cut off. Updates shrink by an order of
 magnitude while a model trains, and layers differ by as much, so one fixed clip is wrong for most of them.
 
-Rule: the clip of a layer in the next round is a headroom times the largest magnitude in the layer's last aggregate. The
-aggregate is what the server learns anyway, so the clip tells nobody anything new. The headroom is 3 where steps are
+`quantize/clips.py` has the rule: the clip of a layer is a headroom times the largest magnitude in the layer's last
+aggregate, which the server learns anyway, so the clip tells nobody anything new. The headroom is 3 where steps are
 scarce (8-bit words): single users' updates spread about that much wider than their mean. Where steps are plenty it is
 larger, as long as `STEPS` of them remain below the largest magnitude, and clipping all but ends.
 
@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsesecagg.learning.models.base import Layer, Vector
+from sparsesecagg.quantize.clips import next_clips
 
 LEAST_HEADROOM = 3.0
 MOST_HEADROOM = 64.0
@@ -58,10 +59,8 @@ class AdaptiveClip:
 
         `updated` says where there is a mean: a layer of which nothing was opened keeps its clip.
         """
-        wanted = np.clip(self.headroom * self._largest(mean), self.clips / FASTEST, self.clips * FASTEST)
-        if updated is not None:
-            known = [updated[layer.start : layer.stop].any() for layer in self._layers]
-            wanted = np.where(known, wanted, self.clips)
+        known = updated is None or [updated[layer.start : layer.stop].any() for layer in self._layers]
+        wanted = next_clips(self.clips, self._largest(mean), self.headroom, fastest=FASTEST, known=known)
         self.clips = np.maximum(wanted, SMALLEST)
 
     def _largest(self, vector: Vector) -> NDArray[np.float64]:

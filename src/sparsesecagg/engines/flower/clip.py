@@ -1,6 +1,6 @@
 """The clips of the next round, from what the server may know anyway: the last means and how many values were clipped.
 
-Short words leave few levels, so the clip should be close to the largest value that occurs. Every array has a clip of
+`quantize/clips.py` has the rule: some headroom times the largest magnitude in the last mean. Every array has a clip of
 its own, since the statistics of a normalisation layer move by whole numbers where weights move by thousandths. No
 single update is known, but the mean is, and a user's values are rarely many times larger than the mean's largest. Where
 they were, the count of clipped values tells, and the clips grow.
@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import sqrt
 
+from sparsesecagg.quantize.clips import next_clips
+
 GROWTH = 4.0
-"""How much a clip grows after a round in which values were clipped."""
+"""How much a clip grows after a round in which values were clipped, and changes at most after others."""
 CEILING = 1024.0
-"""Beyond this multiple of the mean's largest value more room is no help: what is clipped then is an outlier."""
-SLOWEST_FALL = 4.0
-"""A clip falls at most by this factor in a round, so that one quiet round does not spoil the next."""
+"""Beyond this multiple of the mean's largest value a wider clip is no help: what is clipped then is an outlier."""
 MEMORY = 0.7
 """How much of an earlier round's size counts: a mean may come close to zero by chance."""
 
@@ -62,14 +62,14 @@ class Clips:
             return
         usable = [size if size < float("inf") else 0.0 for size in largest]  # Also for what is not a number.
         self._seen = [max(now, MEMORY * before) for now, before in zip(usable, self._seen, strict=True)]
-        wanted = [headroom(size) * seen for size, seen in zip(self._sizes, self._seen, strict=True)]
+        known = [seen > 0 for seen in self._seen]
+        if not clipped:
+            headrooms = [headroom(size) for size in self._sizes]
+            self.values = next_clips(self.values, self._seen, headrooms, fastest=GROWTH, known=known).tolist()
+            return
         # Only the number of clipped values is known. Suspects are arrays whose mean has come near its clip; without
         # any, all arrays are.
         near = [8 * seen > value for seen, value in zip(self._seen, self.values, strict=True)]
         for place, value in enumerate(self.values):
-            if wanted[place] == 0:
-                continue
-            if not clipped:
-                self.values[place] = min(max(wanted[place], value / SLOWEST_FALL), value * GROWTH)
-            elif (near[place] or not any(near)) and value < CEILING * self._seen[place]:
+            if known[place] and (near[place] or not any(near)) and value < CEILING * self._seen[place]:
                 self.values[place] = value * GROWTH

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparsesecagg.errors import InvalidInput
+from sparsesecagg.errors import InvalidInput, MissingExtra
 
 # Called with (file name, bytes so far, bytes in all or None when the server does not say).
 DownloadProgress = Callable[[str, int, int | None], None]
@@ -35,42 +31,50 @@ class RemoteFile:
 def fetch(remote: RemoteFile, folder: Path, progress: DownloadProgress | None = None) -> Path:
     """Return `folder`/name, downloading it first if it isn't there.
 
-    The download goes to a temporary name beside it and is renamed when its hash is right: an interrupted or falsified
-    download never looks like a finished one.
+    An interrupted or falsified download never looks like a finished one: it has a temporary name until its hash is
+    right.
     """
-    target = folder / remote.name
-    if target.exists():
-        return target
-    folder.mkdir(parents=True, exist_ok=True)
-    partial = folder / f".{remote.name}.{os.getpid()}.part"
     try:
-        digest = _stream(remote, partial, progress)
-        if digest != remote.sha256:
-            raise InvalidInput(
-                "data_dir",
-                f"is not set, and the download {remote.url} has SHA-256 {digest} instead of {remote.sha256}: "
-                "it is not the expected file and was not kept",
-            )
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
-    return target
+        import pooch
+    except ImportError as problem:
+        raise MissingExtra("learn", "downloading a data set") from problem
+    pooch.get_logger().setLevel("WARNING")  # Who wants to know what is fetched has `progress`.
+    downloader = pooch.HTTPDownloader(
+        progressbar=_Bar(remote.name, progress) if progress else False,
+        chunk_size=_CHUNK,
+        timeout=_TIMEOUT_SECONDS,
+        headers={"Accept-Encoding": "identity"},  # The hash is that of the file as it is stored.
+    )
+    try:
+        pooch.retrieve(remote.url, f"sha256:{remote.sha256}", remote.name, folder, downloader=downloader)
+    except OSError as problem:  # What requests raises is such.
+        raise InvalidInput("data_dir", f"is not set, and {remote.url} could not be downloaded ({problem})") from problem
+    except ValueError as problem:
+        raise InvalidInput(
+            "data_dir",
+            f"is not set, and the download {remote.url} has another SHA-256 than {remote.sha256}: "
+            "it is not the expected file and was not kept",
+        ) from problem
+    return folder / remote.name
 
 
-def _stream(remote: RemoteFile, partial: Path, progress: DownloadProgress | None) -> str:
-    digest = hashlib.sha256()
-    try:
-        request = urllib.request.urlopen(remote.url, timeout=_TIMEOUT_SECONDS)  # noqa: S310 (addresses are ours)
-        with request as response, partial.open("wb") as file:
-            length = response.headers.get("Content-Length")
-            total, done = int(length) if length else None, 0
-            while chunk := response.read(_CHUNK):
-                file.write(chunk)
-                digest.update(chunk)
-                done += len(chunk)
-                if progress is not None:
-                    progress(remote.name, done, total)
-    except OSError as problem:  # URLError and HTTPError are such.
-        reason = problem if isinstance(problem, urllib.error.HTTPError) else getattr(problem, "reason", problem)
-        raise InvalidInput("data_dir", f"is not set, and {remote.url} could not be downloaded ({reason})") from problem
-    return digest.hexdigest()
+class _Bar:
+    """What pooch takes for a progress bar; passes on how many bytes there are."""
+
+    def __init__(self, name: str, tell: DownloadProgress) -> None:
+        self._name, self._tell = name, tell
+        self.total = 0
+        self._done = 0
+
+    def update(self, size: int) -> None:
+        """Count the bytes of a chunk; the last one may be shorter than it says."""
+        self._done = min(self._done + size, self.total or self._done + size)
+        if size:
+            self._tell(self._name, self._done, self.total or None)
+
+    def reset(self) -> None:
+        """Begin anew: pooch does so in the end, to tell the whole size."""
+        self._done = 0
+
+    def close(self) -> None:
+        """Nothing to close."""
