@@ -106,8 +106,9 @@ def test_a_simulation_in_ray_with_a_client_that_raises_in_every_round(tmp_path: 
 
 
 def test_a_deployment_survives_kills_and_answers_a_lying_server_once(tmp_path: Path) -> None:
-    """Five SuperNodes. Round 1: two nodes are asked for one user's shares at the same time, with different survivors. Round 2: one node is killed while it uploads, and another is told to end while it unmasks. Then a
-    SuperNode is started on a copy of what the nodes have kept, and asked what was asked in round 1."""
+    """Five SuperNodes. Round 1: two nodes are asked for one user's shares at the same time, with different survivors.
+    Round 2: one node is killed while it uploads, and another is told to end while it unmasks. Then a SuperNode is
+    started on a copy of what the nodes have kept, and asked what was asked in round 1."""
     with LocalFederation(tmp_path / "deployment") as federation:
         ledger = federation.folder / "ledger"
         for index in range(5):
