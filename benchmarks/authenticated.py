@@ -1,14 +1,18 @@
-"""What authentication costs a client: plain and authenticated rounds in turn, in one run.
+"""What authentication costs client and server: plain and authenticated rounds in turn, in one run.
 
     .venv/bin/python -m benchmarks.authenticated [--clients 100] [--dim 165000] [--json]
 
 Enrolment, the draw and the secrets of the run keys happen once per run and are left out. An authenticated run confirms
-who survived in a third exchange, unless its plan does without: both are measured.
+who survived in a third exchange, unless its plan does without: both are measured. With a ledger in a file, every answer
+is on disk before it leaves; the other rounds have theirs in memory.
 """
 
 from __future__ import annotations
 
 import statistics
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -18,12 +22,14 @@ from benchmarks import command
 from sparsesecagg.engines.in_process import InProcessRun
 from sparsesecagg.engines.in_process.simulation import make_identities, seeded_entropy
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.protocol import Parameters
+from sparsesecagg.protocol import Parameters, SqliteLedger
 
+SIDES = ("client", "server")
 _NAMES = {
     "plain": "plain",
     "authenticated": "authenticated, with CONFIRM",
     "authenticated_without_confirm": "authenticated, without CONFIRM",
+    "authenticated_on_disk": "authenticated, with CONFIRM and a ledger on disk",
 }
 
 
@@ -39,34 +45,45 @@ def main(
         command.print_json(answer)
         return
     for name, text in _NAMES.items():
-        seconds, ratio = answer["client_seconds"][name], answer["ratios"].get(name, 1.0)
-        command.out.print(f"{text}: {1000 * seconds:.1f} ms, {ratio:.2f}×", highlight=False)
+        parts = (
+            f"{side} {1000 * answer[f'{side}_seconds'][name]:.1f} ms, {answer[f'{side}_ratios'][name]:.2f}×"
+            for side in SIDES
+        )
+        command.out.print(f"{text}: {'; '.join(parts)}", highlight=False)
 
 
 def measure(clients: int, dim: int, repeats: int, alpha: float = 0.1) -> dict[str, Any]:
-    """Return the client's seconds per round, and how many times the plain ones the others take."""
+    """Return the seconds per round of client and server, and how many times the plain ones the others take."""
     if repeats < 1:
         raise InvalidInput("repeats", f"must be at least 1, got {repeats}")
     people = make_identities(clients, "benchmark", seeded_entropy(0))
     update = np.random.default_rng(0).standard_normal(dim).astype(np.float32) / 4
     common: dict[str, Any] = {"clients": clients, "dim": dim, "alpha": alpha, "modulus_bits": 16}
     signed = Parameters.create(**common, roster_digest=people[0].roster.digest)
-    runs = {
-        # The same threshold in all, so that only authentication differs.
-        "plain": InProcessRun(Parameters.create(**common, threshold=signed.threshold)),
-        "authenticated": InProcessRun(signed, identities=people),
-        "authenticated_without_confirm": InProcessRun(signed.replace(confirm=False), identities=people),
-    }
-    seconds: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(repeats + 1):
-        for name, run in runs.items():
-            seconds[name].append(run.round(lambda _: update).client_seconds["total"])
-    medians = {name: statistics.median(values[1:]) for name, values in seconds.items()}  # The first warms up.
-    return {
-        "client_seconds": medians,
-        "ratios": {name: medians[name] / medians["plain"] for name in medians if name != "plain"},
-        "settings": {**common, "repeats": repeats, "threshold": signed.threshold},
-    }
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as files:
+
+        def ledger_of(user: int) -> SqliteLedger:
+            return files.enter_context(SqliteLedger(Path(folder) / "ledger", signed.run, user, b"%d" % user))
+
+        runs = {
+            # The same threshold in all, so that only authentication differs.
+            "plain": InProcessRun(Parameters.create(**common, threshold=signed.threshold)),
+            "authenticated": InProcessRun(signed, identities=people),
+            "authenticated_without_confirm": InProcessRun(signed.replace(confirm=False), identities=people),
+            "authenticated_on_disk": InProcessRun(signed, identities=people, ledger_of=ledger_of),
+        }
+        seconds: dict[str, dict[str, list[float]]] = {side: {name: [] for name in runs} for side in SIDES}
+        for _ in range(repeats + 1):
+            for name, run in runs.items():
+                outcome = run.round(lambda _: update)
+                seconds["client"][name].append(outcome.client_seconds["total"])
+                seconds["server"][name].append(outcome.server_seconds["total"])
+    answer: dict[str, Any] = {"settings": {**common, "repeats": repeats, "threshold": signed.threshold}}
+    for side, found in seconds.items():
+        medians = {name: statistics.median(values[1:]) for name, values in found.items()}  # The first warms up.
+        answer[f"{side}_seconds"] = medians
+        answer[f"{side}_ratios"] = {name: medians[name] / medians["plain"] for name in medians}
+    return answer
 
 
 if __name__ == "__main__":

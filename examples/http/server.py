@@ -34,6 +34,8 @@ from sparsesecagg.protocol import session_of
 Found = TypeVar("Found")
 PATIENCE = 10.0
 """Seconds that a request for work is held open when there is none."""
+MOST = 0.8
+"""When this part of the users has answered, the others get `grace` seconds."""
 
 
 class Saved(msgspec.Struct):
@@ -49,8 +51,8 @@ class Saved(msgspec.Struct):
 class Run:
     """A run of many rounds. One task drives it (`drive`); requests of users come in between."""
 
-    def __init__(self, params: Parameters, rounds: int, timeout: float, folder: Path) -> None:
-        self.rounds, self.timeout, self.path = rounds, timeout, folder / "run.msgpack"
+    def __init__(self, params: Parameters, rounds: int, timeout: float, grace: float, folder: Path) -> None:
+        self.rounds, self.timeout, self.grace, self.path = rounds, timeout, grace, folder / "run.msgpack"
         self.busy = asyncio.Lock()  # `Server` does one thing at a time, and opening a sum takes a while.
         self.news = asyncio.Condition()
         self.stage = Stage.ADVERTISE_KEYS
@@ -90,10 +92,10 @@ class Run:
         """UPLOAD, then UNMASK. Whoever misses the deadline has dropped out, and may be back in the next round."""
         orders = await self.alone(partial(self.server.begin_round, terms=terms_of(self.model)))
         await self.publish(Stage.UPLOAD, orders)
-        await self.wait(lambda: not self.server.waiting_for, self.timeout)
+        await self.answers(len(orders))
         requests = await self.alone(self.server.close_stage)
         await self.publish(Stage.UNMASK, requests)
-        await self.wait(lambda: not self.server.waiting_for, self.timeout)
+        await self.answers(len(requests))
         await self.alone(self.server.close_stage)
         result = self.server.result
         assert result is not None
@@ -105,6 +107,11 @@ class Run:
             f"model updated, {result.mean_bytes(result.sent_bytes)['total']:,.0f} bytes sent per user",
             flush=True,
         )
+
+    async def answers(self, asked: int) -> None:
+        """Wait for everybody; once most have answered, only a little longer for the rest."""
+        await self.wait(lambda: len(self.server.waiting_for) <= (1 - MOST) * asked, self.timeout)
+        await self.wait(lambda: not self.server.waiting_for, self.grace)
 
     async def publish(self, stage: Stage, inbox: dict[int, bytes]) -> None:
         """Save, then let users fetch their messages: a server that is started again knows what it has asked for."""
@@ -192,7 +199,8 @@ class Run:
 
     async def status(self, _: Request) -> Response:
         """GET /status: where the run is, for its operator."""
-        return JSONResponse({"round": self.server.round_number, "stage": self.stage.name, "history": self.history})
+        where = {"round": self.server.round_number, "stage": self.stage.name}
+        return JSONResponse({**where, "waiting_for": sorted(self.server.waiting_for), "history": self.history})
 
     def user_of(self, request: Request) -> int | None:
         return self.users.get(hashed(request.headers.get("authorization", "").removeprefix("Bearer ")))
@@ -233,7 +241,8 @@ def main() -> None:
     options.add_argument("--dim", type=int, default=1000)
     options.add_argument("--alpha", type=float, default=0.5)
     options.add_argument("--rounds", type=int, default=5)
-    options.add_argument("--timeout", type=float, default=30.0, help="seconds that a stage waits")
+    options.add_argument("--timeout", type=float, default=60.0, help="seconds that a stage waits for most users")
+    options.add_argument("--grace", type=float, default=5.0, help="seconds that it waits for the rest")
     options.add_argument("--state", type=Path, required=True, help="folder of the server's state")
     options.add_argument("--port", type=int, default=8000)
     given = options.parse_args()
@@ -241,7 +250,7 @@ def main() -> None:
     params = Parameters.create(
         clients=given.users, dim=given.dim, alpha=given.alpha, modulus_bits=16, clip=1.0, dropout=0.2
     )
-    run = Run(params, given.rounds, given.timeout, given.state)
+    run = Run(params, given.rounds, given.timeout, given.grace, given.state)
     uvicorn.run(run.app(), host="127.0.0.1", port=given.port, log_level="warning")
 
 

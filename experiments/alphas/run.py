@@ -112,7 +112,8 @@ def table(result: dict[str, Any]) -> str:
     heads = []
     for name in settings:
         rounds = SETTINGS[name]["rounds"]
-        heads += [f"{name}, round {rounds // 4}", f"round {rounds}"]
+        early = rounds // 4 - LAST // 2  # As in `train`: means of five rounds, not single ones.
+        heads += [f"{name}, rounds {early + 1} to {early + LAST}", f"rounds {rounds - LAST + 1} to {rounds}"]
     lines = [
         f"| α | users per coordinate | {' | '.join(heads)} |",
         f"| ---: | ---: | {' | '.join(['---:'] * len(heads))} |",

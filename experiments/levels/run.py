@@ -46,8 +46,8 @@ _MNIST = LocalTraining(epochs=1, batch=20, lr=0.05)
 TASKS = {
     "digits, IID": Task("digits", "iid", 0, 0, 200, 64, 30, _DIGITS),
     "digits, shards": Task("digits", "shards", 0, 0, 200, 64, 30, _DIGITS),
-    "MNIST, IID": Task("mnist", "iid", 0, 0, 300, 100, 20, _MNIST),
-    "MNIST, shards": Task("mnist", "shards", 0, 0, 300, 100, 20, _MNIST),
+    "MNIST, IID": Task("mnist", "iid", 0, 0, 150, 100, 20, _MNIST),
+    "MNIST, shards": Task("mnist", "shards", 0, 0, 150, 100, 20, _MNIST),
 }
 """`users` and `chosen` follow from the size of the committees."""
 

@@ -51,7 +51,10 @@ def test_one_thread_and_two_open_the_same_round() -> None:
 
 def test_authentication_is_measured_with_and_without_confirming() -> None:
     answer = authenticated.measure(clients=12, dim=500, repeats=1, alpha=0.5)
-    assert set(answer["client_seconds"]) == {"plain", "authenticated", "authenticated_without_confirm"}
-    assert all(seconds > 0 for seconds in answer["client_seconds"].values())
+    for side in ("client", "server"):
+        names = {"plain", "authenticated", "authenticated_without_confirm", "authenticated_on_disk"}
+        assert set(answer[f"{side}_seconds"]) == names
+        assert all(seconds > 0 for seconds in answer[f"{side}_seconds"].values())
+        assert answer[f"{side}_ratios"]["plain"] == 1
     with pytest.raises(InvalidInput, match="repeats"):
         authenticated.measure(clients=12, dim=500, repeats=0)

@@ -96,7 +96,7 @@ def test_a_roster_can_be_used(run) -> None:
 
 
 def test_progress_is_a_line_now_and_then_where_there_is_no_terminal(run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sparsesecagg.cli.audit._SECONDS_BETWEEN_LINES", 0)
+    monkeypatch.setattr("sparsesecagg.cli.shared.SECONDS_BETWEEN_LINES", 0)
     code, out, err = run("--json", "--rounds", "3")
     assert code == 0
     assert json.loads(out)
@@ -150,7 +150,9 @@ def test_bad_input_exits_with_2_and_one_sentence(run, arguments, complaint: str)
 
 
 def test_rounds_that_open_nothing_exit_with_1(run) -> None:
-    code, _, err = run("--alpha", "0.3", "--dropout", "0.49", "--min-survivors", "4", "--rounds", "1")
+    code, _, err = run(
+        "--alpha", "0.3", "--dropout", "0.49", "--min-survivors", "4", "--rounds", "1", "--modulus-bits", "32"
+    )
     assert code == 1
     assert "none of 1 rounds could be opened" in err
 

@@ -235,9 +235,12 @@ def test_ctrl_c_says_how_to_resume_and_resuming_works(
     """The terminal sends Ctrl-C to every process of the group, workers too."""
     pytest.importorskip("sklearn")
     folder = tmp_path / "run"
+    # Whoever starts the tests in the background has Ctrl-C ignored by all their children.
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    code += "from sparsesecagg.cli import main; main()"
     words = ["train", "--clients", "5", "--alpha", "1", "--rounds", "100000", "--workers", "2", "--out", str(folder)]
     with subprocess.Popen(  # noqa: S603 (our own interpreter)
-        [sys.executable, "-c", "from sparsesecagg.cli import main; main()", *words, *options],
+        [sys.executable, "-c", code, *words, *options],
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,

@@ -14,6 +14,7 @@ from report.synthetic import write_comparison, write_run
 from sparsesecagg.errors import InvalidInput, MissingExtra
 from sparsesecagg.report import write_report
 from sparsesecagg.report.page import pack
+from sparsesecagg.report.sections import asset
 
 VOID = {"meta", "br", "line"}
 
@@ -206,3 +207,12 @@ def test_groups_exchanges_and_the_way_down_are_told(tmp_path: Path) -> None:
         assert words in page.text
     same = write_run(tmp_path / "same", rounds=1, effective={"alpha": 0.2, "alpha_asked": 0.2})
     assert "α asked for" not in Document(write_report(same)).text
+
+
+def test_no_rule_of_the_style_sheet_hangs_in_the_air() -> None:
+    """A selector that ends in a combinator swallows the rule after it, and the browser says nothing."""
+    text = re.sub(r"/\*.*?\*/", "", asset("report.css"), flags=re.DOTALL)
+    assert text.count("{") == text.count("}")
+    selectors = re.findall(r"(?:^|[{};])\s*([^{};@]+)\{", text)
+    assert len(selectors) > 40
+    assert not [found for found in selectors if re.search(r"[>+~]\s*\n|[>+~,]\s*$", found)]

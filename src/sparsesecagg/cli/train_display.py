@@ -18,8 +18,8 @@ from sparsesecagg.cli.shared import err
 from sparsesecagg.learning.data.download import DownloadProgress
 from sparsesecagg.learning.federated import FederatedRun
 from sparsesecagg.learning.metrics import RoundMetrics
+from sparsesecagg.report.words import bytes_text
 
-_MEGABYTE = 1e6
 _LINES = 10  # per run, where there is no terminal
 
 
@@ -42,13 +42,14 @@ class RoundDisplay:
         """Show what a round came to."""
         config, done = self._configs[number], metrics.aggregation
         accuracy = f"{100 * metrics.accuracy:.1f} %"
-        sent = f"{metrics.totals_after.upload_bytes / _MEGABYTE:.3g} MB"
+        sent = bytes_text(metrics.totals_after.upload_bytes)
         survivors = f"{done.survivors}/{config.clients}"
         self._progress.update(
             self._tasks[number], completed=metrics.round, accuracy=accuracy, sent=sent, survivors=survivors
         )
         if done.reason is not None:
-            err.print(f"{self._names[number]}: round {metrics.round} failed: {done.reason}", highlight=False)
+            line = f"round {metrics.round} failed, the model is as it was: {done.reason}; lower --dropout to lose fewer"
+            err.print(f"{self._names[number]}: {line}", highlight=False, soft_wrap=True)
         due = metrics.round in (1, config.rounds) or metrics.round % max(1, config.rounds // _LINES) == 0
         if due and not err.is_terminal:
             line = f"round {metrics.round}/{config.rounds}, accuracy {accuracy}, {sent} per user, {survivors} survivors"

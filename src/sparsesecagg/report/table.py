@@ -15,7 +15,7 @@ from sparsesecagg.report.records import read_runs
 from sparsesecagg.report.words import bytes_text, percent, seconds_text, times
 
 # Broken by hand, so that a terminal of 80 columns shows every word.
-COLUMNS = ("Accuracy", "Rounds", "Sent per\nround", "Sent\nin all", "Against\nSecAgg", "Computing", "Transfer")
+COLUMNS = ("Accuracy", "Rounds", "Sent per\nround", "Sent\nin all", "Against\nSecAgg", "Com-\nputing", "Trans-\nfer")
 
 
 def summary_table(run_dirs: Sequence[Path]) -> Table:

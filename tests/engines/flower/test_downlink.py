@@ -42,8 +42,8 @@ class Play:
         self.grid = LocalGrid(
             training_app(self.train), NODES, node_config=lambda index: {"secagg-ledger": str(self.ledger(index))}
         )
-        options = {"timeout": 0.3, "poll_seconds": 0.01, "max_weight": 0, "clip": 1.0, **settings}
-        self.strategy = SecAgg(strategy or FedAvg(fraction_evaluate=0.0), **{"modulus_bits": 32, **options})
+        options = {"timeout": 0.3, "poll_seconds": 0.01, "max_weight": 0, "modulus_bits": 32, **settings}
+        self.strategy = SecAgg(strategy or FedAvg(fraction_evaluate=0.0), **options)
         self.models: dict[int, dict[str, np.ndarray]] = {}
         self.away: dict[int, set[int]] = {}
         """By round: the nodes that are not online."""

@@ -45,8 +45,9 @@ class Play:
 
     def start(self, rounds: int, kill: tuple[int, str] | None = None, **settings: Any) -> Result | None:
         """Start a server; with `kill` it ends as nodes answer a stage of a round. Return its result, or None."""
-        options = {"max_weight": 0, "timeout": 0.3, "poll_seconds": 0.01, "roster": self.roster, **settings}
-        self.strategy = SecAgg(FedAvg(fraction_evaluate=0.0), run_dir=self.folder, **{"modulus_bits": 32, **options})
+        common = {"max_weight": 0, "modulus_bits": 32, "timeout": 0.3, "poll_seconds": 0.01}
+        options = {**common, "roster": self.roster, **settings}
+        self.strategy = SecAgg(FedAvg(fraction_evaluate=0.0), run_dir=self.folder, **options)
         answered = 0
 
         def end(node: int, reply: Message) -> list[Message]:
@@ -149,5 +150,5 @@ def test_a_folder_with_the_run_of_another_model_is_refused(tmp_path: Path, ledge
     play = Play(tmp_path)
     play.start(3, kill=(2, "UPLOAD"))
     with pytest.raises(InvalidInput, match="run_dir holds a run of another model"):
-        play.strategy = SecAgg(FedAvg(fraction_evaluate=0.0), run_dir=play.folder, modulus_bits=32)
+        play.strategy = SecAgg(FedAvg(fraction_evaluate=0.0), run_dir=play.folder)
         play.strategy.start(grid=play.grid, initial_arrays=model(w=START[:10]), num_rounds=3)

@@ -34,7 +34,7 @@ from sparsesecagg.errors import (
 from sparsesecagg.protocol.client import Client
 from sparsesecagg.protocol.client_state import restore_state
 from sparsesecagg.protocol.draws import session_of
-from sparsesecagg.protocol.ledger import Entry, MemoryLedger
+from sparsesecagg.protocol.ledger import Entry, Ledger, MemoryLedger
 from sparsesecagg.protocol.order import NO_TERMS
 from sparsesecagg.protocol.parameters import Parameters
 from sparsesecagg.protocol.policy import Policy
@@ -71,7 +71,7 @@ class InProcessRun:
     default; `identities` belong to an authenticated run. `make_server` puts another server in the place of the honest
     one, for those who study what a lying server can do. `threads` is for the server; one by default, so that its
     seconds are those of one processor. With `pods`, only these are simulated: everybody advertises a key, and the
-    users of all other pods then drop out.
+    users of all other pods then drop out. `ledger_of` gives each user its ledger, one in memory by default.
     """
 
     def __init__(
@@ -87,6 +87,7 @@ class InProcessRun:
         make_server: MakeServer = Server,
         threads: int = 1,
         pods: Collection[int] | None = None,
+        ledger_of: Callable[[int], Ledger] | None = None,
     ) -> None:
         keep_freed_memory()
         seed = entropy_of(params.clients)(SECRET_SIZE) if entropy_of else os.urandom(SECRET_SIZE)
@@ -101,7 +102,7 @@ class InProcessRun:
                 policy,
                 entropy_of(user) if entropy_of else os.urandom,
                 identities[user] if identities else None,
-                MemoryLedger(keep_answers=False),
+                ledger_of(user) if ledger_of else MemoryLedger(keep_answers=False),
             )
             for user in range(params.clients)
         }

@@ -9,5 +9,5 @@ def step(partition: int, server_round: int) -> float:
 
 
 def weight(partition: int) -> int:
-    """Return a node's number of examples."""
-    return 10 + partition
+    """Return a node's number of examples: a power of two, so that rounding weights changes nothing."""
+    return int(2 ** (1 + partition % 4))

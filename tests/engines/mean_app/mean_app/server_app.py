@@ -42,8 +42,8 @@ class TwiceGrid(PatientGrid):
         if not asked or self.request is not None:
             return self.inner.push_messages(sent)
         self.request = self._without_one(asked[0], asked[1].metadata.dst_node_id)
-        # First, so that the other node does not begin with a request of its own.
-        self.second, *ids = self.inner.push_messages([self.request, *sent])
+        # Both are out at the same time. The lie comes last: a user that has answered a lie stops.
+        *ids, self.second = self.inner.push_messages([*sent, self.request])
         self.first = ids[sent.index(asked[0])]
         return ids
 
