@@ -64,7 +64,15 @@ def _upload(found: Results, name: str) -> Claim:
     if not any(spread for _, spread in ratios):
         return missing(where, what, paper, name, "the target was not reached")
     verdict = judged(within(claimed, [spread for _, spread in ratios]))
-    return Claim(where, what, paper, per_cohort(ratios), verdict, name)
+    return Claim(where, what, paper, per_cohort(ratios) + _so_far(found[name]), verdict, name)
+
+
+def _so_far(result: Mapping[str, Any]) -> str:
+    """Say how many seeds there are, where runs are still missing."""
+    if result["complete"]:
+        return ""
+    seeds = len({run["seed"] for run in result["numbers"]["runs"]})
+    return f" ({seeds} of {len(result['seeds'])} seeds so far, not all N)"
 
 
 def hypothesis(result: Mapping[str, Any]) -> list[tuple[int, Spread | None]]:
