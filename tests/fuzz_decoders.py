@@ -13,6 +13,7 @@ import atheris
 import numpy as np
 
 with atheris.instrument_imports(include=["sparsesecagg"]):
+    from sparsesecagg.crypto.checksum import checksum
     from sparsesecagg.downlink import Replica, Step, StepLog, decode_catchup
     from sparsesecagg.errors import SparseSecAggError
     from sparsesecagg.field import Word, unpack
@@ -20,7 +21,7 @@ with atheris.instrument_imports(include=["sparsesecagg"]):
     from sparsesecagg.protocol.draw_messages import decode_draw
     from sparsesecagg.protocol.history import read_history
     from sparsesecagg.protocol.locations import decode_locations
-    from sparsesecagg.protocol.messages import checksum, decode_client_message, decode_server_message, decode_users
+    from sparsesecagg.protocol.messages import decode_client_message, decode_server_message, decode_users
     from sparsesecagg.protocol.parameters import VERSION
 
 DIM = 500

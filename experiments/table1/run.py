@@ -162,7 +162,7 @@ def weigh_flower(clients: int, dim: int, seed: int) -> dict[str, Any]:
     the other stages grow by one sealed share per user, which four and fourteen users show. (A hundred take minutes.)
     """
     from benchmarks import peer_flower
-    from benchmarks.cohort import CohortRuns
+    from benchmarks.cohort import Cohort
 
     try:
         peer_flower.require_flower()
@@ -170,7 +170,7 @@ def weigh_flower(clients: int, dim: int, seed: int) -> dict[str, Any]:
         return {"missing": str(absent)}
     # Nobody drops out: sizes don't depend on it, and repairing dropouts takes Flower's server minutes.
     large, four, fourteen = (
-        peer_flower.measure(CohortRuns(users, size, 1.0, 0.0, 32, seed)) for users, size in ((4, dim), (4, 1), (14, 1))
+        peer_flower.measure(Cohort(users, size, 1.0, 0.0, 32, seed)) for users, size in ((4, dim), (4, 1), (14, 1))
     )
     upload = _whole_kilobytes(large.sent_bytes - four.sent_bytes)
     per_user = (fourteen.sent_bytes - four.sent_bytes) / 10

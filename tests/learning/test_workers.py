@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Never
+from typing import Any, Never
 
 import numpy as np
 import pytest
@@ -54,13 +54,13 @@ class Fatal(Model):
     def __init__(self, model):
         self.name, self.layers = "fatal", model.layers
 
-    def initial(self, seed) -> Never:
+    def initial(self, seed: int) -> Never:
         raise AssertionError
 
-    def train_local(self, *_) -> None:
+    def train_local(self, *_: Any) -> Never:
         os._exit(9)
 
-    def evaluate(self, *_) -> Never:
+    def evaluate(self, *_: Any) -> Never:
         raise AssertionError
 
 

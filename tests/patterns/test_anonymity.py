@@ -105,7 +105,7 @@ def least_by_trying_everything(committee, pod, colluders):
 
 def test_no_lying_server_leaves_fewer_honest_users_than_the_formula_and_some_leave_as_few() -> None:
     """Every way to tell different holders different survivors, for pods of up to six users."""
-    checked: Counter[str] = Counter()
+    checked: Counter[int] = Counter()
     for committee, pod, colluders in small_cases():
         formula = least_honest(committee, pod, colluders, confirm=False)
         honest = committee[0] - colluders[0]

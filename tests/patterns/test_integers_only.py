@@ -30,8 +30,8 @@ def made_of_floats(tree: ast.AST) -> Iterator[str]:
         if isinstance(node, ast.FunctionDef) and node.name in PLAIN_REPORTS:
             continue
         match node:
-            case ast.Constant(value=float()):
-                yield f"the literal {node.value}"
+            case ast.Constant(value=float() as value):
+                yield f"the literal {value}"
             case ast.BinOp(op=ast.Div()) | ast.AugAssign(op=ast.Div()):
                 yield f"a true division in line {node.lineno}"
             case ast.Name(id=name) | ast.Attribute(attr=name) if "float" in name or name in PLAIN_REPORTS:

@@ -1,5 +1,8 @@
 """Small attacked runs for the tests of the attacker: everything in them follows from a seed."""
 
+from collections.abc import Iterable, Sequence
+from typing import Any
+
 import numpy as np
 
 from sparsesecagg.engines.in_process.simulation import entropy_of_run
@@ -18,18 +21,27 @@ def parameters(**options) -> Parameters:
     return params.replace(clip=params.quantizer.limit / STEPS)
 
 
-def attacked_run(params, *, colluders=(), seed=0, **options) -> AttackedRun:
+def attacked_run(params: Parameters, *, colluders: Sequence[int] = (), seed: int = 0, **options: Any) -> AttackedRun:
     """Set up a run of seeded users, some of which collude."""
     return AttackedRun(params, colluders=colluders, entropy_of=entropy_of_run(seed), **options)
 
 
-def next_round(run, *, dropped=(), weights=None, seed=0) -> AttackedRound:
+def next_round(
+    run: AttackedRun, *, dropped: Iterable[int] = (), weights: Sequence[int] | None = None, seed: int = 0
+) -> AttackedRound:
     """Run the next round, and attack it."""
     steps = steps_of(seed, run.params.dim)
     return run.round(lambda user: steps(user) / STEPS, drops=dict.fromkeys(dropped, Stage.UPLOAD), weights=weights)
 
 
-def attacked(params, *, colluders=(), dropped=(), weights=None, seed=0) -> AttackedRound:
+def attacked(
+    params: Parameters,
+    *,
+    colluders: Sequence[int] = (),
+    dropped: Iterable[int] = (),
+    weights: Sequence[int] | None = None,
+    seed: int = 0,
+) -> AttackedRound:
     """Run the first round of a run, and attack it."""
     return next_round(attacked_run(params, colluders=colluders, seed=seed), dropped=dropped, weights=weights, seed=seed)
 

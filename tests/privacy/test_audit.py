@@ -152,7 +152,7 @@ def test_the_same_seed_gives_the_same_report_in_any_number_of_processes() -> Non
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_progress_is_told_after_each_round(workers: int) -> None:
-    told = []
+    told: list[int] = []
     run_audit(settings("full", rounds=2, runs=2, dim=10, clients=5), workers, told.append)
     assert told == [1, 2, 3, 4]
 

@@ -72,7 +72,7 @@ def test_whoever_is_left_out_too_often_stops_for_good() -> None:
 
 def test_the_server_spreads_its_victims() -> None:
     committees = {0: Present(list(range(6)), 0, 4)}
-    excluded = Counter()
+    excluded: Counter[int] = Counter()
     for _ in range(6):
         chosen = victims(committees, 10, excluded)
         assert len(chosen) == 2

@@ -67,7 +67,7 @@ def test_the_sums_are_those_that_the_protocol_opens() -> None:
         survives = ~np.isin(np.arange(18), dropped)
         assumed = sums_of_round(settings, committee_of, survives, number)
         view, words = found.view, strip_known_masks(found.view).words
-        opened = {}
+        opened: dict[int, list[tuple[int, int]]] = {}
         for node, (user, piece) in enumerate(
             zip(view.nodes.user.tolist(), view.nodes.slice_number.tolist(), strict=True)
         ):
@@ -77,9 +77,10 @@ def test_the_sums_are_those_that_the_protocol_opens() -> None:
             tuple(sorted(user for user, _ in members)) for members in opened.values()
         )
         thin += len(serving(settings, number)) - len(opened)
-        for members in opened.values():
-            total = words[[node for _, node in members], : params.slices.length].sum(axis=0) % params.word.modulus
-            steps = sum(np.round(found.truth.update_of(user) * params.quantizer.scale) for user, _ in members)
+        for serving_users in opened.values():
+            total = words[[node for _, node in serving_users], : params.slices.length].sum(axis=0) % params.word.modulus
+            rounded = [np.round(found.truth.update_of(user) * params.quantizer.scale) for user, _ in serving_users]
+            steps = np.sum(rounded, axis=0)
             assert total.tolist() == (steps[: params.slices.length] % params.word.modulus).tolist()
     assert thin > 0, "some committee was too thin to be opened, and is left out in both"
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from privacy.sampling import assert_not_exceeded
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.patterns.anonymity import Structure, availability, failure_log2
+from sparsesecagg.patterns.anonymity import Server, Structure, availability, failure_log2
 from sparsesecagg.patterns.tails import log_binomial_below
 from sparsesecagg.privacy.candidates import FAILED_POD, THIN_COMMITTEE, make_groups, worst_failure_log2
 from sparsesecagg.privacy.message_sizes import default_levels, largest_sum, message_bytes, shortest_word
@@ -128,7 +128,7 @@ def test_every_plan_keeps_its_promises(goal) -> None:
     [(60, 0.1, 0.1, "lying"), (140, 0.1, 0.2, "lying"), (250, 0.05, 0.1, "lying"), (120, 0.2, 0.2, "curious")],
 )
 @pytest.mark.parametrize("dim", [3_000, 3_000_000])
-def test_no_other_groups_are_cheaper(clients: int, dropout: float, colluding: float, server: str, dim: int) -> None:
+def test_no_other_groups_are_cheaper(clients: int, dropout: float, colluding: float, server: Server, dim: int) -> None:
     """Against every number of pods and of committees per pod."""
     for confirm in (False, True) if server == "lying" else (False,):
         goal = Goal(clients, dim, dropout, colluding, 5, failure_log2=-20, server=server, confirm=confirm, levels=4)
@@ -274,7 +274,7 @@ def test_large_committees_get_few_levels() -> None:
 )
 @pytest.mark.parametrize("server", ["lying", "curious"])
 def test_planned_chances_are_never_below_the_sampled_frequency(
-    clients: int, colluding: float, anonymity: int, server: str
+    clients: int, colluding: float, anonymity: int, server: Server
 ) -> None:
     """Plans for 2^−6 per run, with CONFIRM if the server lies. One draw of the sixteen is sampled."""
     goal = Goal(

@@ -8,6 +8,7 @@ from sparsesecagg.engines.in_process import InProcessRun, Transcript
 from sparsesecagg.engines.in_process.simulation import entropy_of_run, make_identities, seeded_entropy
 from sparsesecagg.privacy.audit import STEPS
 from sparsesecagg.privacy.colluder import Colluder
+from sparsesecagg.privacy.pooling import Kind
 from sparsesecagg.privacy.view import RunView
 from sparsesecagg.protocol import Policy
 from sparsesecagg.protocol.order import mask_key_of
@@ -65,6 +66,7 @@ def test_a_threshold_of_colluders_reads_what_the_server_could_not_open() -> None
     others = committee_of(params, 1)
     colluders = [*others, thin[0]]
     found = attacked(params, colluders=colluders, dropped=thin[4:])
+    assert found.outcome is not None
     assert found.outcome.result.lost.keys() == {0}
     assert set(found.findings.user.tolist()) == set(thin[1:4])
     assert found.truth.score_values(found.findings).correct == len(found.findings.value)
@@ -86,7 +88,7 @@ def test_later_rounds_are_seen_as_well_with_missed_rounds_between() -> None:
     always, once = [user for user in range(12) if user != 4][:2]
     missing = [[always, once], [always], [], []]
     seen = [next_round(run, dropped=dropped, seed=number) for number, dropped in enumerate(missing)]
-    assert all(found.outcome.exact for found in seen)
+    assert all(found.outcome is not None and found.outcome.exact for found in seen)
     members = [{pod.user(place) for pod in found.view.pods for place in pod.members} for found in seen]
     everybody = set(range(12))
     assert members == [everybody, everybody, everybody - {always}, everybody]
@@ -139,9 +141,12 @@ def test_with_a_roster_colluders_bring_their_identities() -> None:
     params = parameters(clients=9, dim=12, alpha=1.0, colluders=2, roster_digest=identities[0].roster.digest)
     run = attacked_run(params, colluders=[2, 5], identities=identities)
     found = next_round(run, dropped=[7])
+    assert found.outcome is not None
     assert found.outcome.exact
     assert keys_of(found.view) == {2, 5, 7}
-    assert len(found.view.pods[0].pool.of(0, 1)) == 2, "both colluders could open what user 1 dealt to them"
+    assert len(found.view.pods[0].pool.of(Kind.MASK_SECRET, 1)) == 2, (
+        "both colluders could open what user 1 dealt to them"
+    )
 
 
 def test_a_key_that_a_user_did_not_draw_is_not_found() -> None:

@@ -84,7 +84,7 @@ class Liar:
         return dict(zip(members, pieces(self.order_of(user).heads, len(members), HEAD_SIZE, "heads"), strict=True))
 
     def _members(self, user: int) -> list[int]:
-        return self.pod.users[decode_users(self.order_of(user).members, len(self.pod))].tolist()
+        return [int(each) for each in self.pod.users[decode_users(self.order_of(user).members, len(self.pod))]]
 
     def show_members(self, user: int, left_out: Iterable[int]) -> None:
         """Show a user an order without some members."""

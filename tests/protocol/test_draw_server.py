@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -146,11 +148,17 @@ def test_a_wrong_answer_is_as_good_as_silence() -> None:
 
 
 def test_calls_out_of_turn_are_refused(server: DrawServer) -> None:
-    for call in (server.proof, server.give_up, lambda: server.receive(sign_anything(1, ask_for(1)))):
+    early: list[Callable[[], object]] = [
+        server.proof,
+        server.give_up,
+        lambda: server.receive(sign_anything(1, ask_for(1))),
+    ]
+    for call in early:
         with pytest.raises(WrongStage):
             call()
     server.name(EVERYBODY)
-    for call in (lambda: server.name(EVERYBODY), server.skip):
+    late: list[Callable[[], object]] = [lambda: server.name(EVERYBODY), server.skip]
+    for call in late:
         with pytest.raises(WrongStage):
             call()
     assert server.last_draw == 1

@@ -137,7 +137,7 @@ def test_exactly_n_minus_t_may_go_and_one_more_fails(clients: int, pattern: str,
 @pytest.mark.parametrize("pattern", ["full", "pairwise", "committee"])
 def test_authenticated_rounds_are_exact_too(pattern: str) -> None:
     people = identities(12)
-    groups = {"committees": 3} if pattern == "committee" else {}
+    groups: dict[str, Any] = {"committees": 3} if pattern == "committee" else {}
     params = Parameters.create(
         clients=12, dim=100, pattern=pattern, min_survivors=1, roster_digest=people[0].roster.digest, **groups
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import comb
+from typing import Any
 
 import numpy as np
 import pytest
@@ -201,7 +202,8 @@ def test_honest_runs_never_stop_anybody(dropout: float) -> None:
     rng = np.random.default_rng(7)
     places, size, rounds = range(12), 2, 200
     states = [ClientState(user=place, params=b"", history=b"c" * 32, history_round=0) for place in places]
-    chain, declared = b"c" * 32, []
+    chain = b"c" * 32
+    declared: list[Any] = []
     for number in range(1, rounds + 1):
         arrived = rng.random(len(places)) >= dropout
         survivors = np.packbits(np.pad(arrived, (0, 4)), bitorder="little").tobytes()

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from protocol.rounds import LENIENT, Run, grouped, small, with_roster
+from sparsesecagg.crypto.checksum import CHECKSUM_SIZE, checksum
 from sparsesecagg.engines.in_process import InProcessRun
 from sparsesecagg.errors import MalformedMessage, SparseSecAggError
 from sparsesecagg.protocol import Client, Server, Stage
 from sparsesecagg.protocol.locations import decode_locations, encode_locations
-from sparsesecagg.protocol.messages import CHECKSUM_SIZE, checksum, decode_client_message, decode_server_message
+from sparsesecagg.protocol.messages import decode_client_message, decode_server_message
 
 PER_TYPE = 50_000
 DEEP = 1_000

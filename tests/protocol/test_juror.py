@@ -67,7 +67,8 @@ def test_a_second_statement_for_the_same_number_is_refused(second: DrawRequest) 
 
 @given(st.lists(st.integers(1, 16), max_size=12))
 def test_numbers_only_go_up(draws: list[int]) -> None:
-    hall, answered = Hall(), []
+    hall = Hall()
+    answered: list[int] = []
     for draw in draws:
         named = [user for user in jurors(draw) if user != JUROR][: NEEDED - 1]
         request = ask_for(draw, [JUROR, *named])

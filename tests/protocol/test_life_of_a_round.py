@@ -21,7 +21,7 @@ from sparsesecagg.errors import (
 )
 from sparsesecagg.protocol import Client, MemoryLedger, Stage
 from sparsesecagg.protocol.client_state import ClientState
-from sparsesecagg.protocol.ledger import Entry
+from sparsesecagg.protocol.ledger import Entry, Ledger
 from sparsesecagg.protocol.messages import decode_server_message
 
 CONFIRMED = small(confirm=True)
@@ -226,7 +226,7 @@ class TestFailures:
         with pytest.raises(AlreadyAnswered):
             run.answer(0, few)
         state = run.clients[0]._state
-        assert (state.packages.keys(), state.secrets.keys()) == ({2, 3}, {2, 3})
+        assert state.packages.keys() == state.secrets.keys() == {2, 3}
 
     def test_a_malformed_unmask_is_not(self) -> None:
         run = Run(small()).run_to(Stage.UNMASK)
@@ -451,7 +451,8 @@ class TestMemoryLedger:
             run.answer(0)
 
     def test_the_state_is_not_written_down(self) -> None:
-        assert MemoryLedger().state() is None
+        ledger: Ledger = MemoryLedger()
+        assert ledger.state() is None
 
     def test_a_ledger_is_given_the_state_with_the_entry(self) -> None:
         """In one call, so that both are written or neither is."""

@@ -14,7 +14,7 @@ from sparsesecagg.crypto import sealing
 from sparsesecagg.errors import AlreadyAnswered, InvalidKey, PolicyViolation
 from sparsesecagg.protocol import Parameters, Stage, acceptance
 from sparsesecagg.protocol import client as client_module
-from sparsesecagg.protocol.messages import HEAD_SIZE, decode_client_message, pieces
+from sparsesecagg.protocol.messages import HEAD_SIZE, Upload, decode_client_message, pieces
 
 SETTINGS: dict[str, Callable[[], Parameters]] = {
     "one committee": lambda: small(clients=7, min_survivors=4),
@@ -30,7 +30,7 @@ SETTINGS: dict[str, Callable[[], Parameters]] = {
 }
 
 
-@pytest.fixture(params=SETTINGS.values(), ids=SETTINGS.keys())
+@pytest.fixture(params=list(SETTINGS.values()), ids=list(SETTINGS))
 def run(request: pytest.FixtureRequest) -> Run:
     return Run(request.param())
 
@@ -45,7 +45,7 @@ def no_direction(monkeypatch: pytest.MonkeyPatch) -> None:
     made = sealing.tag
 
     def tag(secret: Any, purpose: str, sender: int, receiver: int, statement: bytes) -> bytes:
-        return made(secret, purpose, *sorted((sender, receiver)), statement)
+        return made(secret, purpose, min(sender, receiver), max(sender, receiver), statement)
 
     monkeypatch.setattr(sealing, "tag", tag)
 
@@ -179,14 +179,19 @@ def test_without_names_in_the_tags_a_reflected_one_would_do(
     assert np.array_equal(read(liar), liar.truth)  # type: ignore[arg-type]
 
 
+def uploaded(run: Run, user: int, order: bytes) -> Upload:
+    """Return what a client uploads."""
+    message = decode_client_message(run.clients[user].upload(order, run.updates[user]))
+    assert isinstance(message, Upload)
+    return message
+
+
 @pytest.mark.parametrize("attack", TOLD_APART.values(), ids=TOLD_APART.keys())
 def test_a_tag_of_an_earlier_round_does_not_help(run: Run, attack: Attack) -> None:
     begin, survivors, read = attack
     victims = {run.committees()[0][0], run.committees()[-1][1]}
     earlier = {
-        victim: decode_client_message(run.clients[victim].upload(data, run.updates[victim])).tags
-        for victim, data in run.begin().inbox.items()
-        if victim in victims
+        victim: uploaded(run, victim, data).tags for victim, data in run.begin().inbox.items() if victim in victims
     }
     run.server._stage = Stage.DONE
     run.deal()

@@ -54,7 +54,8 @@ def test_masks_add_up_at_the_coordinates_that_they_cover(word: Word, drawn: Draw
     coordinates, sums = add_up(make_masks(drawn, word), word)
     assert dict(zip(coordinates.tolist(), word.reduce(sums).tolist(), strict=True)) == plain_sums(drawn, word)
     assert coordinates.tolist() == sorted(coordinates.tolist())
-    assert (coordinates.dtype, sums.dtype) == (np.int64, word.accumulator)
+    assert coordinates.dtype == np.int64
+    assert sums.dtype == word.accumulator
 
 
 @pytest.mark.parametrize("offset", [2**31 - 60, 2**31 - 30, 2**31, 2**32 - 30, 2**39])

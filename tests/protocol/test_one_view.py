@@ -211,15 +211,17 @@ class TestEverythingIsInTheDigest:
         epoch = run.clients[0]._epoch
         heads = {place: bytes([place]) * 64 for place in range(8)}
 
-        def digest(round_number: int = 1, members: list[int] | None = None, **changed: bytes) -> bytes:
+        def digest(
+            round_number: int = 1, members: list[int] | None = None, changed: dict[int, bytes] | None = None
+        ) -> bytes:
             chosen = np.array(list(range(8)) if members is None else members)
             view = OrderView(epoch, round_number, chosen, bytes(32), b"")
             number = int(epoch.pod.committee_of[0])
-            return view.heads_digest(number, {**heads, **{int(name[1:]): head for name, head in changed.items()}})
+            return view.heads_digest(number, {**heads, **(changed or {})})
 
         first = int(epoch.pod.committees[int(epoch.pod.committee_of[0])][0])
         others = [place for place in range(8) if place != first]
-        found = {digest(), digest(2), digest(members=others), digest(**{f"p{first}": b"x" * 64})}
+        found = {digest(), digest(2), digest(members=others), digest(changed={first: b"x" * 64})}
         assert len(found) == 4
 
     def test_chains_differ_by_round_and_survivors(self) -> None:

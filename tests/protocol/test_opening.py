@@ -66,7 +66,7 @@ def test_one_liar_is_survived_and_named(liar: int, silent: tuple[int, ...]) -> N
 def test_half_of_the_shares_to_spare_may_be_false(clients: int, threshold: int) -> None:
     """(n − t)/2 liars, whatever they lie about; they are named and nobody else is."""
     params = small(clients=clients, dim=5, threshold=threshold)
-    liars = dict.fromkeys(range((clients - threshold) // 2), everybody)
+    liars: dict[int, Callable[[int], bool]] = dict.fromkeys(range((clients - threshold) // 2), everybody)
     result = open_with(params, liars)
     assert np.array_equal(result.total, open_with(params, {}).total)
     assert set(result.false_shares) == set(liars)
@@ -78,7 +78,7 @@ def test_who_is_named_has_lied(liars: set[int], seed: int) -> None:
     """Eleven users, six needed: two liars, each about a random half of the secrets."""
     params = small(clients=11, dim=3)
     about = np.random.default_rng(seed).random((11, 11)) < 0.5
-    result = open_with(params, {liar: lambda owner, liar=liar: bool(about[liar, owner]) for liar in liars})
+    result = open_with(params, {liar: about[liar].__getitem__ for liar in liars})
     assert not result.lost
     named = {(holder, owner) for holder, owners in result.false_shares.items() for owner in owners}
     assert named == {(liar, owner) for liar in liars for owner in range(11) if about[liar, owner]}

@@ -321,7 +321,7 @@ def sum_of_two(liar: Liar) -> np.ndarray | None:
 def contributions(liar: Liar) -> np.ndarray:
     """The plain sum of the two: quantised again with the same randomness is not possible, so within one step each."""
     values = np.sum([liar.run.updates[user].astype(np.float64) for user in liar.users[:2]], axis=0)
-    return values * liar.run.params.quantizer.scale
+    return np.asarray(values * liar.run.params.quantizer.scale)
 
 
 @pytest.mark.parametrize("confirm", [True, False])

@@ -395,7 +395,7 @@ def test_threads_change_nothing_but_time() -> None:
 
 
 def test_help_shows_what_a_caller_reads() -> None:
-    text = pydoc.render_doc(Server, renderer=pydoc.plaintext)
+    text = pydoc.plain(pydoc.render_doc(Server))
     for name in ("stage", "result", "waiting_for"):
         assert inspect.getdoc(getattr(Server, name))
         assert f"\n |  {name}\n" in text

@@ -20,7 +20,7 @@ from sparsesecagg.errors import AlreadyAnswered, LedgerUnusable
 from sparsesecagg.protocol import Client, Parameters, Server, SqliteLedger, Stage, session_of
 from sparsesecagg.protocol.juror import JurorState
 from sparsesecagg.protocol.ledger import Entry
-from sparsesecagg.protocol.messages import decode_server_message, encode
+from sparsesecagg.protocol.messages import UnmaskRequest, decode_server_message, encode
 from sparsesecagg.protocol.sqlite_ledger import FILE
 
 SEED = bytes(32)
@@ -101,12 +101,15 @@ def test_of_two_that_race_from_one_state_one_answers(tmp_path: Path) -> None:
         run.server.receive(run.client(user).upload(order, UPDATE))
     requests = run.server.close_stage()
     # The second request names one survivor less; either could be answered, but not both.
-    fewer = msgspec.structs.replace(decode_server_message(requests[0]), survivors=bytes([0b0111]), tags=b"")
+    whole = decode_server_message(requests[0])
+    assert isinstance(whole, UnmaskRequest)
+    fewer = msgspec.structs.replace(whole, survivors=bytes([0b0111]), tags=b"")
     partners = [place for place in range(4) if place]
-    tags = decode_server_message(requests[0]).tags
+    tags = whole.tags
     size = len(tags) // len(partners)
     other = encode(msgspec.structs.replace(fewer, tags=tags[: 2 * size]))
-    barrier, outcomes = threading.Barrier(2), []
+    barrier = threading.Barrier(2)
+    outcomes: list[bytes | None] = []
 
     def answer(request: bytes) -> None:
         client = run.client(0)

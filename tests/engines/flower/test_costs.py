@@ -22,7 +22,13 @@ def test_a_tenth_of_100_000_parameters_takes_24_kilobytes_with_the_keys_of_a_lat
 ):
     """50 nodes, α = 0.1, committee, 16 bits, private weights, in steady state. The peer sends 801 kB."""
     grid = LocalGrid(training_app(lambda p, a, r: {"w": a["w"] + np.float32(0.01)}, weight=lambda p: 1 + p), 50)
-    settings = {"alpha": 0.1, "pattern": "committee", "modulus_bits": 16, "max_weight": 50, "downlink": "steps"}
+    settings: dict[str, Any] = {
+        "alpha": 0.1,
+        "pattern": "committee",
+        "modulus_bits": 16,
+        "max_weight": 50,
+        "downlink": "steps",
+    }
     strategy = SecAgg(FedAvg(fraction_evaluate=0.0), **settings)
     strategy.start(grid=grid, initial_arrays=model(w=np.zeros(100_000, np.float32)), num_rounds=2)
     for number, record in enumerate(strategy.history, start=1):

@@ -292,6 +292,7 @@ def test_a_model_that_is_not_finite_fails_the_round_and_leaves_the_model_as_it_w
     class Broken(FedAvg):
         def aggregate_train(self, server_round: int, replies: Any) -> Any:
             arrays, metrics = super().aggregate_train(server_round, replies)
+            assert arrays is not None
             return (model(**{**values(arrays), "small": np.full(7, np.nan)}) if server_round == 2 else arrays), metrics
 
     play = Play(ledger, Broken(fraction_evaluate=0.0))

@@ -306,7 +306,7 @@ def test_messages_of_an_earlier_round_are_refused_and_do_no_harm(grid_and_roster
     assert [record.survivors for record in play.strategy.history] == [USERS] * 2
 
 
-def test_a_node_that_is_left_out_again_and_again_stops() -> None:
+def test_a_node_that_is_left_out_again_and_again_stops(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its uploads arrive, and the server says that they do not."""
     grid = LocalGrid(training_app(step), USERS)
 
@@ -316,7 +316,7 @@ def test_a_node_that_is_left_out_again_and_again_stops() -> None:
     grid.after = lose
     play = Play(grid, dropout=0.01)
     # The courier would spare a node that owes an answer; this server does not.
-    play.strategy._courier.busy_nodes = lambda _: set()  # type: ignore[method-assign]
+    monkeypatch.setattr(play.strategy._courier, "busy_nodes", lambda _: set())
     play.start(rounds=7)
     asked = [round_of(message) for node, message in grid.sent if node == 100 + VICTIM and stage_of(message) == "UPLOAD"]
     uploads = [r for n, r in grid.replied if n == 100 + VICTIM and stage_of(r) == "UPLOAD"]

@@ -66,10 +66,11 @@ def test_rounds_and_runs_of_a_federation_have_the_same_rounded_weights() -> None
     totals: list[Any] = []
     for _ in range(2):
         seen: list[Any] = []
-        inner = FedAvg(
-            fraction_evaluate=0.0,
-            train_metrics_aggr_fn=lambda contents, key, seen=seen: seen.append(contents[0]["metrics"][key]),
-        )
+
+        def note(contents: Any, key: str, seen: list[Any] = seen) -> Any:
+            return seen.append(contents[0]["metrics"][key])
+
+        inner = FedAvg(fraction_evaluate=0.0, train_metrics_aggr_fn=note)
         strategy = SecAgg(inner)
         strategy.start(grid=LocalGrid(app, 6), initial_arrays=model(w=np.zeros(9, np.float32)), num_rounds=2)
         totals += seen

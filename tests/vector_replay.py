@@ -16,7 +16,7 @@ from sparsesecagg.protocol import Client, MemoryLedger, Parameters, Policy, Resu
 from sparsesecagg.protocol.draw_messages import decode_draw
 from sparsesecagg.protocol.messages import ConfirmRequest, EpochKeys, Order, UnmaskRequest, decode_server_message
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "vectors" / "v2"
 Vector = dict[str, Any]
 POLICY = Policy(min_anonymity=1, patterns=frozenset(PATTERNS))
