@@ -205,20 +205,9 @@ def two_survivor_sets(setting: Setting) -> Reading:
     everyone = everybody(shown)
     tags = {user: world.tags_of(shown, user) for user in everyone}
     spare = len(committee) - world.params.survivors_of(len(committee))
-    threshold = shown.epoch.threshold
-    # Each holder calls `spare` members dropped; each member that is to go must be called so by `threshold` holders.
-    removable = min(len(committee) - 1, len(everyone) * spare // threshold)
-    gone = [user for user in committee if user != victim][:removable]
+    others = [user for user in committee if user != victim]
     answers_by_set: dict[frozenset[int], dict[int, Unmask]] = {}
-    turn = 0
-    for holder in everyone:
-        while True:  # The next stretch of those that are to go, without the holder itself.
-            dropped = frozenset(gone[(turn * spare + step) % len(gone)] for step in range(min(spare, len(gone))))
-            turn += 1
-            if holder not in dropped or len(dropped) == len(gone):
-                break
-        if holder in dropped:
-            continue
+    for holder, dropped in _told(everyone, others, spare, shown.epoch.threshold).items():
         survivors = [user for user in everyone if user not in dropped]
         confirm(world, shown, survivors, [holder])
         answer = world.unmask(holder, world.unmask_request(shown, holder, survivors, tags, {}))
@@ -229,6 +218,27 @@ def two_survivor_sets(setting: Setting) -> Reading:
     if not group or len(group) >= world.params.survivors_of(len(committee)):
         return Reading(0, refusal_of(world.refusals))
     return Reading(world.read(shown, group, seeds, masks), refusal_of(world.refusals))
+
+
+def _told(holders: list[int], others: list[int], spare: int, threshold: int) -> dict[int, frozenset[int]]:
+    """Return whom each holder is told to have dropped out, such that as many as possible can be taken away.
+
+    A holder believes `spare` of them at most, and none that it is itself; each of those that are to go must be called
+    dropped by `threshold` holders.
+    """
+    for count in range(min(len(others), len(holders) * spare // threshold), 0, -1):
+        gone, turn = others[:count], 0
+        told: dict[int, frozenset[int]] = {}
+        for holder in holders:
+            for _ in gone:  # The next stretch of those that are to go, without the holder itself.
+                dropped = frozenset(gone[(turn * spare + step) % count] for step in range(min(spare, count)))
+                turn += 1
+                if holder not in dropped:
+                    told[holder] = dropped
+                    break
+        if all(sum(user in dropped for dropped in told.values()) >= threshold for user in gone):
+            return told
+    return {}
 
 
 def _pooled(
