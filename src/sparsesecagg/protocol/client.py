@@ -299,9 +299,9 @@ class Client:
             trace,
         )
         tags = self._tags(state, order)
-        shown = [tags.make(ORDER_TAG, partner, order.digest) for partner in order.partners(self._place).tolist()]
+        shown = tags.make(ORDER_TAG, order.partners(self._place).tolist(), order.digest)
         words = pack(masked.words, self.params.word)
-        answer = encode(Upload(*self._head(order), masked.locations, words, b"".join(shown)))
+        answer = encode(Upload(*self._head(order), masked.locations, words, shown))
         self._record(
             state.with_changes(
                 answered=ROUND_STAGES.index(Stage.UPLOAD),
@@ -328,7 +328,7 @@ class Client:
         survivors = checked_survivors(order, self._place, message.survivors)
         statement, tags = confirmed(order.digest, message.survivors), self._tags(self._state, order)
         others = [partner for partner in order.partners(self._place).tolist() if partner in survivors]
-        made = b"".join(tags.make(CONFIRM_TAG, other, statement) for other in others)
+        made = tags.make(CONFIRM_TAG, others, statement)
         answer = encode(Confirm(*self._head(order), made))
         self._record(
             self._state.with_changes(

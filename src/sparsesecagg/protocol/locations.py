@@ -33,7 +33,7 @@ def encode_locations(positions: Positions, dim: int) -> bytes:
     gaps -= 1
     ends = gaps >> k  # A quotient ends behind the zeros and the ones of all before it.
     ends[1:] += 1
-    np.cumsum(ends, dtype=ends.dtype, out=ends)
+    ends = np.cumsum(ends, dtype=np.int64)  # NumPy writes to places of 64 bits three times as fast as of 32.
     unary_bits = int(ends[-1]) + 1 if count else 0
     unary_size, low_size = (unary_bits + 7) // 8, (count * k + 7) // 8
     if _HEADER + unary_size + low_size >= bitmap_size:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from sparsesecagg.crypto.kdf import derive
 from sparsesecagg.crypto.secrets import AgreedSecret, MaskSeed, PatternSeed, SharedSecret
-from sparsesecagg.crypto.stream import CHUNK_BYTES, MaskStream, Scratch, words_side_by_side
+from sparsesecagg.crypto.stream import MaskStream, Scratch, words_side_by_side
 from sparsesecagg.field import Word
 from sparsesecagg.field.words import Accumulator, Words
 from sparsesecagg.patterns.gaps import Positions
@@ -55,9 +55,9 @@ def private_mask_seed(seed: SharedSecret, context: bytes, user: int) -> MaskSeed
 class WholeMasks:
     """Masks that cover everything, piece by piece in order, since streams only run forward."""
 
-    def __init__(self, masks: Iterable[Mask], word: Word, chunk_bytes: int = CHUNK_BYTES) -> None:
+    def __init__(self, masks: Iterable[Mask], word: Word) -> None:
         self._masks = list(masks)
-        self._scratch = Scratch(word, chunk_bytes // word.dtype.itemsize)
+        self._scratch = Scratch(word)
 
     def add(self, piece: Accumulator) -> None:
         """Add the next words of all masks to the next piece, in place.

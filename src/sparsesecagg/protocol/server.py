@@ -8,7 +8,6 @@ here is above the pods: groups are drawn, messages find their pod, and what the 
 from __future__ import annotations
 
 import os
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import msgspec
@@ -51,7 +50,7 @@ from sparsesecagg.protocol.messages import (
     decode_client_message,
     encode,
     encode_users,
-    pieces,
+    require_pieces,
 )
 from sparsesecagg.protocol.order import NO_TERMS, mask_key_of
 from sparsesecagg.protocol.parameters import Parameters
@@ -60,6 +59,7 @@ from sparsesecagg.protocol.pod_round import PodRound
 from sparsesecagg.protocol.result import Result
 from sparsesecagg.protocol.server_state import PodState, ServerState, restore_server_state
 from sparsesecagg.protocol.stages import Stage, next_stage, round_stages
+from sparsesecagg.protocol.threads import call_all
 from sparsesecagg.protocol.work import Total
 
 _MESSAGE_OF: dict[Stage, type[Message]] = {
@@ -334,7 +334,7 @@ class Server:
             raise WrongRound(message.round_number, self.round_number + 1)
         if place in pod.packages[message.round_number]:
             raise DuplicateMessage(message.sender, Stage.SHARE_KEYS.name)
-        pieces(message.shares, len(pod.epoch.partners(place)), SEALED_SIZE, "the shares")
+        require_pieces(message.shares, len(pod.epoch.partners(place)), SEALED_SIZE, "the shares")
         require_usable(mask_key_of(message.head))
         pod.take_package(place, message)
 
@@ -472,18 +472,9 @@ class Server:
         """Open all pods, add them up, and write the result."""
         total = Total(self.params)
         openings = [
-            opening
-            for pod_round in self._rounds
-            if not pod_round.over
-            for opening in pod_round.openings(total, self.threads)
+            opening for pod_round in self._rounds if not pod_round.over for opening in pod_round.openings(total)
         ]
-        if self.threads == 1:
-            for opening in openings:
-                opening()
-        else:
-            with ThreadPoolExecutor(self.threads) as pool:
-                for done in [pool.submit(opening) for opening in openings]:
-                    done.result()
+        call_all(openings, self.threads)
         self._require_any(Stage.UNMASK, len(self._heard))
         public = self.params.pattern != "pairwise"
         lost = {number: reason for each in self._rounds for number, reason in each.lost.items()}
