@@ -20,8 +20,7 @@ from engines.local_grid import LocalGrid, Silent, content_of, model, round_of, s
 from sparsesecagg.crypto.identity import Identity, Roster, RunKeys, RunSecret
 from sparsesecagg.crypto.keys import KeyAgreement
 from sparsesecagg.engines.flower import mod
-from sparsesecagg.engines.flower.node import Enrolment, enrolment_of, ledger_folder
-from sparsesecagg.engines.flower.seats import Challenge
+from sparsesecagg.engines.flower.node import Challenge, Enrolment, enrolment_of, ledger_folder
 from sparsesecagg.flower import SecAgg
 from sparsesecagg.protocol.messages import (
     Unmask,
