@@ -17,18 +17,3 @@ What travels
     arrays     models as vectors
     errors     what can go wrong in between, and how it reaches the last line of `flwr run`
 """
-
-from sparsesecagg.engines.flower.errors import EmptyCohort, MissingMod, MissingStrategy, NotInRun, UnprovenNode
-from sparsesecagg.engines.flower.mod import evaluate_first, secagg_mod
-from sparsesecagg.engines.flower.strategy import SecAgg
-
-__all__ = [
-    "EmptyCohort",
-    "MissingMod",
-    "MissingStrategy",
-    "NotInRun",
-    "SecAgg",
-    "UnprovenNode",
-    "evaluate_first",
-    "secagg_mod",
-]
