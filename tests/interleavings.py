@@ -23,7 +23,6 @@ from sparsesecagg.attacks.base import Mode, Setting
 from sparsesecagg.attacks.world import World, everybody
 from sparsesecagg.errors import SparseSecAggError
 from sparsesecagg.protocol import Client, MemoryLedger, Stage
-from sparsesecagg.protocol.client import AHEAD
 from sparsesecagg.protocol.ledger import Entry
 from sparsesecagg.protocol.messages import (
     Confirm,
@@ -36,6 +35,7 @@ from sparsesecagg.protocol.messages import (
     encode_users,
 )
 from sparsesecagg.protocol.order import NO_TERMS, extend_chain
+from sparsesecagg.protocol.package import AHEAD
 from sparsesecagg.protocol.pod_round import PodRound
 from sparsesecagg.protocol.stages import ROUND_STAGES
 

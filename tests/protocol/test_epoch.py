@@ -316,7 +316,7 @@ class TestServer:
         probe = Run(params)
         # The draw depends on who is there: leave out so many that one of the pods must be too small.
         run = Run(params, absent=probe.committees()[0][:4])
-        pods = [pod is None for pod in run.server._pods]
+        pods = [pod is None for pod in run.server._epoch.pods]
         result = run.round()
         if any(pods):
             lost = pods.index(True)

@@ -265,7 +265,7 @@ class TestEverythingIsInTheDigest:
 
 
 def _relabelled(run: Run, answer: bytes) -> bytes:
-    view = next(each for each in run.server._rounds if each.epoch.pod.index == run.pod(0).index).order.view
+    view = next(each for each in run.server.pod_rounds if each.epoch.pod.index == run.pod(0).index).order.view
     return encode(msgspec.structs.replace(decode_client_message(answer), view=view))
 
 

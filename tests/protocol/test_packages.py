@@ -20,7 +20,6 @@ from sparsesecagg.errors import (
 )
 from sparsesecagg.protocol import Stage
 from sparsesecagg.protocol.chains import LARGEST_SKIP
-from sparsesecagg.protocol.client import AHEAD
 from sparsesecagg.protocol.messages import (
     SEALED_SIZE,
     Order,
@@ -32,7 +31,7 @@ from sparsesecagg.protocol.messages import (
     pieces,
 )
 from sparsesecagg.protocol.order import commitment_of, mask_key_of
-from sparsesecagg.protocol.package import deal, mask_private, open_pair, seed_commitment
+from sparsesecagg.protocol.package import AHEAD, deal, mask_private, open_pair, seed_commitment
 
 
 def rounds_of(packages: list[bytes]) -> list[int]:
@@ -159,11 +158,11 @@ class TestReceiving:
         return Run(small(), late=range(5))
 
     def refused(self, run: Run, data: bytes, error: type[ProtocolError]) -> None:
-        before = {number: dict(held) for number, held in run.server._pods[0].packages.items() if held}  # type: ignore[union-attr]
+        before = {number: dict(held) for number, held in run.server._epoch.pods[0].packages.items() if held}  # type: ignore[union-attr]
         sizes = {stage: dict(each) for stage, each in run.server.sent_bytes.items()}
         with pytest.raises(error):
             run.server.receive(data)
-        after = {number: dict(held) for number, held in run.server._pods[0].packages.items() if held}  # type: ignore[union-attr]
+        after = {number: dict(held) for number, held in run.server._epoch.pods[0].packages.items() if held}  # type: ignore[union-attr]
         assert (after, run.server.sent_bytes) == (before, sizes)
 
     def test_a_second_package_for_a_round_is_refused(self, run: Run) -> None:

@@ -21,7 +21,7 @@ relay           shares and tags, sorted by receiver
 pod             what the server keeps of a pod between rounds
 pod_round       the server's side of one pod in one round
 opening         restoring secrets from shares
-server          the server's side of a run
+server          the server's side of a run; server_epoch: keys and groups; server_round: one round of all pods
 server_state    what it remembers
 result          what a round leaves behind
 """

@@ -59,7 +59,7 @@ from sparsesecagg.protocol.messages import (
     user_number,
 )
 from sparsesecagg.protocol.order import NO_TERMS, OrderView, mask_key_of
-from sparsesecagg.protocol.package import Package, deal, mask_private, open_pair
+from sparsesecagg.protocol.package import AHEAD, Package, deal, mask_private, open_pair
 from sparsesecagg.protocol.parameters import Parameters
 from sparsesecagg.protocol.policy import Policy
 from sparsesecagg.protocol.release import (
@@ -72,9 +72,6 @@ from sparsesecagg.protocol.stages import ROUND_STAGES, Stage
 from sparsesecagg.protocol.tags import CONFIRM_TAG, ORDER_TAG, Tags, confirmed
 from sparsesecagg.protocol.work import Pair, Trace, Update
 from sparsesecagg.protocol.works import work_of
-
-AHEAD = 2
-"""A package travels at most so many rounds ahead, so that who misses one round is still a member of the next."""
 
 Expected = TypeVar("Expected", EpochKeys, Order, ConfirmRequest, UnmaskRequest)
 

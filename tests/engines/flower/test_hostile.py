@@ -70,7 +70,7 @@ class Play:
     def pod_round(self) -> PodRound:
         """The only pod in the round under way."""
         assert self.strategy._run is not None
-        return self.strategy._run.server._rounds[0]
+        return self.strategy._run.server.pod_rounds[0]
 
     def order_without(self, missing: int, user: int) -> bytes:
         """Return the order that a user would get if somebody's package had not arrived, correct in itself."""
