@@ -81,7 +81,8 @@ def _fig2(found: Results) -> list[Claim]:
         here = [run for run in runs if (run["partition"], run["kind"]) == (partition, kind)]
         first, last = ([100 * run["rounds"][at]["overlap"]["mean"] for run in here] for at in (0, -1))
         text = "; ".join(
-            f"{run['model']}: {a:.0f} % in round 1, {b:.0f} % in round {run['rounds'][-1]['round']}"
+            f"{run['model']}: {a:.0f} % in round 1"
+            + (f", {b:.0f} % in round {run['rounds'][-1]['round']}" if len(run["rounds"]) > 1 else "")
             for run, a, b in zip(here, first, last, strict=True)
         )
         printed = OVERLAPS[partition][kind]

@@ -70,13 +70,15 @@ def compare(result: Mapping[str, Any]) -> Sequence[Row]:
     for run in result["numbers"]["runs"]:
         first, last = run["rounds"][0], run["rounds"][-1]
         label, _, _ = _KINDS[run["kind"]]
+        several = len(run["rounds"]) > 1
         rows.append(
             Row(
                 f"{_NAMES.get(run['partition'], run['partition'])}, {label}, {run['model']}",
                 _paper(run["partition"], run["kind"]),
-                f"{_share(first['overlap'])} in round 1, {_share(last['overlap'])} in round {last['round']}",
+                f"{_share(first['overlap'])} in round 1"
+                + (f", {_share(last['overlap'])} in round {last['round']}" if several else ""),
                 f"{run['dim']:,} parameters, {run['samples']:,} samples, {run['users']} users counted; "
-                f"accuracy {first['accuracy']:.1%} to {last['accuracy']:.1%}",
+                f"accuracy {first['accuracy']:.1%}" + (f" to {last['accuracy']:.1%}" if several else ""),
             )
         )
     return rows

@@ -20,7 +20,7 @@ from sparsesecagg.errors import (
     WrongView,
 )
 from sparsesecagg.protocol import Client, MemoryLedger, Stage
-from sparsesecagg.protocol.client_state import ClientState
+from sparsesecagg.protocol.client_state import ClientState, Step
 from sparsesecagg.protocol.ledger import Entry, Ledger
 from sparsesecagg.protocol.messages import decode_server_message
 
@@ -36,6 +36,9 @@ def refuses(run: Run, user: int, data: bytes, error: type[SparseSecAggError]) ->
         run.answer(user, data)
     assert client.save() == before
     assert run.ledgers[user].last() == entry
+
+
+NOTHING = Step(ClientState(user=0, params=b""), ClientState(user=0, params=b""))
 
 
 class TestOrder:
@@ -433,16 +436,16 @@ class TestMemoryLedger:
         assert ledger.last() == Entry(0, -1, -1, b"", b"")
         for wrong in (0, 2, -1):
             with pytest.raises(AlreadyAnswered):
-                ledger.record(Entry(wrong), bytes)
-        ledger.record(Entry(1, 4, 2, b"r", b"a"), bytes)
+                ledger.record(Entry(wrong), NOTHING)
+        ledger.record(Entry(1, 4, 2, b"r", b"a"), NOTHING)
         assert ledger.last() == Entry(1, 4, 2, b"r", b"a")
         with pytest.raises(AlreadyAnswered):
-            ledger.record(Entry(1), bytes)
+            ledger.record(Entry(1), NOTHING)
 
     def test_answers_need_not_be_kept(self) -> None:
         """Then the same request is refused instead of answered again."""
         ledger = MemoryLedger(keep_answers=False)
-        ledger.record(Entry(1, 4, 2, b"r", b"a"), bytes)
+        ledger.record(Entry(1, 4, 2, b"r", b"a"), NOTHING)
         assert ledger.last() == Entry(1, 4, 2, b"r", b"")
         run = Run(small()).begin()
         run.ledgers[0]._keep_answers = False
@@ -459,9 +462,9 @@ class TestMemoryLedger:
         written: list[tuple[Entry, bytes]] = []
 
         class Writing(MemoryLedger):
-            def record(self, entry: Entry, state: Callable[[], bytes]) -> None:
-                super().record(entry, state)
-                written.append((entry, state()))
+            def record(self, entry: Entry, step: Step) -> None:
+                super().record(entry, step)
+                written.append((entry, step.whole()))
 
         client = Client(0, small(), LENIENT, ledger=Writing())
         client.advertise_keys()
@@ -473,10 +476,10 @@ class TestMemoryLedger:
         class Broken(MemoryLedger):
             broken = False
 
-            def record(self, entry: Entry, state: Callable[[], bytes]) -> None:
+            def record(self, entry: Entry, step: Step) -> None:
                 if self.broken:
                     raise OSError("disk full")
-                super().record(entry, state)
+                super().record(entry, step)
 
         run = Run(small(), set_up=False)
         ledger = Broken()

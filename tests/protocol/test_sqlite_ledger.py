@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import msgspec
 import numpy as np
@@ -16,16 +16,31 @@ import pytest
 
 from sparsesecagg.crypto.identity import Identity
 from sparsesecagg.engines.in_process.simulation import make_identities
-from sparsesecagg.errors import AlreadyAnswered, LedgerUnusable
+from sparsesecagg.errors import AlreadyAnswered, InvalidInput, LedgerUnusable
 from sparsesecagg.protocol import Client, Parameters, Server, SqliteLedger, Stage, session_of
+from sparsesecagg.protocol.client_state import Step, restore_state
 from sparsesecagg.protocol.juror import JurorState
 from sparsesecagg.protocol.ledger import Entry
 from sparsesecagg.protocol.messages import UnmaskRequest, decode_server_message, encode
 from sparsesecagg.protocol.sqlite_ledger import FILE
+from sparsesecagg.protocol.stages import ROUND_STAGES
 
 SEED = bytes(32)
 PARAMS = Parameters.create(clients=4, dim=12, pattern="full", session=session_of(SEED))
 UPDATE = np.full(12, 0.25, np.float32)
+
+
+class Parts(NamedTuple):
+    """A step that says itself what has changed."""
+
+    parts: dict[str, bytes | None]
+
+    def changes(self) -> dict[str, bytes | None]:
+        return self.parts
+
+
+def step(state: bytes) -> Any:
+    return Parts({"rest": state})
 
 
 class Run:
@@ -133,12 +148,13 @@ def test_two_processes_that_write_at_the_same_time_leave_one_entry_per_version(t
 from pathlib import Path
 from sparsesecagg.errors import AlreadyAnswered
 from sparsesecagg.protocol import SqliteLedger
+from sparsesecagg.protocol.client_state import ClientState, Step
 from sparsesecagg.protocol.ledger import Entry
-won = 0
+won, step = 0, Step(ClientState(user=0, params=b""), ClientState(user=0, params=b""))
 with SqliteLedger(Path({str(tmp_path / "ledger")!r}), b"run", 0) as ledger:
     for number in range(1, 40):
         try:
-            ledger.record(Entry(number, number, 0), lambda: b"state")
+            ledger.record(Entry(number, number, 0), step)
             won += 1
         except AlreadyAnswered:
             pass
@@ -157,7 +173,7 @@ print(won)
 
 def test_rows_of_other_runs_and_users_are_apart(tmp_path: Path) -> None:
     with SqliteLedger(tmp_path / "ledger", b"a", 0) as one, SqliteLedger(tmp_path / "ledger", b"a", 1) as other:
-        one.record(Entry(1, 5, 2), lambda: b"")
+        one.record(Entry(1, 5, 2), step(b""))
         assert other.last() == Entry()
     with SqliteLedger(tmp_path / "ledger", b"b", 0) as ledger:
         assert ledger.last() == Entry()
@@ -169,13 +185,79 @@ def test_only_the_owner_can_read_folder_and_file(tmp_path: Path) -> None:
     assert (tmp_path / "new" / "ledger" / FILE).stat().st_mode & 0o777 == 0o600
 
 
-def test_secrets_that_a_later_state_no_longer_has_are_not_left_in_the_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("later", [{"rest": b"short"}, {"rest": None}], ids=["shorter", "gone"])
+def test_secrets_of_a_round_that_is_over_are_left_in_no_file(tmp_path: Path, later: dict[str, bytes | None]) -> None:
     secret = os.urandom(32)
+
+    def holding() -> list[Path]:
+        return [path for path in (tmp_path / "ledger").iterdir() if secret in path.read_bytes()]
+
     with SqliteLedger(tmp_path / "ledger", b"a", 0) as ledger:
-        ledger.record(Entry(1), lambda: bytes(5000) + secret)
-        assert secret in (tmp_path / "ledger" / FILE).read_bytes()
-        ledger.record(Entry(2), lambda: b"short")
-    assert not [path for path in (tmp_path / "ledger").iterdir() if secret in path.read_bytes()]
+        ledger.record(Entry(1, 1, 0), step(bytes(5000) + secret))
+        assert holding()
+        ledger.record(Entry(2, 1, ROUND_STAGES.index(Stage.UNMASK)), cast(Step, Parts(later)))
+        assert not holding(), "although the ledger is still open"
+
+
+def test_the_parts_that_were_written_down_make_up_the_state(tmp_path: Path) -> None:
+    """After each message of two rounds, of which each writes what has changed only."""
+    run = Run(tmp_path / "ledger")
+    client = run.client(0)
+
+    def check() -> None:
+        with run.ledger(0) as ledger:
+            state = ledger.state()
+            assert state is not None
+            assert restore_state(state) == client._state
+
+    check()
+    for _ in range(2):
+        orders = run.server.begin_round()
+        for user, order in orders.items():
+            one = client if user == 0 else run.client(user)
+            run.server.receive(one.upload(order, UPDATE))
+            check()
+            for package in one.share_keys(run.server.round_number):
+                run.server.receive(package)
+            check()
+        for user, request in run.server.close_stage().items():
+            run.server.receive((client if user == 0 else run.client(user)).unmask(request))
+            check()
+        run.server.close_stage()
+
+
+def test_one_record_holds_an_upload_and_the_packages_that_leave_with_it(tmp_path: Path) -> None:
+    run = Run(tmp_path / "ledger")
+    client, order = run.client(0), run.server.begin_round()[0]
+    with run.ledger(0) as ledger:
+        before = ledger.last().version
+        with client.one_record():
+            answer = client.upload(order, UPDATE)
+            packages = client.share_keys(1)
+            assert ledger.last().version == before, "nothing may leave before the block ends"
+        assert ledger.last().version == before + 1
+    assert run.client(0).upload(order, UPDATE) == answer
+    assert run.client(0).share_keys(1, again=True)[-1:] == packages
+
+
+def test_of_two_clients_that_record_at_once_the_second_has_answered_nothing(tmp_path: Path) -> None:
+    run = Run(tmp_path / "ledger")
+    first, second, order = run.client(0), run.client(0), run.server.begin_round()[0]
+    before = second._state
+    with pytest.raises(AlreadyAnswered), second.one_record():
+        second.upload(order, UPDATE / 2)
+        first.upload(order, UPDATE)
+    assert second._state is before
+
+
+def test_what_was_dealt_stays_on_record_if_the_upload_is_refused(tmp_path: Path) -> None:
+    run = Run(tmp_path / "ledger")
+    client, order = run.client(0), run.server.begin_round()[0]
+    with pytest.raises(InvalidInput), client.one_record():
+        packages = client.share_keys(1)
+        client.upload(order, UPDATE[:3])
+    assert packages
+    assert run.client(0).share_keys(1, again=True)[-1:] == packages
 
 
 def _damage(path: Path) -> None:
@@ -208,8 +290,8 @@ def _folder_open_to_others(path: Path) -> None:
     ("change", "said"),
     [
         (_damage, "ledger is damaged"),
-        (_other_content, "ledger is not a ledger of version 2"),
-        (_other_version, "ledger is not a ledger of version 2"),
+        (_other_content, "ledger is not a ledger of version 3"),
+        (_other_version, "ledger is not a ledger of version 3"),
         (_open_to_others, "ledger must be closed to others"),
         (_folder_open_to_others, "ledger must be closed to others"),
     ],
@@ -229,13 +311,13 @@ def test_a_folder_that_can_not_be_made_is_refused(tmp_path: Path) -> None:
 
 def test_a_state_of_another_user_or_run_is_refused(tmp_path: Path) -> None:
     run = Run(tmp_path / "ledger")
-    state = run.client(1).save()
+    state = restore_state(run.client(1).save())
     with SqliteLedger(tmp_path / "ledger", PARAMS.run, 7) as ledger:
-        ledger.record(Entry(1), lambda: state)
+        ledger.record(Entry(1), Step(state.with_changes(version=0), state))
         with pytest.raises(LedgerUnusable, match="belongs to another user or run"):
             ledger.state()
     with SqliteLedger(tmp_path / "ledger", PARAMS.run, 8) as ledger:
-        ledger.record(Entry(1), lambda: b"rubbish")
+        ledger.record(Entry(1), step(b"rubbish"))
         with pytest.raises(LedgerUnusable, match="is damaged"):
             ledger.state()
 
@@ -253,11 +335,11 @@ def test_an_answer_that_can_not_be_written_down_is_not_given(tmp_path: Path) -> 
 def test_rows_of_plain_runs_are_removed_after_a_month_and_those_of_rosters_never(tmp_path: Path) -> None:
     for run, chain in ((b"plain", b""), (b"roster", b"tip")):
         with SqliteLedger(tmp_path / "ledger", run, 0, chain) as ledger:
-            ledger.record(Entry(1), lambda: b"")
+            ledger.record(Entry(1), step(b""))
     with sqlite3.connect(tmp_path / "ledger" / FILE) as database:
         database.execute("UPDATE clients SET touched = touched - 31 * 24 * 3600")
     with SqliteLedger(tmp_path / "ledger", b"new", 0) as ledger:
-        ledger.record(Entry(1), lambda: b"")
+        ledger.record(Entry(1), step(b""))
     with sqlite3.connect(tmp_path / "ledger" / FILE) as database:
         assert {row[0] for row in database.execute("SELECT run FROM clients")} == {b"roster", b"new"}
 

@@ -9,6 +9,9 @@ away shares only for committees whose survivors all show that they worked under 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from typing import TypeVar
 
@@ -32,7 +35,7 @@ from sparsesecagg.field import pack
 from sparsesecagg.protocol.acceptance import accept_order, view_order
 from sparsesecagg.protocol.arguments import checked_identity, checked_ledger, checked_update, checked_weight
 from sparsesecagg.protocol.chains import may_deal, start_chains, with_secrets
-from sparsesecagg.protocol.client_state import ClientState, erase, restore_state, save_state
+from sparsesecagg.protocol.client_state import ClientState, Step, erase, restore_state, save_state
 from sparsesecagg.protocol.draw_messages import DrawRequest, decode_draw
 from sparsesecagg.protocol.draws import checked_groups
 from sparsesecagg.protocol.epoch import Epoch
@@ -108,6 +111,8 @@ class Client:
         self._entropy = entropy
         self._ledger = checked_ledger(ledger, params)
         self._state = ClientState(user=user, params=params.encode())
+        self._recording = False
+        self._entry: Entry | None = None
 
     def __repr__(self) -> str:
         return f"Client(user={self.user}, round={self.round_number}, epoch={self._state.epoch_number})"
@@ -402,7 +407,7 @@ class Client:
 
     def _answered(self, message: Order | ConfirmRequest | UnmaskRequest, stage: Stage, data: bytes) -> bytes | None:
         """Return the stored answer to this very request, None if the stage is still open; raise if it is over."""
-        last, position = self._ledger.last(), (message.round_number, ROUND_STAGES.index(stage))
+        last, position = self._last_entry(), (message.round_number, ROUND_STAGES.index(stage))
         if position == (last.round_number, last.stage) and last.answer and last.request == _request(data):
             return last.answer
         if position <= (last.round_number, last.stage):
@@ -411,19 +416,46 @@ class Client:
             raise AlreadyAnswered("another process has answered in this client's place")
         return None
 
+    @contextmanager
+    def one_record(self) -> Iterator[None]:
+        """Write all answers that are made inside down as one entry, when the block ends: none may leave before.
+
+        Each entry in a file costs a write to disk; an upload and the packages that leave with it need only one.
+        """
+        if self._recording:
+            yield
+            return
+        before, self._recording = self._state, True
+        try:
+            yield
+        finally:
+            entry, after = self._entry, self._state
+            self._entry, self._recording = None, False
+            if entry:
+                self._state = before
+                try:
+                    self._ledger.record(entry, Step(before, after))
+                except BaseException:
+                    self.__dict__.pop("_order", None)
+                    raise
+                erase(before, after)
+                self._state = after
+
+    def _last_entry(self) -> Entry:
+        return self._entry or self._ledger.last()
+
     def _record(self, state: ClientState, request: bytes = b"", answer: bytes = b"") -> None:
         """Write the new state down, then take it on and erase what it no longer holds."""
-        last = self._ledger.last()
-        if request:
-            entry = Entry(state.version + 1, state.round_number, state.answered, _request(request), answer)
-        elif (state.round_number, state.answered) == (last.round_number, last.stage):
-            entry = Entry(state.version + 1, last.round_number, last.stage, last.request, last.answer)
-        else:
-            entry = Entry(state.version + 1, state.round_number, state.answered)
-        state = state.with_changes(version=entry.version)
-        self._ledger.record(entry, lambda: save_state(state))
-        erase(self._state, state)
-        self._state = state
+        with self.one_record():
+            version = self._state.version if self._entry else self._state.version + 1
+            entry = Entry(version, state.round_number, state.answered)
+            if request:
+                entry = replace(entry, request=_request(request), answer=answer)
+            else:
+                last = self._last_entry()
+                if (last.round_number, last.stage) == (entry.round_number, entry.stage):
+                    entry = replace(last, version=version)
+            self._entry, self._state = entry, state.with_changes(version=version)
 
     def _head(self, order: OrderView) -> tuple[int, bytes, bytes]:
         """How every message of this user begins, from UPLOAD on."""

@@ -7,13 +7,15 @@ not print; the bytes that `save_state` writes do contain them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from sparsesecagg.crypto.secrets import PairChain, PrivateKey, RoundSecret, Secret
 from sparsesecagg.errors import MalformedMessage
 from sparsesecagg.protocol.package import Package
+
+Kind = TypeVar("Kind")
 
 _NO_KEY = PrivateKey(b"")
 
@@ -131,17 +133,77 @@ def erase(before: ClientState, after: ClientState) -> None:
                     secret.wipe()
 
 
+class Step(NamedTuple):
+    """From one state to the next, for a ledger to write down: the whole of it, or only what has changed."""
+
+    before: ClientState
+    after: ClientState
+
+    def whole(self) -> bytes:
+        """Return the next state as bytes; they hold the user's secrets."""
+        return save_state(self.after)
+
+    def changes(self) -> dict[str, bytes | None]:
+        """Return the parts of the next state that the one before does not have, and None for those that are gone."""
+        # Nothing was written down before the first entry. No part is ever changed: what is the same is the same object.
+        old, new = _parts(self.before) if self.before.version else {}, _parts(self.after)
+        changed = {name: _encode(part) for name, part in new.items() if old.get(name) is not part}
+        return {**changed, **dict.fromkeys(old.keys() - new.keys())}
+
+
 def save_state(state: ClientState) -> bytes:
     """Return the state as bytes; they hold the user's secrets."""
-    return msgspec.msgpack.encode(state, enc_hook=_write_secret)
+    return join_parts({name: _encode(part) for name, part in _parts(state).items()})
+
+
+def join_parts(parts: Mapping[str, bytes]) -> bytes:
+    """Return the bytes of a state whose parts were written down one by one."""
+    return _encode(parts)
 
 
 def restore_state(data: bytes) -> ClientState:
     """Return the state that `save_state` wrote."""
     try:
-        return msgspec.msgpack.decode(data, type=ClientState, dec_hook=_read_secret)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        parts = msgspec.msgpack.decode(data, type=dict[str, bytes])
+        state = _decode(parts.pop(_REST), ClientState)
+        changes: dict[str, Any] = {"packages": {}, "secrets": {}}
+        for name, part in parts.items():
+            field, _, round_number = name.partition(" ")
+            value = _decode(part, _KINDS[field])
+            if round_number:
+                changes[field][int(round_number)] = value
+            else:
+                changes[field] = value
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, KeyError, ValueError, TypeError):
         raise MalformedMessage("the bytes are not a saved client") from None
+    return state.with_changes(**changes)
+
+
+_REST = "rest"
+_KINDS: dict[str, Any] = {
+    "epoch": bytes,
+    "order": bytes,
+    "chains": dict[int, PairChain],
+    "packages": Package,
+    "secrets": dict[int, RoundSecret],
+}
+"""The large parts of a state, which change at different times: those of packages and secrets are one per round."""
+
+
+def _parts(state: ClientState) -> dict[str, Any]:
+    rest = state.with_changes(epoch=b"", order=b"", chains={}, packages={}, secrets={})
+    parts: dict[str, Any] = {_REST: rest, "epoch": state.epoch, "order": state.order, "chains": state.chains}
+    parts |= {f"packages {number}": package for number, package in state.packages.items()}
+    parts |= {f"secrets {number}": secrets for number, secrets in state.secrets.items()}
+    return parts
+
+
+def _encode(part: Any) -> bytes:
+    return msgspec.msgpack.encode(part, enc_hook=_write_secret)
+
+
+def _decode(part: bytes, kind: type[Kind]) -> Kind:
+    return msgspec.msgpack.decode(part, type=kind, dec_hook=_read_secret)
 
 
 def _write_secret(value: Any) -> bytes:

@@ -44,8 +44,8 @@ class Package(msgspec.Struct, frozen=True, kw_only=True):
     """The owner's own shares of both."""
 
     def spent(self) -> Package:
-        """Return the package without the two secrets, which are of no use after UPLOAD; the own shares stay."""
-        return msgspec.structs.replace(self, mask_secret=SharedSecret(b""), private_seed=SharedSecret(b""))
+        """Return the package without what is of no use after UPLOAD, such as the two secrets; the own shares stay."""
+        return msgspec.structs.replace(self, message=b"", mask_secret=SharedSecret(b""), private_seed=SharedSecret(b""))
 
 
 def deal(epoch: Epoch, round_number: int, place: int, secrets: Mapping[int, RoundSecret], entropy: Entropy) -> Package:

@@ -1,12 +1,14 @@
 """A ledger in a file of the node's own: what was answered stays answered, whatever is restarted, copied or run twice.
 
-One SQLite database per folder, one row per run and user, which holds the last entry and the client's state together:
-they are written in one transaction, on disk before the answer leaves, and only if nobody else has written meanwhile.
+One SQLite database per folder, one row per run and user, which holds the last entry, and the client's state in parts,
+of which only those are written that have changed. Both are written in one transaction, on disk before the answer
+leaves, and only if nobody else has written meanwhile.
 What a user answers as a juror has a row of its own per chain of nonces, since several rosters may list one chain.
 
 The state holds the user's secrets, so folder and file belong to their owner alone. What a later state no longer has is
-overwritten in the file; copies that a disk or a backup keeps are out of reach. A file that is put back from a backup
-can't be told from the latest one: whoever does that counts as a colluder.
+overwritten in the file, and the log beside it is emptied after each round; copies that a disk or a backup keeps are out
+of reach. A file that is put back from a backup can't be told from the latest one: whoever does that counts as a
+colluder.
 """
 
 from __future__ import annotations
@@ -15,31 +17,36 @@ import os
 import sqlite3
 import stat
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import astuple
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from sparsesecagg.errors import AlreadyAnswered, LedgerUnusable, MalformedMessage
-from sparsesecagg.protocol.client_state import restore_state
+from sparsesecagg.protocol.client_state import Step, join_parts, restore_state
 from sparsesecagg.protocol.juror import JurorState
 from sparsesecagg.protocol.ledger import Entry
 from sparsesecagg.protocol.parameters import Parameters
+from sparsesecagg.protocol.stages import ROUND_STAGES, Stage
 
 FILE = "ledger.sqlite3"
-_VERSION = 2
+_VERSION = 3
 _PATIENCE = 30.0
 """Seconds that one process waits for another to finish its transaction."""
 _PLAIN_DAYS = 30
 """A plain run is over for good when its keys are gone, so rows of old ones are removed; those of rosters stay."""
+_LAST_STAGE = ROUND_STAGES.index(Stage.UNMASK)
 _OVERTAKEN = "another process has answered in this client's place"
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS clients (
     run BLOB NOT NULL, user INTEGER NOT NULL, plain INTEGER NOT NULL, touched INTEGER NOT NULL,
     version INTEGER NOT NULL, round INTEGER NOT NULL, stage INTEGER NOT NULL,
-    request BLOB NOT NULL, answer BLOB NOT NULL, state BLOB NOT NULL, PRIMARY KEY (run, user));
+    request BLOB NOT NULL, answer BLOB NOT NULL, PRIMARY KEY (run, user));
+CREATE TABLE IF NOT EXISTS states (
+    run BLOB NOT NULL, user INTEGER NOT NULL, part TEXT NOT NULL, value BLOB NOT NULL, PRIMARY KEY (run, user, part));
 CREATE TABLE IF NOT EXISTS jurors (
     chain BLOB PRIMARY KEY, last_draw INTEGER NOT NULL, statement BLOB NOT NULL, answer BLOB NOT NULL);
 """
@@ -58,8 +65,14 @@ class SqliteLedger:
         _make_private(folder, self._path)
         with self._problems():
             self._database = sqlite3.connect(self._path, timeout=_PATIENCE, isolation_level=None)
-            # TRUNCATE with FULL: the commit itself is on disk when it returns, not only the data.
-            for setting in ("journal_mode=TRUNCATE", "synchronous=FULL", "secure_delete=ON"):
+            # FULL: a commit is on disk when it returns. A log that is written ahead needs one write to disk for it,
+            # a journal three or four; some file systems have no such log.
+            mode = "wal"
+            with suppress(sqlite3.OperationalError):  # Another process is just making the file, and makes the log.
+                mode = self._ask("PRAGMA journal_mode=WAL")[0]
+            if mode != "wal":
+                self._ask("PRAGMA journal_mode=TRUNCATE")
+            for setting in ("synchronous=FULL", "secure_delete=ON"):
                 self._database.execute(f"PRAGMA {setting}").fetchall()
         try:
             self._prepare()
@@ -84,38 +97,46 @@ class SqliteLedger:
 
     def last(self) -> Entry:
         """Return the last entry."""
-        row = self._row("version, round, stage, request, answer")
-        return Entry(*row) if row else Entry()
+        rows = self._rows("version, round, stage, request, answer", "clients")
+        return Entry(*rows[0]) if rows else Entry()
 
     def state(self) -> bytes | None:
         """Return the client's state as it was recorded with the last entry; None if there is none."""
-        row = self._row("state")
-        if row is None:
+        parts = dict(self._rows("part, value", "states"))
+        if not parts:
             return None
+        whole = join_parts(parts)
         try:
-            state = restore_state(row[0])
+            state = restore_state(whole)
             owner = state.user, Parameters.decode(state.params).run
         except MalformedMessage:
             raise LedgerUnusable("is damaged: the state of this run can't be read") from None
         if owner != (self._user, self._run):
             raise LedgerUnusable("belongs to another user or run")
-        return bytes(row[0])
+        return whole
 
-    def record(self, entry: Entry, state: Callable[[], bytes]) -> None:
-        """Write down an entry and the state with it, or raise `AlreadyAnswered` unless it follows the last one."""
+    def record(self, entry: Entry, step: Step) -> None:
+        """Write down an entry and the next state with it, or raise `AlreadyAnswered` unless it follows the last one."""
+        owner, now = (self._run, self._user), int(time.time())
         with self._exclusively():
-            last = self._row("version")
-            if entry.version != (last[0] if last else 0) + 1:
+            last = self._rows("version", "clients")
+            if entry.version != (last[0][0] if last else 0) + 1:
                 raise AlreadyAnswered(_OVERTAKEN)
-            now = int(time.time())
-            if last is None:
-                oldest = now - _PLAIN_DAYS * 24 * 3600
-                self._database.execute("DELETE FROM clients WHERE plain AND touched < ?", (oldest,))
-            values = entry.version, entry.round_number, entry.stage, entry.request, entry.answer, state()
+            if not last:
+                self._remove_old(now - _PLAIN_DAYS * 24 * 3600)
             self._database.execute(
-                "INSERT OR REPLACE INTO clients VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (self._run, self._user, not self._chain, now, *values),
+                "INSERT OR REPLACE INTO clients VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (*owner, not self._chain, now, *astuple(entry)),
             )
+            for part, value in step.changes().items():
+                if value is None:
+                    self._database.execute("DELETE FROM states WHERE run = ? AND user = ? AND part = ?", (*owner, part))
+                else:
+                    self._database.execute("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?)", (*owner, part, value))
+        if entry.stage == _LAST_STAGE:
+            # The log still has the secrets of the round. If another process reads just now, the next round empties it.
+            with self._problems():
+                self._ask("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def juror(self) -> JurorState:
         """Return what the owner of this chain of nonces has answered as a juror."""
@@ -140,25 +161,35 @@ class SqliteLedger:
     def _prepare(self) -> None:
         """Make the tables in a new file; refuse one that something else has made."""
         with self._problems():
-            found = self._database.execute("PRAGMA user_version").fetchall()[0][0]
+            found = self._ask("PRAGMA user_version")[0]
         if found == _VERSION:
             return
         with self._exclusively():
-            found = self._database.execute("PRAGMA user_version").fetchall()[0][0]
-            tables = self._database.execute("SELECT COUNT(*) FROM sqlite_master").fetchall()[0][0]
+            found = self._ask("PRAGMA user_version")[0]
+            tables = self._ask("SELECT COUNT(*) FROM sqlite_master")[0]
             if found not in (0, _VERSION) or (found == 0 and tables):
                 raise LedgerUnusable(f"is not a ledger of version {_VERSION}: the file {FILE} has another content")
             for statement in filter(str.strip, _TABLES.split(";")):
                 self._database.execute(statement)
             self._database.execute(f"PRAGMA user_version = {_VERSION}")
 
-    def _row(self, columns: str) -> tuple[Any, ...] | None:
+    def _ask(self, question: str) -> tuple[Any, ...]:
+        """Return the one row that answers."""
+        rows: list[tuple[Any, ...]] = self._database.execute(question).fetchall()
+        return rows[0]
+
+    def _rows(self, columns: str, table: str) -> list[tuple[Any, ...]]:
+        """Return what a table has of this run and user."""
         with self._problems():
-            rows: list[tuple[Any, ...]] = self._database.execute(
-                f"SELECT {columns} FROM clients WHERE run = ? AND user = ?",  # noqa: S608  # Our own columns.
+            return self._database.execute(
+                f"SELECT {columns} FROM {table} WHERE run = ? AND user = ?",  # noqa: S608  # Our own names.
                 (self._run, self._user),
             ).fetchall()
-        return rows[0] if rows else None
+
+    def _remove_old(self, oldest: int) -> None:
+        """Remove the rows of plain runs that nobody has touched since."""
+        self._database.execute("DELETE FROM clients WHERE plain AND touched < ?", (oldest,))
+        self._database.execute("DELETE FROM states WHERE (run, user) NOT IN (SELECT run, user FROM clients)")
 
     @contextmanager
     def _exclusively(self) -> Iterator[None]:

@@ -156,8 +156,9 @@ class _Task:
                 self._prove(client.params, b"".join(self._packages))
                 return b""
             case Stage.UPLOAD:
-                self._deal(client)
-                return self._upload(client)
+                with client.one_record():
+                    self._deal(client)
+                    return self._upload(client)
             case Stage.CONFIRM:
                 return client.confirm(packet.payload)
             case Stage.UNMASK:

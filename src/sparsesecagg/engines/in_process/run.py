@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -173,16 +173,18 @@ class InProcessRun:
             self.observer.to_client(Stage.ADVERTISE_KEYS, user, data)
         self.members = set(epoch_keys)
         for user in sorted(self.members.difference(late)):
-            self._deal(user, clock)
+            self._send(user, self._packages(user, clock), clock)
         self.setup_sent = {stage: dict(sizes) for stage, sizes in server.sent_bytes.items()}
         """By stage and user: bytes of the set-up."""
         self.setup_received = {stage: dict(sizes) for stage, sizes in server.received_bytes.items()}
 
-    def _deal(self, user: int, clock: Clock) -> None:
-        """Let a user send the packages of the next rounds; one that was wrongly excluded has none to send."""
-        packages: list[bytes] = []
+    def _packages(self, user: int, clock: Clock) -> list[bytes]:
+        """Let a user deal the packages of the next rounds; one that was wrongly excluded has none to send."""
         with clock.client(Stage.SHARE_KEYS), suppress(WronglyExcluded):
-            packages = self.clients[user].share_keys(self.server.round_number)
+            return self.clients[user].share_keys(self.server.round_number)
+        return []
+
+    def _send(self, user: int, packages: Iterable[bytes], clock: Clock) -> None:
         for package in packages:
             with clock.server(Stage.SHARE_KEYS):
                 self.server.receive(package, sender=user)
@@ -191,7 +193,7 @@ class InProcessRun:
     def deal(self, users: Collection[int]) -> None:
         """Let users that dropped out of the last round send their packages of the next ones all the same."""
         for user in sorted(self.members.intersection(users)):
-            self._deal(user, self.setup_clock)
+            self._send(user, self._packages(user, self.setup_clock), self.setup_clock)
 
     def round(
         self,
@@ -210,6 +212,7 @@ class InProcessRun:
         drops, server = drops or {}, self.server
         clock, plain = Clock(self.observer), _PlainSums(self.params)
         refusals: list[tuple[Stage, ProtocolError]] = []
+        dealt: dict[int, list[bytes]] = {}
 
         def talk(stage: Stage, inbox: Mapping[int, bytes], act: Callable[[int, bytes], bytes]) -> None:
             """Let every live client act on its message and the server take the answers."""
@@ -226,20 +229,23 @@ class InProcessRun:
             with clock.apart():
                 update = updates(user) if callable(updates) else updates[user]
                 trace = plain.of(user, server)
-            return self.clients[user].upload(
-                order, update, 1 if weights is None else weights[user], terms=terms, trace=clock.pausing(trace)
-            )
+            client, weight = self.clients[user], 1 if weights is None else weights[user]
+            with client.one_record():
+                answer = client.upload(order, update, weight, terms=terms, trace=clock.pausing(trace))
+                packages = self._packages(user, clock)
+            dealt[user] = packages
+            return answer
 
         try:
             # Server: say whose packages are used, with which terms.
             with clock.server(Stage.UPLOAD):
                 orders = server.begin_round(terms=terms, min_updated=min_updated)
             # Users: quantise, select, mask, send, with a tag for each partner.   Server: add on arrival.
+            # With it goes the package of the round after the next one; who has no order, or refuses it, deals too.
             talk(Stage.UPLOAD, orders, upload)
-            # Users: deal the package of the round after the next one.
             for user in sorted(self.members):
                 if _alive(user, Stage.UPLOAD, drops):
-                    self._deal(user, clock)
+                    self._send(user, dealt[user] if user in dealt else self._packages(user, clock), clock)
             with clock.server(Stage.UPLOAD):
                 requests = server.close_stage()
             if self.params.confirm:
