@@ -40,7 +40,7 @@ def with_heads(run: Run, user: int, heads: dict[int, bytes], fit: bool = True) -
     own = int(pod.committee_of[run.place(user)])
     digests = pieces(order.committees, len(pod.committees), 32, "")
     if fit:
-        view = OrderView(run.clients[user]._epoch, order.round_number, np.arange(len(pod)), order.terms, b"")
+        view = OrderView(run.clients[user]._member.epoch, order.round_number, np.arange(len(pod)), order.terms, b"")
         digests[own] = view.heads_digest(own, {pod.place[each]: head for each, head in heads.items()})
     return tampered(run.inbox[user], heads=b"".join(heads.values()), committees=b"".join(digests))
 
@@ -114,7 +114,7 @@ class TestMembers:
         heads = {each: head for each, head in heads_of(run, user).items() if each not in gone}
         own = int(pod.committee_of[run.place(user)])
         places = np.array([pod.place[each] for each in left])
-        view = OrderView(run.clients[user]._epoch, order.round_number, places, order.terms, b"")
+        view = OrderView(run.clients[user]._member.epoch, order.round_number, places, order.terms, b"")
         digests = pieces(order.committees, len(pod.committees), 32, "")
         if user not in gone:
             digests[own] = view.heads_digest(own, {pod.place[each]: head for each, head in heads.items()})
@@ -166,7 +166,7 @@ class TestMembers:
         left = [user for user in users if user not in gone]
         heads = {each: head for each, head in heads_of(run, 0).items() if each not in gone}
         places = np.array([run.place(each) for each in left])
-        view = OrderView(run.clients[0]._epoch, 1, places, order.terms, b"")
+        view = OrderView(run.clients[0]._member.epoch, 1, places, order.terms, b"")
         digests = view.heads_digest(0, {run.place(each): head for each, head in heads.items()})
         lonely = tampered(
             run.inbox[0], members=run.bitmap(left), heads=b"".join(heads.values()), committees=digests, shares=b""
@@ -179,7 +179,7 @@ class TestEverythingIsInTheDigest:
     def test_another_members_head_committee_term_or_past_makes_another_order(self, run: Run) -> None:
         client = run.clients[0]
         order = order_of(run, 0)
-        epoch, members = client._epoch, np.arange(8)
+        epoch, members = client._member.epoch, np.arange(8)
 
         def view(**changes: object) -> bytes:
             settings = {
@@ -208,7 +208,7 @@ class TestEverythingIsInTheDigest:
         assert len({view(), *variants}) == 1 + len(variants)
 
     def test_the_digest_of_heads_names_round_members_and_heads(self, run: Run) -> None:
-        epoch = run.clients[0]._epoch
+        epoch = run.clients[0]._member.epoch
         heads = {place: bytes([place]) * 64 for place in range(8)}
 
         def digest(

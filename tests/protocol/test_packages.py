@@ -109,7 +109,7 @@ class TestDealing:
         owner, holder = run.clients[0], run.clients[1]
         package = decode_client_message(owner._state.packages[1].message)
         assert isinstance(package, ShareKeys)
-        epoch, place, at = owner._epoch, run.place(0), run.place(1)
+        epoch, place, at = owner._member.epoch, run.place(0), run.place(1)
         sealed = dict(zip(epoch.partners(place).tolist(), pieces(package.shares, 4, SEALED_SIZE, ""), strict=True))
         secret = holder._state.secrets[1][place]
         assert open_pair(epoch, place, at, sealed[at], secret) is not None
@@ -121,8 +121,8 @@ class TestDealing:
 
     def test_run_round_and_user_are_in_key_and_commitment(self) -> None:
         """So that a guess of the 16 bytes tests one target."""
-        epoch = Run(small()).clients[0]._epoch
-        other = Run(small(), seed=1).clients[0]._epoch
+        epoch = Run(small()).clients[0]._member.epoch
+        other = Run(small(), seed=1).clients[0]._member.epoch
         secret = SharedSecret(b"s" * 16)
         cases = [(epoch, 1, 0), (epoch, 2, 0), (epoch, 1, 1), (other, 1, 0)]
         assert len({mask_private(*case, secret).reveal() for case in cases}) == 4
@@ -138,7 +138,7 @@ class TestDealing:
             drawn.append(size)
             return bytes([len(drawn)]) * size
 
-        deal(run.clients[0]._epoch, 1, run.place(0), run.clients[0]._state.secrets[1], entropy)
+        deal(run.clients[0]._member.epoch, 1, run.place(0), run.clients[0]._state.secrets[1], entropy)
         assert drawn == [16, 16, 32]
 
     def test_sizes(self) -> None:

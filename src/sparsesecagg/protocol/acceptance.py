@@ -1,4 +1,4 @@
-"""Accepting an order: what a client checks before it masks anything."""
+"""Accepting an epoch's keys and a round's order: what a client checks before it deals or masks anything."""
 
 from __future__ import annotations
 
@@ -9,6 +9,15 @@ from sparsesecagg.errors import InvalidKey, PolicyViolation, WrongView
 from sparsesecagg.protocol.epoch import Epoch
 from sparsesecagg.protocol.messages import HEAD_SIZE, SEALED_SIZE, Order, decode_users, pieces
 from sparsesecagg.protocol.order import OrderView
+
+
+def require_keys(epoch: Epoch, place: int, sealing_key: bytes) -> None:
+    """Raise unless the epoch has the sealing key that this user advertised, and enough others to hold its shares."""
+    if place not in epoch or epoch.sealing_key(place) != sealing_key:
+        raise InvalidKey("the epoch has another sealing key for this user than it advertised, or none")
+    holders = len(epoch.holders(place))
+    if holders < epoch.threshold:
+        raise PolicyViolation(f"only {holders} users would hold shares, the threshold is {epoch.threshold}")
 
 
 def view_order(epoch: Epoch, message: Order, chain: bytes) -> OrderView:

@@ -19,50 +19,42 @@ import numpy as np
 
 from sparsesecagg.crypto.identity import Identity
 from sparsesecagg.crypto.kdf import digest
-from sparsesecagg.crypto.keys import KeyAgreement, public_key
+from sparsesecagg.crypto.keys import public_key
 from sparsesecagg.crypto.secrets import SECRET_SIZE, Entropy, PrivateKey
 from sparsesecagg.errors import (
     AlreadyAnswered,
     InvalidInput,
-    InvalidKey,
     PolicyViolation,
     WronglyExcluded,
     WrongRound,
     WrongStage,
     WrongView,
 )
-from sparsesecagg.field import pack
-from sparsesecagg.protocol.acceptance import accept_order, view_order
+from sparsesecagg.protocol.acceptance import accept_order, require_keys, view_order
 from sparsesecagg.protocol.arguments import checked_identity, checked_ledger, checked_update, checked_weight
 from sparsesecagg.protocol.chains import may_deal, start_chains, with_secrets
 from sparsesecagg.protocol.client_state import ClientState, Step, erase, restore_state, save_state
 from sparsesecagg.protocol.draw_messages import DrawRequest, decode_draw
 from sparsesecagg.protocol.draws import checked_groups
-from sparsesecagg.protocol.epoch import Epoch
 from sparsesecagg.protocol.history import Declared, read_history
 from sparsesecagg.protocol.juror import answer_draw
 from sparsesecagg.protocol.ledger import Entry, Ledger
+from sparsesecagg.protocol.member import Member
 from sparsesecagg.protocol.messages import (
     NONCE_SIZE,
-    SEALED_SIZE,
     VIEW_SIZE,
     AdvertiseKeys,
-    Confirm,
     ConfirmRequest,
     EpochKeys,
     Order,
     ServerMessage,
-    Unmask,
     UnmaskRequest,
-    Upload,
     decode_server_message,
     encode,
-    encode_users,
-    pieces,
     user_number,
 )
-from sparsesecagg.protocol.order import NO_TERMS, OrderView, mask_key_of
-from sparsesecagg.protocol.package import AHEAD, Package, deal, mask_private, open_pair
+from sparsesecagg.protocol.order import NO_TERMS, OrderView
+from sparsesecagg.protocol.package import AHEAD, Package, deal
 from sparsesecagg.protocol.parameters import Parameters
 from sparsesecagg.protocol.policy import Policy
 from sparsesecagg.protocol.release import (
@@ -72,9 +64,7 @@ from sparsesecagg.protocol.release import (
     shown_survivors,
 )
 from sparsesecagg.protocol.stages import ROUND_STAGES, Stage
-from sparsesecagg.protocol.tags import CONFIRM_TAG, ORDER_TAG, Tags, confirmed
-from sparsesecagg.protocol.work import Pair, Trace, Update
-from sparsesecagg.protocol.works import work_of
+from sparsesecagg.protocol.work import Trace, Update
 
 Expected = TypeVar("Expected", EpochKeys, Order, ConfirmRequest, UnmaskRequest)
 
@@ -164,8 +154,7 @@ class Client:
                 order=b"",
             )
             self._record(state)
-            self.__dict__.pop("_epoch", None)
-            self.__dict__.pop("_place", None)
+            self.__dict__.pop("_member", None)
         view = self.params.digest[:VIEW_SIZE]
         key = public_key(state.sealing_private)
         return encode(AdvertiseKeys(state.epoch_number, view, user_number(self.user), key, state.nonce))
@@ -198,18 +187,9 @@ class Client:
         if message.first_round <= state.round_number:
             raise WrongRound(message.first_round, state.round_number + 1)
         draw = checked_groups(self.params, message.draw, self.user, state.nonce, self._identity, state.draw)
-        pod = draw.groups.pod_of(self.user)
-        if pod is None:
-            raise PolicyViolation("this user is excluded from the groups")
         self.policy.check_structure(self.params, draw.structure)
-        epoch = Epoch(self.params, message, draw.seed, pod)
-        place = pod.place[self.user]
-        if place not in epoch or epoch.sealing_key(place) != public_key(state.sealing_private):
-            raise InvalidKey("the epoch has another sealing key for this user than it advertised, or none")
-        if len(epoch.holders(place)) < epoch.threshold:
-            raise PolicyViolation(
-                f"only {len(epoch.holders(place))} users would hold shares, the threshold is {epoch.threshold}"
-            )
+        member = Member.of(self.user, self.params, message, draw)
+        require_keys(member.epoch, member.place, public_key(state.sealing_private))
         self._record(
             state.with_changes(
                 sealing_private=PrivateKey(b""),
@@ -217,17 +197,17 @@ class Client:
                 epoch=data,
                 draw=draw.number,
                 chain_round=message.first_round,
-                chains=start_chains(epoch, place, state.sealing_private, self._identity),
+                chains=start_chains(member.epoch, member.place, state.sealing_private, self._identity),
                 secrets={},
                 packages={},
                 round_number=message.first_round - 1,
                 answered=len(ROUND_STAGES),  # The round before the first is over.
-                history=epoch.digest,
+                history=member.epoch.digest,
                 history_round=message.first_round - 1,
                 uploaded={},
             )
         )
-        self._epoch, self._place = epoch, place
+        self._member = member
 
     # Packages
 
@@ -239,13 +219,12 @@ class Client:
         """
         self._require_going()
         state = self._state.from_round(round_number)
-        wanted = range(max(state.round_number + 1, self._epoch.first_round), state.round_number + 1 + AHEAD)
+        epoch, place = self._member.epoch, self._member.place
+        wanted = range(max(state.round_number + 1, epoch.first_round), state.round_number + 1 + AHEAD)
         fresh = [number for number in wanted if number not in state.packages and may_deal(state, number)]
         if fresh:
             state = with_secrets(state, fresh[-1])
-            dealt = {
-                number: deal(self._epoch, number, self._place, state.secrets[number], self._entropy) for number in fresh
-            }
+            dealt = {number: deal(epoch, number, place, state.secrets[number], self._entropy) for number in fresh}
             state = state.with_changes(packages={**state.packages, **dealt})
         if state is not self._state:
             self._record(state)
@@ -282,28 +261,14 @@ class Client:
         self.policy.check_weight(self.params, weight)
         state, package, order, heads = self._accepted(message, terms)
 
-        work = work_of(order, int(self._epoch.pod.committee_of[self._place]))
-        agreement = KeyAgreement(mask_private(self._epoch, order.round_number, self.user, package.mask_secret))
-        masked = work.mask(
-            source,
-            weight,
-            [
-                Pair(self.user, int(self._epoch.pod.users[peer]), agreement.with_peer(mask_key_of(heads[peer])))
-                for peer in order.mask_peers(self._place)
-            ],
-            work.private_mask(self.user, package.private_seed, positive=True),
-            np.random.Generator(np.random.SFC64(int.from_bytes(self._entropy(16), "little"))),
-            trace,
-        )
-        tags = self._tags(state, order)
-        shown = [tags.make(ORDER_TAG, partner, order.digest) for partner in order.partners(self._place).tolist()]
-        words = pack(masked.words, self.params.word)
-        answer = encode(Upload(*self._head(order), masked.locations, words, b"".join(shown)))
+        rng = np.random.Generator(np.random.SFC64(int.from_bytes(self._entropy(16), "little")))
+        secrets = state.secrets[order.round_number]
+        answer, clipped = self._member.upload(order, heads, package, secrets, source, weight, rng, trace)
         self._record(
             state.with_changes(
                 answered=ROUND_STAGES.index(Stage.UPLOAD),
                 order=data,
-                clipped=masked.clipped,
+                clipped=clipped,
                 packages={**state.packages, order.round_number: package.spent()},
                 uploaded={**state.uploaded, order.round_number: b""},
             ),
@@ -322,11 +287,9 @@ class Client:
         if (answer := self._answered(message, Stage.CONFIRM, data)) is not None:
             return answer
         order = self._order_of(message, Stage.CONFIRM)
-        survivors = checked_survivors(order, self._place, message.survivors)
-        statement, tags = confirmed(order.digest, message.survivors), self._tags(self._state, order)
-        others = [partner for partner in order.partners(self._place).tolist() if partner in survivors]
-        made = b"".join(tags.make(CONFIRM_TAG, other, statement) for other in others)
-        answer = encode(Confirm(*self._head(order), made))
+        survivors = checked_survivors(order, self._member.place, message.survivors)
+        secrets = self._state.secrets[order.round_number]
+        answer = self._member.confirm(order, secrets, message.survivors, survivors)
         self._record(
             self._state.with_changes(
                 answered=ROUND_STAGES.index(Stage.CONFIRM),
@@ -352,8 +315,7 @@ class Client:
             shares = self._released(order, message)
         except PolicyViolation as problem:  # Used up all the same: the server may not ask again with other survivors.
             refusal = problem
-        owners = encode_users(np.array(list(shares), np.int64), len(self._epoch.pod))
-        answer = encode(Unmask(*self._head(order), owners, b"".join(shares.values()))) if shares else b""
+        answer = self._member.unmask(order, shares) if shares else b""
         state = self._state.with_changes(answered=ROUND_STAGES.index(Stage.UNMASK))
         if shares:
             state = state.with_changes(uploaded={**state.uploaded, order.round_number: message.survivors})
@@ -457,30 +419,20 @@ class Client:
                     entry = replace(last, version=version)
             self._entry, self._state = entry, state.with_changes(version=version)
 
-    def _head(self, order: OrderView) -> tuple[int, bytes, bytes]:
-        """How every message of this user begins, from UPLOAD on."""
-        return order.round_number, order.view, user_number(self.user)
-
     # What earlier messages have left
 
     @cached_property
-    def _epoch(self) -> Epoch:
+    def _member(self) -> Member:
         if not self._state.epoch:
             raise WrongStage("a round", Stage.ADVERTISE_KEYS.name)
         message = decode_server_message(self._state.epoch)
         assert isinstance(message, EpochKeys)  # noqa: S101  # `join` has stored it.
         draw = checked_groups(self.params, message.draw, self.user, None, self._identity, 0)
-        pod = draw.groups.pod_of(self.user)
-        assert pod is not None  # noqa: S101
-        return Epoch(self.params, message, draw.seed, pod)
-
-    @cached_property
-    def _place(self) -> int:
-        return self._epoch.pod.place[self.user]
+        return Member.of(self.user, self.params, message, draw)
 
     @cached_property
     def _order(self) -> OrderView:
-        return view_order(self._epoch, self._received_order(), self._state.history)
+        return view_order(self._member.epoch, self._received_order(), self._state.history)
 
     def _received_order(self) -> Order:
         message = decode_server_message(self._state.order)
@@ -511,9 +463,9 @@ class Client:
         if package is None:
             raise WrongStage(Stage.UPLOAD.name, f"{Stage.SHARE_KEYS.name}: no package was dealt for this round")
         order, heads = accept_order(
-            self._epoch,
+            self._member.epoch,
             message,
-            place=self._place,
+            place=self._member.place,
             head=package.head,
             terms=terms,
             chain=state.history,
@@ -523,10 +475,11 @@ class Client:
 
     def _declared(self, state: ClientState, message: Order) -> ClientState:
         """Take in the survivors that were declared since; stop for good if this user was wrongly left out."""
-        if message.view != self._epoch.view:
+        epoch = self._member.epoch
+        if message.view != epoch.view:
             raise WrongView("the server")  # Another pod's past is no reason to stop.
-        declared = Declared(state, self._place, self.params.dropout)
-        for round_number, survivors in read_history(message.history, len(self._epoch.pod)):
+        declared = Declared(state, self._member.place, self.params.dropout)
+        for round_number, survivors in read_history(message.history, len(epoch.pod)):
             declared.take(round_number, survivors)
         state, problem = declared.result(message.round_number)
         if problem:
@@ -536,29 +489,14 @@ class Client:
 
     def _released(self, order: OrderView, message: UnmaskRequest) -> dict[int, bytes]:
         """Return the shares to release, by owner, as the rule of release allows."""
-        survivors = checked_survivors(order, self._place, message.survivors)
-        tags = self._tags(self._state, order)
+        member, secrets = self._member, self._state.secrets[order.round_number]
+        survivors, tags = checked_survivors(order, member.place, message.survivors), member.tags(secrets)
         if self.params.confirm:
             require_confirmations(order, message, tags, self._state.confirmed)
-        shown = shown_survivors(order, self._place, message, survivors, tags)
-        return released_shares(order, survivors, shown, self._held(order), self.policy.min_survivors)
-
-    # Secrets
-
-    def _held(self, order: OrderView) -> dict[int, bytes]:
-        """Return the pairs of shares that this user holds, by owner: its own, and those of the others that open."""
-        partners = order.partners(self._place).tolist()
-        sealed = pieces(self._received_order().shares, len(partners), SEALED_SIZE, "the shares")
-        secrets = self._state.secrets[order.round_number]
-        held = {self._place: self._state.packages[order.round_number].own_shares.reveal()}
-        for owner, each in zip(partners, sealed, strict=True):
-            pair = open_pair(self._epoch, owner, self._place, each, secrets[owner])
-            if pair is not None:  # Otherwise the owner sealed rubbish; others may still restore its secrets.
-                held[owner] = pair
-        return held
-
-    def _tags(self, state: ClientState, order: OrderView) -> Tags:
-        return Tags(self._epoch.pod.users, self._place, state.secrets[order.round_number])
+        shown = shown_survivors(order, member.place, message, survivors, tags)
+        package = self._state.packages[order.round_number]
+        held = member.held_shares(order, self._received_order(), package, secrets)
+        return released_shares(order, survivors, shown, held, self.policy.min_survivors)
 
 
 def _request(data: bytes) -> bytes:
