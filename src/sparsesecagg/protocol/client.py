@@ -33,7 +33,7 @@ from sparsesecagg.errors import (
 from sparsesecagg.protocol.acceptance import accept_order, require_keys, view_order
 from sparsesecagg.protocol.arguments import checked_identity, checked_ledger, checked_update, checked_weight
 from sparsesecagg.protocol.chains import may_deal, start_chains, with_secrets
-from sparsesecagg.protocol.client_state import ClientState, Step, erase, restore_state, save_state
+from sparsesecagg.protocol.client_state import ClientState, StateStep, erase, restore_state, save_state
 from sparsesecagg.protocol.draw_messages import DrawRequest, decode_draw
 from sparsesecagg.protocol.draws import checked_groups
 from sparsesecagg.protocol.history import Declared, read_history
@@ -396,7 +396,7 @@ class Client:
             if entry:
                 self._state = before
                 try:
-                    self._ledger.record(entry, Step(before, after))
+                    self._ledger.record(entry, StateStep(before, after))
                 except BaseException:
                     self.__dict__.pop("_order", None)
                     raise
