@@ -77,7 +77,7 @@ class Server:
         self.victim = world.victim
         self.pod = world.pod_of(self.victim)
         self.saved = {user: client.save() for user, client in world.clients.items()}
-        self.entries = {user: client._ledger.last() for user, client in world.clients.items()}
+        self.entries = {user: client._journal.ledger.last() for user, client in world.clients.items()}
         self.requests: list[Request] = []
         sets: list[bytes] = []
         for absent in (0, 1):
@@ -134,7 +134,7 @@ class Server:
         for user in survivors:
             if user == self.victim:
                 continue
-            copy = self.client(user, MemoryLedger(last=helpers[user]._ledger.last()), helpers[user].save())
+            copy = self.client(user, MemoryLedger(last=helpers[user]._journal.ledger.last()), helpers[user].save())
             message = decode_client_message(copy.confirm(asked))
             assert isinstance(message, Confirm)
             partners = [int(pod.users[each]) for each in shown.order.partners(pod.place[user]).tolist()]

@@ -12,8 +12,7 @@ from protocol.lying import Integers, Liar
 from protocol.rounds import Run, grouped, small, with_roster
 from sparsesecagg.crypto import sealing
 from sparsesecagg.errors import AlreadyAnswered, InvalidKey, PolicyViolation
-from sparsesecagg.protocol import Parameters, Stage, acceptance
-from sparsesecagg.protocol import client as client_module
+from sparsesecagg.protocol import Parameters, Stage, acceptance, release
 from sparsesecagg.protocol.messages import HEAD_SIZE, Upload, decode_client_message, pieces
 
 SETTINGS: dict[str, Callable[[], Parameters]] = {
@@ -37,7 +36,7 @@ def run(request: pytest.FixtureRequest) -> Run:
 
 def no_tags(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take out the check of tags over the order."""
-    monkeypatch.setattr(client_module, "shown_survivors", lambda order, place, message, survivors, tags: survivors)
+    monkeypatch.setattr(release, "shown_survivors", lambda order, place, message, survivors, tags: survivors)
 
 
 def no_direction(monkeypatch: pytest.MonkeyPatch) -> None:

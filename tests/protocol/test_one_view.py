@@ -244,7 +244,7 @@ class TestEverythingIsInTheDigest:
             # Another past than everybody else was told: in it somebody else dropped out of round 1.
             users = run.pod(0).users.tolist()
             told = run.bitmap([user for user in users if user != next(each for each in users if each != 0)])
-            run.clients[0]._state = run.clients[0]._state.with_changes(uploaded={})
+            run.clients[0]._journal.state = run.clients[0]._state.with_changes(uploaded={})
             other = tampered(run.inbox[0], history=order.history[:8] + told)
         answer = run.clients[0].upload(other, run.updates[0], terms=b"t" * 32 if what == "terms" else bytes(32))
         with pytest.raises(WrongView):

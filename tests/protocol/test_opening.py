@@ -133,7 +133,7 @@ def test_a_dealer_of_false_shares_loses_its_committee_and_nothing_is_wrong() -> 
     client.share_keys(0)
     state = client._state
     false = msgspec.structs.replace(state.packages[1], head=state.packages[1].head[:32] + bytes(32))
-    client._state = state.with_changes(packages={**state.packages, 1: false})
+    client._journal.state = state.with_changes(packages={**state.packages, 1: false})
     dealt = decode_client_message(state.packages[1].message)
     run.server.receive(encode(msgspec.structs.replace(dealt, head=false.head)))
     run.begin()

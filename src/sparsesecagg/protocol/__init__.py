@@ -16,7 +16,8 @@ masking         adding masks
 work            what a committee does in a round; sliced, drawn: the two kinds; works: which pattern does which
 policy          what a client demands, whatever the server says
 ledger          what a client has answered, written down; sqlite_ledger: in a file that outlives the process
-client          one user's side: what it accepts, and what it writes down
+journal         a client's state with its ledger: written down before an answer leaves
+client          one user's side: what it accepts, and when
 member          what it computes and sends in a round
 client_state    what it remembers; chains: the secrets of its pairs; arguments: what its owner gives it
 relay           shares and tags, sorted by receiver

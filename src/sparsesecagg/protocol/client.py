@@ -11,14 +11,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
 
 from sparsesecagg.crypto.identity import Identity
-from sparsesecagg.crypto.kdf import digest
 from sparsesecagg.crypto.keys import public_key
 from sparsesecagg.crypto.secrets import SECRET_SIZE, Entropy, PrivateKey
 from sparsesecagg.errors import (
@@ -30,15 +28,16 @@ from sparsesecagg.errors import (
     WrongStage,
     WrongView,
 )
-from sparsesecagg.protocol.acceptance import accept_order, require_keys, view_order
+from sparsesecagg.protocol.acceptance import accept_order, require_keys, require_turn, view_order
 from sparsesecagg.protocol.arguments import checked_identity, checked_ledger, checked_update, checked_weight
-from sparsesecagg.protocol.chains import may_deal, start_chains, with_secrets
-from sparsesecagg.protocol.client_state import ClientState, StateStep, erase, restore_state, save_state
+from sparsesecagg.protocol.chains import joined, may_deal, with_packages, with_secrets
+from sparsesecagg.protocol.client_state import ClientState, restore_state, save_state
 from sparsesecagg.protocol.draw_messages import DrawRequest, decode_draw
 from sparsesecagg.protocol.draws import checked_groups
-from sparsesecagg.protocol.history import Declared, read_history
+from sparsesecagg.protocol.history import judge_history
+from sparsesecagg.protocol.journal import Journal
 from sparsesecagg.protocol.juror import answer_draw
-from sparsesecagg.protocol.ledger import Entry, Ledger
+from sparsesecagg.protocol.ledger import Ledger
 from sparsesecagg.protocol.member import Member
 from sparsesecagg.protocol.messages import (
     NONCE_SIZE,
@@ -54,15 +53,10 @@ from sparsesecagg.protocol.messages import (
     user_number,
 )
 from sparsesecagg.protocol.order import NO_TERMS, OrderView
-from sparsesecagg.protocol.package import AHEAD, Package, deal
+from sparsesecagg.protocol.package import AHEAD, Package
 from sparsesecagg.protocol.parameters import Parameters
 from sparsesecagg.protocol.policy import Policy
-from sparsesecagg.protocol.release import (
-    checked_survivors,
-    released_shares,
-    require_confirmations,
-    shown_survivors,
-)
+from sparsesecagg.protocol.release import checked_survivors, shares_to_release
 from sparsesecagg.protocol.stages import ROUND_STAGES, Stage
 from sparsesecagg.protocol.work import Trace, Update
 
@@ -99,13 +93,14 @@ class Client:
         self.policy.check_parameters(params)
         self._identity = checked_identity(identity, user, params)
         self._entropy = entropy
-        self._ledger = checked_ledger(ledger, params)
-        self._state = ClientState(user=user, params=params.encode())
-        self._recording = False
-        self._entry: Entry | None = None
+        self._journal = Journal(checked_ledger(ledger, params), ClientState(user=user, params=params.encode()))
 
     def __repr__(self) -> str:
         return f"Client(user={self.user}, round={self.round_number}, epoch={self._state.epoch_number})"
+
+    @property
+    def _state(self) -> ClientState:
+        return self._journal.state
 
     @property
     def round_number(self) -> int:
@@ -127,7 +122,7 @@ class Client:
     @property
     def seen(self) -> tuple[int, int]:
         """The last round and the last draw that this client knows of: a server that comes back must be beyond both."""
-        return self._state.round_number, max(self._state.draw, self._ledger.juror().last_draw)
+        return self._state.round_number, max(self._state.draw, self._journal.ledger.juror().last_draw)
 
     def advertise_keys(self, epoch_number: int | None = None) -> bytes:
         """Make a fresh sealing key and a nonce for the draw; return both. Asked again before `join`, the same ones.
@@ -135,7 +130,7 @@ class Client:
         `epoch_number` is the server's, by default the next one. A new epoch ends the one before: its packages and
         secrets are erased.
         """
-        self._require_going()
+        self._journal.require_going()
         state = self._state
         if epoch_number is None:
             epoch_number = state.epoch_number + (not state.nonce)
@@ -153,7 +148,7 @@ class Client:
                 packages={},
                 order=b"",
             )
-            self._record(state)
+            self._journal.record(state)
             self.__dict__.pop("_member", None)
         view = self.params.digest[:VIEW_SIZE]
         key = public_key(state.sealing_private)
@@ -164,11 +159,11 @@ class Client:
         request = decode_draw(data)
         if self._identity is None or not isinstance(request, DrawRequest):
             raise WrongStage(type(request).__name__, Stage.ADVERTISE_KEYS.name)
-        self._require_going()
-        before = self._ledger.juror()
+        self._journal.require_going()
+        before = self._journal.ledger.juror()
         juror, answer = answer_draw(self._identity, self.params, before, request)
         if juror is not before:
-            self._ledger.record_juror(before, juror)
+            self._journal.ledger.record_juror(before, juror)
         return answer
 
     def join(self, data: bytes) -> None:
@@ -190,23 +185,7 @@ class Client:
         self.policy.check_structure(self.params, draw.structure)
         member = Member.of(self.user, self.params, message, draw)
         require_keys(member.epoch, member.place, public_key(state.sealing_private))
-        self._record(
-            state.with_changes(
-                sealing_private=PrivateKey(b""),
-                nonce=b"",
-                epoch=data,
-                draw=draw.number,
-                chain_round=message.first_round,
-                chains=start_chains(member.epoch, member.place, state.sealing_private, self._identity),
-                secrets={},
-                packages={},
-                round_number=message.first_round - 1,
-                answered=len(ROUND_STAGES),  # The round before the first is over.
-                history=member.epoch.digest,
-                history_round=message.first_round - 1,
-                uploaded={},
-            )
-        )
+        self._journal.record(joined(state, member.epoch, member.place, data, draw.number, self._identity))
         self._member = member
 
     # Packages
@@ -217,17 +196,15 @@ class Client:
         `round_number` is the round that the server is at, or the one before the first. With `again`, packages that were
         dealt before are returned too, as the same bytes.
         """
-        self._require_going()
+        self._journal.require_going()
         state = self._state.from_round(round_number)
         epoch, place = self._member.epoch, self._member.place
         wanted = range(max(state.round_number + 1, epoch.first_round), state.round_number + 1 + AHEAD)
         fresh = [number for number in wanted if number not in state.packages and may_deal(state, number)]
         if fresh:
-            state = with_secrets(state, fresh[-1])
-            dealt = {number: deal(epoch, number, place, state.secrets[number], self._entropy) for number in fresh}
-            state = state.with_changes(packages={**state.packages, **dealt})
+            state = with_packages(with_secrets(state, fresh[-1]), epoch, place, fresh, self._entropy)
         if state is not self._state:
-            self._record(state)
+            self._journal.record(state)
         return [state.packages[number].message for number in wanted if number in (state.packages if again else fresh)]
 
     # A round
@@ -238,7 +215,7 @@ class Client:
         Return the answer if this very order was answered before, else None.
         """
         message = self._read(data, Order)
-        if (answer := self._answered(message, Stage.UPLOAD, data)) is not None:
+        if (answer := self._journal.answered(message, Stage.UPLOAD, data)) is not None:
             return answer
         self._accepted(message, terms)
         return None
@@ -254,7 +231,7 @@ class Client:
         the update is relative to: the order must name the same.
         """
         message = self._read(data, Order)
-        if (answer := self._answered(message, Stage.UPLOAD, data)) is not None:
+        if (answer := self._journal.answered(message, Stage.UPLOAD, data)) is not None:
             return answer
         weight = checked_weight(weight, self.params)
         source = checked_update(update, self.params)
@@ -264,7 +241,7 @@ class Client:
         rng = np.random.Generator(np.random.SFC64(int.from_bytes(self._entropy(16), "little")))
         secrets = state.secrets[order.round_number]
         answer, clipped = self._member.upload(order, heads, package, secrets, source, weight, rng, trace)
-        self._record(
+        self._journal.record(
             state.with_changes(
                 answered=ROUND_STAGES.index(Stage.UPLOAD),
                 order=data,
@@ -284,13 +261,13 @@ class Client:
         A server that tells different users different survivors finds nobody with enough tags to release a share.
         """
         message = self._read(data, ConfirmRequest)
-        if (answer := self._answered(message, Stage.CONFIRM, data)) is not None:
+        if (answer := self._journal.answered(message, Stage.CONFIRM, data)) is not None:
             return answer
         order = self._order_of(message, Stage.CONFIRM)
         survivors = checked_survivors(order, self._member.place, message.survivors)
         secrets = self._state.secrets[order.round_number]
         answer = self._member.confirm(order, secrets, message.survivors, survivors)
-        self._record(
+        self._journal.record(
             self._state.with_changes(
                 answered=ROUND_STAGES.index(Stage.CONFIRM),
                 confirmed=message.survivors,
@@ -307,22 +284,38 @@ class Client:
         Whether it answers or refuses: this client will release nothing more of the round.
         """
         message = self._read(data, UnmaskRequest)
-        if (answer := self._answered(message, Stage.UNMASK, data)) is not None:
+        if (answer := self._journal.answered(message, Stage.UNMASK, data)) is not None:
             return answer
         order = self._order_of(message, Stage.UNMASK)
         shares, refusal = {}, None
         try:
-            shares = self._released(order, message)
+            received, least = self._received_order(), self.policy.min_survivors
+            shares = shares_to_release(order, message, received, self._member, self._state, least)
         except PolicyViolation as problem:  # Used up all the same: the server may not ask again with other survivors.
             refusal = problem
         answer = self._member.unmask(order, shares) if shares else b""
         state = self._state.with_changes(answered=ROUND_STAGES.index(Stage.UNMASK))
         if shares:
             state = state.with_changes(uploaded={**state.uploaded, order.round_number: message.survivors})
-        self._record(state.after_round(), data, answer)
+        self._journal.record(state.after_round(), data, answer)
         if refusal:
             raise refusal
         return answer
+
+    # The ledger
+
+    @contextmanager
+    def one_record(self) -> Iterator[None]:
+        """Write all answers that are made inside down as one entry, when the block ends: none may leave before.
+
+        Each entry in a file costs a write to disk; an upload and the packages that leave with it need only one.
+        """
+        try:
+            with self._journal.one_entry():
+                yield
+        except BaseException:
+            self.__dict__.pop("_order", None)  # It may be one that is not on record.
+            raise
 
     def save(self) -> bytes:
         """Return the whole state as bytes, for an engine that restarts processes between messages.
@@ -351,75 +344,17 @@ class Client:
         if params is not None and params.run != saved.run:
             raise WrongView("the server")
         client = Client(state.user, params or saved, policy, entropy, identity, ledger)
-        client._state = state
+        client._journal.state = state
         return client
 
-    # Messages and the ledger
-
-    def _require_going(self) -> None:
-        if self._state.stopped:
-            raise WronglyExcluded(self._state.stopped)
+    # What the server says, and what earlier messages have left
 
     def _read(self, data: bytes, expected: type[Expected]) -> Expected:
-        self._require_going()
+        self._journal.require_going()
         message: ServerMessage = decode_server_message(data)
         if not isinstance(message, expected):
             raise WrongStage(type(message).__name__, expected.__name__)
         return message
-
-    def _answered(self, message: Order | ConfirmRequest | UnmaskRequest, stage: Stage, data: bytes) -> bytes | None:
-        """Return the stored answer to this very request, None if the stage is still open; raise if it is over."""
-        last, position = self._last_entry(), (message.round_number, ROUND_STAGES.index(stage))
-        if position == (last.round_number, last.stage) and last.answer and last.request == _request(data):
-            return last.answer
-        if position <= (last.round_number, last.stage):
-            raise AlreadyAnswered(f"round {message.round_number} is over for this client at {stage.name}")
-        if last.version != self._state.version:
-            raise AlreadyAnswered("another process has answered in this client's place")
-        return None
-
-    @contextmanager
-    def one_record(self) -> Iterator[None]:
-        """Write all answers that are made inside down as one entry, when the block ends: none may leave before.
-
-        Each entry in a file costs a write to disk; an upload and the packages that leave with it need only one.
-        """
-        if self._recording:
-            yield
-            return
-        before, self._recording = self._state, True
-        try:
-            yield
-        finally:
-            entry, after = self._entry, self._state
-            self._entry, self._recording = None, False
-            if entry:
-                self._state = before
-                try:
-                    self._ledger.record(entry, StateStep(before, after))
-                except BaseException:
-                    self.__dict__.pop("_order", None)
-                    raise
-                erase(before, after)
-                self._state = after
-
-    def _last_entry(self) -> Entry:
-        return self._entry or self._ledger.last()
-
-    def _record(self, state: ClientState, request: bytes = b"", answer: bytes = b"") -> None:
-        """Write the new state down, then take it on and erase what it no longer holds."""
-        with self.one_record():
-            version = self._state.version if self._entry else self._state.version + 1
-            entry = Entry(version, state.round_number, state.answered)
-            if request:
-                entry = replace(entry, request=_request(request), answer=answer)
-            else:
-                last = self._last_entry()
-                if (last.round_number, last.stage) == (entry.round_number, entry.stage):
-                    entry = replace(last, version=version)
-            self._entry, self._state = entry, state.with_changes(version=version)
-
-    # What earlier messages have left
 
     @cached_property
     def _member(self) -> Member:
@@ -441,15 +376,7 @@ class Client:
 
     def _order_of(self, message: ConfirmRequest | UnmaskRequest, stage: Stage) -> OrderView:
         """Return the order of the round that is being answered; raise unless it is this stage's turn."""
-        state = self._state
-        if message.round_number != state.round_number:
-            raise WrongRound(message.round_number, state.round_number)
-        due = Stage.UPLOAD
-        if state.order:
-            after_upload = state.answered == ROUND_STAGES.index(Stage.UPLOAD)
-            due = Stage.CONFIRM if self.params.confirm and after_upload else Stage.UNMASK
-        if due is not stage:
-            raise WrongStage(stage.name, due.name)
+        require_turn(self._state, message.round_number, stage, confirm=self.params.confirm)
         if message.view != self._order.view:
             raise WrongView("the server")
         return self._order
@@ -457,47 +384,29 @@ class Client:
     # Checks
 
     def _accepted(self, message: Order, terms: bytes) -> tuple[ClientState, Package, OrderView, dict[int, bytes]]:
-        """Return the state as the round begins, its package, the order and the committee's heads; raise to refuse."""
-        state = self._declared(self._state.from_round(message.round_number), message)
+        """Return the state as the round begins, its package, the order and the committee's heads; raise to refuse.
+
+        Survivors that were declared since are taken in. If this user was wrongly left out, it stops for good.
+        """
+        member = self._member
+        if message.view != member.epoch.view:
+            raise WrongView("the server")  # Another pod's past is no reason to stop.
+        state, problem = judge_history(
+            self._state.from_round(message.round_number), member.epoch, member.place, message
+        )
+        if problem:
+            self._journal.record(state.with_changes(stopped=problem))
+            raise WronglyExcluded(problem)
         package = state.packages.get(message.round_number)
         if package is None:
             raise WrongStage(Stage.UPLOAD.name, f"{Stage.SHARE_KEYS.name}: no package was dealt for this round")
         order, heads = accept_order(
-            self._member.epoch,
+            member.epoch,
             message,
-            place=self._member.place,
+            place=member.place,
             head=package.head,
             terms=terms,
             chain=state.history,
             min_survivors=self.policy.min_survivors,
         )
         return state, package, order, heads
-
-    def _declared(self, state: ClientState, message: Order) -> ClientState:
-        """Take in the survivors that were declared since; stop for good if this user was wrongly left out."""
-        epoch = self._member.epoch
-        if message.view != epoch.view:
-            raise WrongView("the server")  # Another pod's past is no reason to stop.
-        declared = Declared(state, self._member.place, self.params.dropout)
-        for round_number, survivors in read_history(message.history, len(epoch.pod)):
-            declared.take(round_number, survivors)
-        state, problem = declared.result(message.round_number)
-        if problem:
-            self._record(state.with_changes(stopped=problem))
-            raise WronglyExcluded(problem)
-        return state
-
-    def _released(self, order: OrderView, message: UnmaskRequest) -> dict[int, bytes]:
-        """Return the shares to release, by owner, as the rule of release allows."""
-        member, secrets = self._member, self._state.secrets[order.round_number]
-        survivors, tags = checked_survivors(order, member.place, message.survivors), member.tags(secrets)
-        if self.params.confirm:
-            require_confirmations(order, message, tags, self._state.confirmed)
-        shown = shown_survivors(order, member.place, message, survivors, tags)
-        package = self._state.packages[order.round_number]
-        held = member.held_shares(order, self._received_order(), package, secrets)
-        return released_shares(order, survivors, shown, held, self.policy.min_survivors)
-
-
-def _request(data: bytes) -> bytes:
-    return digest("request", data)
