@@ -14,8 +14,6 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TypeVar
 
-import numpy as np
-
 from sparsesecagg.crypto.identity import Identity
 from sparsesecagg.crypto.keys import public_key
 from sparsesecagg.crypto.secrets import SECRET_SIZE, Entropy, PrivateKey
@@ -238,9 +236,8 @@ class Client:
         self.policy.check_weight(self.params, weight)
         state, package, order, heads = self._accepted(message, terms)
 
-        rng = np.random.Generator(np.random.SFC64(int.from_bytes(self._entropy(16), "little")))
         secrets = state.secrets[order.round_number]
-        answer, clipped = self._member.upload(order, heads, package, secrets, source, weight, rng, trace)
+        answer, clipped = self._member.upload(order, heads, package, secrets, source, weight, self._entropy, trace)
         self._journal.record(
             state.with_changes(
                 answered=ROUND_STAGES.index(Stage.UPLOAD),

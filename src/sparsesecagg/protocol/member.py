@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sparsesecagg.crypto.keys import KeyAgreement
-from sparsesecagg.crypto.secrets import RoundSecret
+from sparsesecagg.crypto.secrets import Entropy, RoundSecret
 from sparsesecagg.errors import PolicyViolation
 from sparsesecagg.field import pack
 from sparsesecagg.protocol.draws import GroupDraw
@@ -60,7 +60,7 @@ class Member:
         secrets: Secrets,
         update: UpdateSource,
         weight: int,
-        rng: np.random.Generator,
+        entropy: Entropy,
         trace: Trace | None = None,
     ) -> tuple[bytes, int]:
         """Quantise and mask the selected part of an update; return it, tags included, and how many values were clipped.
@@ -78,7 +78,7 @@ class Member:
                 for peer in order.mask_peers(self.place)
             ],
             work.private_mask(self.user, package.private_seed, positive=True),
-            rng,
+            np.random.Generator(np.random.SFC64(int.from_bytes(entropy(16), "little"))),
             trace,
         )
         tags = self.tags(secrets)
