@@ -12,7 +12,21 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from benchmarks import child, claims, command, compare, limits, page, profiling, results, scale, scaling, threads, whole
+from benchmarks import (
+    authenticated,
+    child,
+    claims,
+    command,
+    compare,
+    limits,
+    page,
+    profiling,
+    results,
+    scale,
+    scaling,
+    threads,
+    whole,
+)
 from benchmarks.cohort import Cohort
 from benchmarks.sweeps import COMMITTEE_SIZE, POD_SIZE, SWEEPS
 from sparsesecagg.errors import InvalidInput
@@ -51,6 +65,7 @@ def _parts(full: bool) -> dict[str, Callable[[], dict[str, Any]]]:
         claims.COMPARE_FLOWER: lambda: compare.compare(FLOWER_COHORT, repeats=5),
         claims.COMPARE_WORDS: lambda: compare.compare(WORDS_COHORT, ("secagg", "committee"), repeats=5),
         claims.COMPARE_SECAGG: lambda: compare.compare(SECAGG_COHORT, _SHORT, repeats=3 if full else 1),
+        claims.AUTHENTICATED: lambda: authenticated.measure(SECAGG_COHORT.clients, FLOWER_COHORT.dim, repeats=7),
         claims.SCALING: lambda: scaling.measure(tuple(SWEEPS), full),
         claims.MEMORY: _memory,
         profiling.RESULT: lambda: profiling.measure(profiling.DEFAULT, list(_SHORT)),

@@ -19,6 +19,7 @@ LARGE = "large"
 SCALE = "scale"
 THREADS = "threads"
 WHOLE = "whole"
+AUTHENTICATED = "authenticated"
 DEPLOYMENT = "deployment"
 DEPLOYMENT_CONFIRM = "deployment-confirm"
 DEPLOYMENT_KILL = "deployment-kill"
@@ -146,6 +147,14 @@ def _deployment(result: dict[str, Any] | None) -> Iterator[Claim]:
     yield at_most(f"{text}: seconds per round against plain FedAvg", ratio, result["ratio_to_plain"], "×")
 
 
+def _authenticated(result: dict[str, Any] | None) -> Iterator[Claim]:
+    if result is None:
+        return
+    for side in ("client", "server"):
+        ratio = result[f"{side}_ratios"]["authenticated_on_disk"]
+        yield at_most(f"N = 100, roster, CONFIRM and a ledger on disk against a plain round: {side}", 1.5, ratio, "×")
+
+
 _CHECKS = (
     (WHOLE, _whole),
     (DEPLOYMENT, _deployment),
@@ -153,6 +162,7 @@ _CHECKS = (
     (DEPLOYMENT_KILL, _deployment),
     (COMPARE_FLOWER, _flower),
     (COMPARE_SECAGG, _secagg),
+    (AUTHENTICATED, _authenticated),
     (SCALING, _scaling),
     (LARGE, _large),
     (SCALE, _scale),

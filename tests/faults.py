@@ -23,7 +23,7 @@ from sparsesecagg.engines.in_process.simulation import make_identities, seeded_e
 from sparsesecagg.errors import InvalidInput, SparseSecAggError
 from sparsesecagg.patterns import PATTERNS
 from sparsesecagg.protocol import Client, MemoryLedger, Parameters, Policy, Server, Stage, session_of
-from sparsesecagg.protocol.client_state import Step
+from sparsesecagg.protocol.client_state import StateStep
 from sparsesecagg.protocol.ledger import Entry
 
 LARGEST = 9
@@ -59,7 +59,7 @@ class KeepingLedger(MemoryLedger):
         self.saved: Callable[[], bytes] = bytes
         """Asked for only after a crash, before anything else is recorded."""
 
-    def record(self, entry: Entry, step: Step) -> None:
+    def record(self, entry: Entry, step: StateStep) -> None:
         """Keep the entry and the state."""
         super().record(entry, step)
         self.saved = step.whole

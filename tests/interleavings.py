@@ -23,7 +23,6 @@ from sparsesecagg.attacks.base import Mode, Setting
 from sparsesecagg.attacks.world import World, everybody
 from sparsesecagg.errors import SparseSecAggError
 from sparsesecagg.protocol import Client, MemoryLedger, Stage
-from sparsesecagg.protocol.client import AHEAD
 from sparsesecagg.protocol.ledger import Entry
 from sparsesecagg.protocol.messages import (
     Confirm,
@@ -36,6 +35,7 @@ from sparsesecagg.protocol.messages import (
     encode_users,
 )
 from sparsesecagg.protocol.order import NO_TERMS, extend_chain
+from sparsesecagg.protocol.package import AHEAD
 from sparsesecagg.protocol.pod_round import PodRound
 from sparsesecagg.protocol.stages import ROUND_STAGES
 
@@ -77,7 +77,7 @@ class Server:
         self.victim = world.victim
         self.pod = world.pod_of(self.victim)
         self.saved = {user: client.save() for user, client in world.clients.items()}
-        self.entries = {user: client._ledger.last() for user, client in world.clients.items()}
+        self.entries = {user: client._journal.ledger.last() for user, client in world.clients.items()}
         self.requests: list[Request] = []
         sets: list[bytes] = []
         for absent in (0, 1):
@@ -134,7 +134,7 @@ class Server:
         for user in survivors:
             if user == self.victim:
                 continue
-            copy = self.client(user, MemoryLedger(last=helpers[user]._ledger.last()), helpers[user].save())
+            copy = self.client(user, MemoryLedger(last=helpers[user]._journal.ledger.last()), helpers[user].save())
             message = decode_client_message(copy.confirm(asked))
             assert isinstance(message, Confirm)
             partners = [int(pod.users[each]) for each in shown.order.partners(pod.place[user]).tolist()]

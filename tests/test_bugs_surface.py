@@ -63,8 +63,10 @@ class TestFromFlower:
     """The server goes on without the node, as it must; its log says what happened there."""
 
     @pytest.fixture(autouse=True)
-    def needs_flower(self) -> None:
+    def own_ledger(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        """Keep the nodes away from the ledger in the home folder, which may be of another version."""
         pytest.importorskip("flwr")
+        monkeypatch.setenv("SPARSESECAGG_LEDGER", str(tmp_path))
 
     def log_of_a_round(self, caplog: pytest.LogCaptureFixture, shift: Any) -> str:
         """Return what the server has logged of a round among five nodes."""

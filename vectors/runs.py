@@ -144,7 +144,7 @@ class Recorder:
         self._steps.append({"begin": self.server.round_number, "terms": terms.hex()})
         self._note_requests(Stage.UPLOAD)
         self._rounds.append(
-            {"round": self.server.round_number, "pods": [_order_of(each) for each in self.server._rounds]}
+            {"round": self.server.round_number, "pods": [_order_of(each) for each in self.server.pod_rounds]}
         )
 
     def upload(self, user: int, order: bytes, forge: Forge, lost: bool) -> None:
@@ -236,7 +236,7 @@ def server_seed(name: str) -> bytes:
 
 
 def _pod_of(server: Server, index: int) -> Vector:
-    group, pod = server.groups.pods[index], server._pods[index]
+    group, pod = server.groups.pods[index], server._epoch.pods[index]
     return {
         "users": integers(group.users),
         "committees": [integers(group.users[members]) for members in group.committees],

@@ -6,6 +6,8 @@ Two committees of m users send half of the model each, in turn; a tenth of the u
 rounded by the real quantiser over the real adaptive clip. Keys and masks are left out: they change no sum. A number of
 levels is enough for m if the accuracy, on average over the seeds, is within 0.3 points of unrounded sums in every
 task. `privacy/message_sizes.py` has the rule, a test compares the two, docs/planning.md has the table.
+
+Then words of 6 bits beside words of 16, in ten committees of ten users that send a tenth of the model each.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from sparsesecagg import __version__
 from sparsesecagg.learning.data import Dataset, load_dataset, make_partition
 from sparsesecagg.learning.models import DenseNetwork, LocalTraining
 from sparsesecagg.learning.scaling import AdaptiveClip
-from sparsesecagg.privacy.message_sizes import default_levels, shortest_word
+from sparsesecagg.privacy.message_sizes import default_levels, largest_sum, shortest_word
 from sparsesecagg.quantize import Quantizer
 
 ROOT = Path(__file__).parents[2]
@@ -37,6 +39,8 @@ MEMBERS = (5, 10, 20, 40)
 LEVELS = (1, 2, 4, 8, 32)
 UNROUNDED = "unrounded"
 COMMITTEES = 2
+SHORT, LONG, TEN = 6, 16, 10
+"""The words that are compared, and the users and number of the committees."""
 DROPOUT = 0.1
 ENOUGH = 0.3
 """Points of accuracy that rounding may cost."""
@@ -61,6 +65,11 @@ def main() -> None:
         for name, members in track(cells, description="training")
         for levels in (*LEVELS, None)
     ]
+    words = [
+        {"task": name, "bits": bits, "levels": most, "accuracies": accuracies(TASKS[name], TEN, most, TEN)}
+        for name in track(tasks, description="words")
+        for bits, most in ((bits, largest_sum(bits) // TEN) for bits in (SHORT, LONG))
+    ]
     result = {
         "command": "python -m experiments.levels.run",
         "version": __version__,
@@ -68,15 +77,16 @@ def main() -> None:
         "seeds": list(SEEDS),
         "configuration": {"committees": COMMITTEES, "dropout": DROPOUT, "points": ENOUGH},
         "runs": runs,
+        "words": words,
         "enough": {str(members): enough(runs, members) for members in MEMBERS},
     }
     RESULTS.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     DOCUMENT.write_text(published(DOCUMENT.read_text(encoding="utf-8"), result), encoding="utf-8")
 
 
-def accuracies(task: Task, members: int, levels: int | None) -> list[float]:
+def accuracies(task: Task, members: int, levels: int | None, committees: int = COMMITTEES) -> list[float]:
     """Return the accuracy in percent at the end of a run, by seed."""
-    return [round(accuracy(task, members, levels, seed), 3) for seed in SEEDS]
+    return [round(accuracy(task, members, levels, seed, committees), 3) for seed in SEEDS]
 
 
 @cache
@@ -84,9 +94,9 @@ def _load(name: str) -> Dataset:
     return load_dataset(name)
 
 
-def accuracy(task: Task, members: int, levels: int | None, seed: int) -> float:
+def accuracy(task: Task, members: int, levels: int | None, seed: int, committees: int) -> float:
     """Train one run; `levels` of None adds up the updates as they are."""
-    data, users = _load(task.dataset), COMMITTEES * members
+    data, users = _load(task.dataset), committees * members
     x, y = data.train_x.reshape(len(data.train_x), -1), data.train_y
     network = DenseNetwork(x.shape[1], len(data.classes), (task.hidden,))
     own = [part[: task.samples] for part in make_partition(data, task.partition, users, seed).indices]
@@ -94,7 +104,7 @@ def accuracy(task: Task, members: int, levels: int | None, seed: int) -> float:
     rng = np.random.default_rng([seed, members])  # The same users drop out whatever the levels.
     rounding = np.random.Generator(np.random.SFC64(seed))
     clip = AdaptiveClip(network.layers, model, levels or 1 << 20)
-    bounds = [0, network.dim // COMMITTEES, network.dim]
+    bounds = [network.dim * part // committees for part in range(committees + 1)]
     found = list[float]()
     for number in range(task.rounds):
         updates = np.array(
@@ -105,8 +115,8 @@ def accuracy(task: Task, members: int, levels: int | None, seed: int) -> float:
         )
         survives = rng.random(users) >= DROPOUT
         scale, mean = clip.per_coordinate(), np.zeros(network.dim, np.float32)
-        for committee in range(COMMITTEES):
-            which = (committee + number) % COMMITTEES
+        for committee in range(committees):
+            which = (committee + number) % committees
             part = slice(bounds[which], bounds[which + 1])
             there = np.flatnonzero(survives[committee * members : (committee + 1) * members]) + committee * members
             if len(there):
@@ -155,6 +165,14 @@ def published(page: str, result: dict[str, Any]) -> str:
             + " | ".join(f"{loss:+.2f}" for loss in worst)
             + f" | {result['enough'][str(members)] or 'none'} | {chosen} | {shortest_word(members, chosen, 1.0)} bits |"
         )
+    lines += ["", f"| {TEN * TEN} users in committees of {TEN}, α = 1/{TEN} | {LONG} bits | {SHORT} bits | points |"]
+    lines += ["| --- | ---: | ---: | ---: |"]
+    for task in dict.fromkeys(one["task"] for one in result["words"]):
+        long, short = (
+            fmean(next(one["accuracies"] for one in result["words"] if (one["task"], one["bits"]) == (task, bits)))
+            for bits in (LONG, SHORT)
+        )
+        lines.append(f"| {task} | {long:.2f} % | {short:.2f} % | {short - long:+.2f} |")
     before, rest = page.split(BEGIN)
     return before + BEGIN + "\n".join(lines) + "\n" + END + rest.split(END, 1)[1]
 

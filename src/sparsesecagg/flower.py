@@ -13,16 +13,9 @@ try:
 except ImportError:
     raise MissingExtra("flower", "secure aggregation in Flower") from None
 
-from sparsesecagg.engines.flower import (
-    EmptyCohort,
-    MissingMod,
-    MissingStrategy,
-    NotInRun,
-    SecAgg,
-    UnprovenNode,
-    evaluate_first,
-    secagg_mod,
-)
+from sparsesecagg.engines.flower.errors import EmptyCohort, MissingMod, MissingStrategy, NotInRun, UnprovenNode
+from sparsesecagg.engines.flower.mod import evaluate_first, secagg_mod
+from sparsesecagg.engines.flower.strategy import SecAgg
 
 __all__ = [
     "EmptyCohort",

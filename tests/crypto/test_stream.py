@@ -125,7 +125,7 @@ def test_short_words_skip_nothing(bits: int) -> None:
 @pytest.mark.parametrize("bits", WORD_BITS)
 def test_words_are_uniform(bits: int) -> None:
     """Chi-square on the high and on the low eight bits, or as many as there are; error rate 1e-6 each."""
-    word, count, tested = Word.of(bits), 1 << 18, min(8, bits)
+    word, count, tested = Word.of(bits), 1 << 16, min(8, bits)
     drawn = np.array(take(MaskStream(MaskSeed(SEED), word), count, word))
     statistics.assert_uniform(drawn >> (bits - tested), 1 << tested)
     statistics.assert_uniform(drawn & ((1 << tested) - 1), 1 << tested)

@@ -8,7 +8,7 @@ import numpy as np
 
 from experiments.common.search import Search, Trial, chosen_rate, held_out, search
 from experiments.common.work import Work
-from experiments.fig3.config import SCALES
+from experiments.fig3 import SCALES
 from sparsesecagg.learning.data import load_dataset
 
 

@@ -122,8 +122,8 @@ def test_a_target_that_was_not_reached_is_said_to_be() -> None:
 
 
 def test_figures_5_and_6_ask_for_five_seeds_of_four_cohorts() -> None:
-    from experiments.fig5.config import SCALES as FIG5
-    from experiments.fig6.config import SCALES as FIG6
+    from experiments.fig5 import SCALES as FIG5
+    from experiments.fig6 import SCALES as FIG6
 
     for scales in (FIG5, FIG6):
         cohorts = scales["default"].training.cohorts

@@ -50,7 +50,7 @@ class Liar:
         self.run, self.victim = run, victim
         self.pod = run.pod(victim)
         self.users: list[int] = self.pod.users.tolist()
-        epoch = run.clients[victim]._epoch
+        epoch = run.clients[victim]._member.epoch
         self.epoch, self.threshold = epoch, epoch.threshold
         self.peers = [user for user in run.committee(victim) if user != victim]
         self.least = epoch.min_survivors[int(self.pod.committee_of[run.place(victim)])]

@@ -147,7 +147,7 @@ class TestPlainDraw:
         """Who is told so has nothing in common with the others: its shares do not open, its tags do not fit."""
         run.clients[0].join(tampered(run.inbox[0], draw=flipped(self.draw(run), 32 + 1 + 16)))
         run.clients[1].join(run.inbox[1])
-        assert run.clients[0]._epoch.digest != run.clients[1]._epoch.digest
+        assert run.clients[0]._member.epoch.digest != run.clients[1]._member.epoch.digest
 
     @pytest.mark.parametrize("change", [-1, 1, -16, 16, -(5 * 16 + 1 + 20)])
     def test_a_draw_has_one_nonce_per_user(self, run: Run, change: int) -> None:
@@ -174,7 +174,7 @@ class TestPlainDraw:
     def test_everybody_finds_the_same_groups(self) -> None:
         run = Run(grouped())
         for client in run.clients.values():
-            assert client._epoch.pod.users.tolist() == run.pod(client.user).users.tolist()
+            assert client._member.epoch.pod.users.tolist() == run.pod(client.user).users.tolist()
 
 
 class TestRosterDraw:
@@ -316,7 +316,7 @@ class TestServer:
         probe = Run(params)
         # The draw depends on who is there: leave out so many that one of the pods must be too small.
         run = Run(params, absent=probe.committees()[0][:4])
-        pods = [pod is None for pod in run.server._pods]
+        pods = [pod is None for pod in run.server._epoch.pods]
         result = run.round()
         if any(pods):
             lost = pods.index(True)
@@ -344,7 +344,7 @@ def test_the_digest_of_an_epoch_covers_everything() -> None:
     client = run.clients[0]
     message = decode_server_message(run.clients[0]._state.epoch)
     assert isinstance(message, EpochKeys)
-    pod, params, seed = client._epoch.pod, run.params, b"s" * 32
+    pod, params, seed = client._member.epoch.pod, run.params, b"s" * 32
     base = Epoch(params, message, seed, pod)
     fewer = run.bitmap(pod.users.tolist()[1:])
     variants = [

@@ -121,7 +121,7 @@ def test_a_new_epoch_may_have_other_parameters_of_the_same_run_only() -> None:
     set_up(server, clients)
     wider = PARAMS.replace(modulus_bits=24)
     again = {
-        user: Client.restore(client.save(), identity=PEOPLE[user], ledger=client._ledger, params=wider)
+        user: Client.restore(client.save(), identity=PEOPLE[user], ledger=client._journal.ledger, params=wider)
         for user, client in clients.items()
     }
     other = Server(wider, roster=ROSTER)

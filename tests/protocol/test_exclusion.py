@@ -67,7 +67,7 @@ class TestWhatIsTold:
             run.answer(user)
         for pod in run.server.groups.pods:
             chains = {run.clients[user]._state.history for user in pod.users.tolist() if user in run.inbox}
-            assert chains == {run.server._pods[pod.index].chain}  # type: ignore[union-attr]
+            assert chains == {run.server._epoch.pods[pod.index].chain}  # type: ignore[union-attr]
 
     def test_an_upload_that_got_lost_is_told_again(self) -> None:
         run = Run(small(dropout=0.3))

@@ -20,7 +20,7 @@ from sparsesecagg.errors import (
     WrongView,
 )
 from sparsesecagg.protocol import Client, MemoryLedger, Stage
-from sparsesecagg.protocol.client_state import ClientState, Step
+from sparsesecagg.protocol.client_state import ClientState, StateStep
 from sparsesecagg.protocol.ledger import Entry, Ledger
 from sparsesecagg.protocol.messages import decode_server_message
 
@@ -38,7 +38,7 @@ def refuses(run: Run, user: int, data: bytes, error: type[SparseSecAggError]) ->
     assert run.ledgers[user].last() == entry
 
 
-NOTHING = Step(ClientState(user=0, params=b""), ClientState(user=0, params=b""))
+NOTHING = StateStep(ClientState(user=0, params=b""), ClientState(user=0, params=b""))
 
 
 class TestOrder:
@@ -462,7 +462,7 @@ class TestMemoryLedger:
         written: list[tuple[Entry, bytes]] = []
 
         class Writing(MemoryLedger):
-            def record(self, entry: Entry, step: Step) -> None:
+            def record(self, entry: Entry, step: StateStep) -> None:
                 super().record(entry, step)
                 written.append((entry, step.whole()))
 
@@ -476,7 +476,7 @@ class TestMemoryLedger:
         class Broken(MemoryLedger):
             broken = False
 
-            def record(self, entry: Entry, step: Step) -> None:
+            def record(self, entry: Entry, step: StateStep) -> None:
                 if self.broken:
                     raise OSError("disk full")
                 super().record(entry, step)

@@ -40,7 +40,7 @@ def with_heads(run: Run, user: int, heads: dict[int, bytes], fit: bool = True) -
     own = int(pod.committee_of[run.place(user)])
     digests = pieces(order.committees, len(pod.committees), 32, "")
     if fit:
-        view = OrderView(run.clients[user]._epoch, order.round_number, np.arange(len(pod)), order.terms, b"")
+        view = OrderView(run.clients[user]._member.epoch, order.round_number, np.arange(len(pod)), order.terms, b"")
         digests[own] = view.heads_digest(own, {pod.place[each]: head for each, head in heads.items()})
     return tampered(run.inbox[user], heads=b"".join(heads.values()), committees=b"".join(digests))
 
@@ -114,7 +114,7 @@ class TestMembers:
         heads = {each: head for each, head in heads_of(run, user).items() if each not in gone}
         own = int(pod.committee_of[run.place(user)])
         places = np.array([pod.place[each] for each in left])
-        view = OrderView(run.clients[user]._epoch, order.round_number, places, order.terms, b"")
+        view = OrderView(run.clients[user]._member.epoch, order.round_number, places, order.terms, b"")
         digests = pieces(order.committees, len(pod.committees), 32, "")
         if user not in gone:
             digests[own] = view.heads_digest(own, {pod.place[each]: head for each, head in heads.items()})
@@ -166,7 +166,7 @@ class TestMembers:
         left = [user for user in users if user not in gone]
         heads = {each: head for each, head in heads_of(run, 0).items() if each not in gone}
         places = np.array([run.place(each) for each in left])
-        view = OrderView(run.clients[0]._epoch, 1, places, order.terms, b"")
+        view = OrderView(run.clients[0]._member.epoch, 1, places, order.terms, b"")
         digests = view.heads_digest(0, {run.place(each): head for each, head in heads.items()})
         lonely = tampered(
             run.inbox[0], members=run.bitmap(left), heads=b"".join(heads.values()), committees=digests, shares=b""
@@ -179,7 +179,7 @@ class TestEverythingIsInTheDigest:
     def test_another_members_head_committee_term_or_past_makes_another_order(self, run: Run) -> None:
         client = run.clients[0]
         order = order_of(run, 0)
-        epoch, members = client._epoch, np.arange(8)
+        epoch, members = client._member.epoch, np.arange(8)
 
         def view(**changes: object) -> bytes:
             settings = {
@@ -208,7 +208,7 @@ class TestEverythingIsInTheDigest:
         assert len({view(), *variants}) == 1 + len(variants)
 
     def test_the_digest_of_heads_names_round_members_and_heads(self, run: Run) -> None:
-        epoch = run.clients[0]._epoch
+        epoch = run.clients[0]._member.epoch
         heads = {place: bytes([place]) * 64 for place in range(8)}
 
         def digest(
@@ -244,7 +244,7 @@ class TestEverythingIsInTheDigest:
             # Another past than everybody else was told: in it somebody else dropped out of round 1.
             users = run.pod(0).users.tolist()
             told = run.bitmap([user for user in users if user != next(each for each in users if each != 0)])
-            run.clients[0]._state = run.clients[0]._state.with_changes(uploaded={})
+            run.clients[0]._journal.state = run.clients[0]._state.with_changes(uploaded={})
             other = tampered(run.inbox[0], history=order.history[:8] + told)
         answer = run.clients[0].upload(other, run.updates[0], terms=b"t" * 32 if what == "terms" else bytes(32))
         with pytest.raises(WrongView):
@@ -265,7 +265,7 @@ class TestEverythingIsInTheDigest:
 
 
 def _relabelled(run: Run, answer: bytes) -> bytes:
-    view = next(each for each in run.server._rounds if each.epoch.pod.index == run.pod(0).index).order.view
+    view = next(each for each in run.server.pod_rounds if each.epoch.pod.index == run.pod(0).index).order.view
     return encode(msgspec.structs.replace(decode_client_message(answer), view=view))
 
 

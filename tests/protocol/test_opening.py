@@ -121,7 +121,7 @@ def test_a_secret_with_too_few_shares_loses_the_sum() -> None:
     """In a sparse graph enough users may be left, and yet too few holders of one secret, whoever's it is."""
     params = small(clients=15, dim=20, neighbours=4)
     run = Run(params).run_to(Stage.UNMASK)
-    holders = [int(run.pod(7).users[place]) for place in run.clients[7]._epoch.holders(run.place(7))]
+    holders = [int(run.pod(7).users[place]) for place in run.clients[7]._member.epoch.holders(run.place(7))]
     with pytest.raises(TooLittleOpened, match="can't be restored"):
         run.step(silent=holders[:3])
 
@@ -133,7 +133,7 @@ def test_a_dealer_of_false_shares_loses_its_committee_and_nothing_is_wrong() -> 
     client.share_keys(0)
     state = client._state
     false = msgspec.structs.replace(state.packages[1], head=state.packages[1].head[:32] + bytes(32))
-    client._state = state.with_changes(packages={**state.packages, 1: false})
+    client._journal.state = state.with_changes(packages={**state.packages, 1: false})
     dealt = decode_client_message(state.packages[1].message)
     run.server.receive(encode(msgspec.structs.replace(dealt, head=false.head)))
     run.begin()

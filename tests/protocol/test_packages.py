@@ -20,7 +20,6 @@ from sparsesecagg.errors import (
 )
 from sparsesecagg.protocol import Stage
 from sparsesecagg.protocol.chains import LARGEST_SKIP
-from sparsesecagg.protocol.client import AHEAD
 from sparsesecagg.protocol.messages import (
     SEALED_SIZE,
     Order,
@@ -32,7 +31,7 @@ from sparsesecagg.protocol.messages import (
     pieces,
 )
 from sparsesecagg.protocol.order import commitment_of, mask_key_of
-from sparsesecagg.protocol.package import deal, mask_private, open_pair, seed_commitment
+from sparsesecagg.protocol.package import AHEAD, deal, mask_private, open_pair, seed_commitment
 
 
 def rounds_of(packages: list[bytes]) -> list[int]:
@@ -110,7 +109,7 @@ class TestDealing:
         owner, holder = run.clients[0], run.clients[1]
         package = decode_client_message(owner._state.packages[1].message)
         assert isinstance(package, ShareKeys)
-        epoch, place, at = owner._epoch, run.place(0), run.place(1)
+        epoch, place, at = owner._member.epoch, run.place(0), run.place(1)
         sealed = dict(zip(epoch.partners(place).tolist(), pieces(package.shares, 4, SEALED_SIZE, ""), strict=True))
         secret = holder._state.secrets[1][place]
         assert open_pair(epoch, place, at, sealed[at], secret) is not None
@@ -122,8 +121,8 @@ class TestDealing:
 
     def test_run_round_and_user_are_in_key_and_commitment(self) -> None:
         """So that a guess of the 16 bytes tests one target."""
-        epoch = Run(small()).clients[0]._epoch
-        other = Run(small(), seed=1).clients[0]._epoch
+        epoch = Run(small()).clients[0]._member.epoch
+        other = Run(small(), seed=1).clients[0]._member.epoch
         secret = SharedSecret(b"s" * 16)
         cases = [(epoch, 1, 0), (epoch, 2, 0), (epoch, 1, 1), (other, 1, 0)]
         assert len({mask_private(*case, secret).reveal() for case in cases}) == 4
@@ -139,7 +138,7 @@ class TestDealing:
             drawn.append(size)
             return bytes([len(drawn)]) * size
 
-        deal(run.clients[0]._epoch, 1, run.place(0), run.clients[0]._state.secrets[1], entropy)
+        deal(run.clients[0]._member.epoch, 1, run.place(0), run.clients[0]._state.secrets[1], entropy)
         assert drawn == [16, 16, 32]
 
     def test_sizes(self) -> None:
@@ -159,11 +158,11 @@ class TestReceiving:
         return Run(small(), late=range(5))
 
     def refused(self, run: Run, data: bytes, error: type[ProtocolError]) -> None:
-        before = {number: dict(held) for number, held in run.server._pods[0].packages.items() if held}  # type: ignore[union-attr]
+        before = {number: dict(held) for number, held in run.server._epoch.pods[0].packages.items() if held}  # type: ignore[union-attr]
         sizes = {stage: dict(each) for stage, each in run.server.sent_bytes.items()}
         with pytest.raises(error):
             run.server.receive(data)
-        after = {number: dict(held) for number, held in run.server._pods[0].packages.items() if held}  # type: ignore[union-attr]
+        after = {number: dict(held) for number, held in run.server._epoch.pods[0].packages.items() if held}  # type: ignore[union-attr]
         assert (after, run.server.sent_bytes) == (before, sizes)
 
     def test_a_second_package_for_a_round_is_refused(self, run: Run) -> None:

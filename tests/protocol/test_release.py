@@ -13,8 +13,7 @@ from protocol.test_life_of_a_round import refuses
 from sparsesecagg.crypto.sealing import TAG_SIZE
 from sparsesecagg.crypto.secrets import RoundSecret
 from sparsesecagg.errors import MalformedMessage, PolicyViolation
-from sparsesecagg.protocol import Stage
-from sparsesecagg.protocol import client as client_module
+from sparsesecagg.protocol import Stage, release
 from sparsesecagg.protocol.messages import (
     Unmask,
     UnmaskRequest,
@@ -342,7 +341,7 @@ def test_what_confirm_is_for(confirm: bool) -> None:
 
 def test_confirmations_are_checked_by_the_client_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: the same server, and clients that do not look."""
-    monkeypatch.setattr(client_module, "require_confirmations", lambda *_: None)
+    monkeypatch.setattr(release, "require_confirmations", lambda *_: None)
     run = Run(small(clients=9, min_survivors=5, threshold=5, confirm=True, clip=10.0))
     liar = Liar(run, victim=run.pod(0).users.tolist()[0])
     liar.collect_uploads()

@@ -50,7 +50,7 @@ def test_everything_that_is_saved_is_restored() -> None:
     restored = Server.restore(run.server.save())
     assert restored.save() == run.server.save()
     assert (restored.stage, restored.epoch_number, restored.round_number) == (Stage.DONE, 1, 1)
-    assert [pod is None for pod in restored._pods] == [pod is None for pod in run.server._pods]
+    assert [pod is None for pod in restored._epoch.pods] == [pod is None for pod in run.server._epoch.pods]
     for user in range(16):
         assert restored.lacking(user) == run.server.lacking(user)
     assert restored.dealt(2) == run.server.dealt(2) != set()
@@ -100,7 +100,7 @@ def test_other_bytes_are_no_saved_server(data: bytes) -> None:
 def test_damaged_pods_are_refused() -> None:
     run = Run(small())
     package = run.clients[0]._state.packages[1].message
-    keys = run.server._pods[0].keys  # type: ignore[union-attr]
+    keys = run.server._epoch.pods[0].keys  # type: ignore[union-attr]
     order = Run(small()).begin().inbox[0]
     upload = Run(small()).begin().answer(0)
     for pod in ({"keys": order}, {"keys": package}, {"packages": [upload]}, {"packages": [keys]}):

@@ -214,7 +214,7 @@ class TestRounds:
 
     def test_what_was_dealt_for_rounds_that_are_over_is_forgotten(self) -> None:
         run = Run(small()).begin(2)
-        assert set(run.server._pods[0].packages) <= {3, 4}  # type: ignore[union-attr]
+        assert set(run.server._epoch.pods[0].packages) <= {3, 4}  # type: ignore[union-attr]
 
     def test_a_result_is_that_of_the_last_round_that_was_opened(self) -> None:
         run = Run(small())
@@ -317,7 +317,7 @@ def test_uploads_are_added_on_arrival_and_forgotten() -> None:
     work = None
     for user in range(12):
         run.server.receive(run.answer(user))
-        (now,) = run.server._rounds[0]._works.values()
+        (now,) = run.server.pod_rounds[0]._works.values()
         assert work is None or now is work
         work = now
     assert work is not None

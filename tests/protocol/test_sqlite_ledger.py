@@ -18,7 +18,7 @@ from sparsesecagg.crypto.identity import Identity
 from sparsesecagg.engines.in_process.simulation import make_identities
 from sparsesecagg.errors import AlreadyAnswered, InvalidInput, LedgerUnusable
 from sparsesecagg.protocol import Client, Parameters, Server, SqliteLedger, Stage, session_of
-from sparsesecagg.protocol.client_state import Step, restore_state
+from sparsesecagg.protocol.client_state import StateStep, restore_state
 from sparsesecagg.protocol.juror import JurorState
 from sparsesecagg.protocol.ledger import Entry
 from sparsesecagg.protocol.messages import UnmaskRequest, decode_server_message, encode
@@ -148,9 +148,9 @@ def test_two_processes_that_write_at_the_same_time_leave_one_entry_per_version(t
 from pathlib import Path
 from sparsesecagg.errors import AlreadyAnswered
 from sparsesecagg.protocol import SqliteLedger
-from sparsesecagg.protocol.client_state import ClientState, Step
+from sparsesecagg.protocol.client_state import ClientState, StateStep
 from sparsesecagg.protocol.ledger import Entry
-won, step = 0, Step(ClientState(user=0, params=b""), ClientState(user=0, params=b""))
+won, step = 0, StateStep(ClientState(user=0, params=b""), ClientState(user=0, params=b""))
 with SqliteLedger(Path({str(tmp_path / "ledger")!r}), b"run", 0) as ledger:
     for number in range(1, 40):
         try:
@@ -195,7 +195,7 @@ def test_secrets_of_a_round_that_is_over_are_left_in_no_file(tmp_path: Path, lat
     with SqliteLedger(tmp_path / "ledger", b"a", 0) as ledger:
         ledger.record(Entry(1, 1, 0), step(bytes(5000) + secret))
         assert holding()
-        ledger.record(Entry(2, 1, ROUND_STAGES.index(Stage.UNMASK)), cast(Step, Parts(later)))
+        ledger.record(Entry(2, 1, ROUND_STAGES.index(Stage.UNMASK)), cast(StateStep, Parts(later)))
         assert not holding(), "although the ledger is still open"
 
 
@@ -313,7 +313,7 @@ def test_a_state_of_another_user_or_run_is_refused(tmp_path: Path) -> None:
     run = Run(tmp_path / "ledger")
     state = restore_state(run.client(1).save())
     with SqliteLedger(tmp_path / "ledger", PARAMS.run, 7) as ledger:
-        ledger.record(Entry(1), Step(state.with_changes(version=0), state))
+        ledger.record(Entry(1), StateStep(state.with_changes(version=0), state))
         with pytest.raises(LedgerUnusable, match="belongs to another user or run"):
             ledger.state()
     with SqliteLedger(tmp_path / "ledger", PARAMS.run, 8) as ledger:

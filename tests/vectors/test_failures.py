@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from vector_replay import ReplayedRun, identities_of, load, names, read_roster
 
 from sparsesecagg import errors
 from sparsesecagg.crypto import sealing, shamir
@@ -19,6 +18,7 @@ from sparsesecagg.protocol.draw_messages import DrawProof, DrawRequest, decode_d
 from sparsesecagg.protocol.juror import JurorState, answer_draw
 from sparsesecagg.protocol.locations import decode_locations
 from sparsesecagg.protocol.messages import UnmaskRequest, decode_server_message, decode_users
+from vector_replay import ReplayedRun, identities_of, load, names, read_roster
 
 Case = dict[str, Any]
 REFUSED = [

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from vector_replay import FOLDER, ROOT, ReplayedRun, identities_of, load, names, read_roster
 
 from sparsesecagg.crypto import sealing, shamir
 from sparsesecagg.crypto.decoding import restore
@@ -38,6 +37,7 @@ from sparsesecagg.protocol.masking import pair_seeds, private_mask_seed
 from sparsesecagg.protocol.messages import decode_client_message, decode_server_message, decode_users, encode
 from sparsesecagg.protocol.tags import CONFIRM_TAG, ORDER_TAG
 from sparsesecagg.quantize import Digits, Quantizer
+from vector_replay import FOLDER, ROOT, ReplayedRun, identities_of, load, names, read_roster
 
 RUNS = [name for name in names() if name.startswith("run_")]
 raw = bytes.fromhex

@@ -36,7 +36,7 @@ def other_rate(setting: Setting) -> Reading:
 @contextmanager
 def without_terms() -> Iterator[None]:
     """Let the digest of the terms say nothing."""
-    from sparsesecagg.engines.flower.terms import Terms
+    from sparsesecagg.engines.flower.records import Terms
 
     with replaced(Terms, "digest", lambda self, *told: bytes(32)):
         yield

@@ -118,7 +118,7 @@ class FlowerWorld(World):
     def shown(self) -> PodRound:
         """The round under way: one pod, one committee."""
         assert self.strategy._run is not None  # noqa: S101
-        return self.strategy._run.server._rounds[0]
+        return self.strategy._run.server.pod_rounds[0]
 
     def without_victim(self, message: Message) -> Message:
         """Return an UNMASK message that declares the victim dropped."""

@@ -186,7 +186,7 @@ def false_shares(setting: Setting) -> Reading:
         server.receive(world.clients[user].upload(order, world.updates[user]))
     requests = server.close_stage()
     liars = set()
-    for pod in server._pods:
+    for pod in server._epoch.pods:
         assert pod is not None  # noqa: S101
         members = pod.epoch.pod.users.tolist()
         liars |= set(members[: (len(members) - pod.epoch.threshold) // 2])

@@ -44,7 +44,7 @@ def without_counting() -> Iterator[None]:
         finally:
             order.epoch.min_survivors = floors
 
-    with replaced(client, "released_shares", open_all):
+    with replaced(release, "released_shares", open_all):
         yield
 
 

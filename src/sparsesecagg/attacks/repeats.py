@@ -14,6 +14,7 @@ from sparsesecagg.attacks.views import collect
 from sparsesecagg.attacks.world import TOLERANCE, World, everybody
 from sparsesecagg.crypto.secrets import SharedSecret
 from sparsesecagg.protocol import Client
+from sparsesecagg.protocol.journal import Journal
 from sparsesecagg.protocol.opening import orphaned_pairs
 from sparsesecagg.protocol.order import commitment_of
 from sparsesecagg.protocol.pod_round import PodRound
@@ -24,17 +25,17 @@ from sparsesecagg.protocol.works import work_of
 @contextmanager
 def without_ledger() -> Iterator[None]:
     """Let clients answer without looking at what they have answered before."""
-    kept = Client._answered
+    kept = Journal.answered
 
-    def unasked(self: Client, message: Any, stage: Any, data: bytes) -> None:
+    def unasked(self: Journal, message: Any, stage: Any, data: bytes) -> None:
         return None
 
-    def unrecorded(self: Client, state: Any, request: bytes = b"", answer: bytes = b"") -> None:
-        self._state = state
+    def unrecorded(self: Journal, state: Any, request: bytes = b"", answer: bytes = b"") -> None:
+        self.state = state
 
-    with replaced(Client, "_answered", unasked), replaced(Client, "_record", unrecorded):
+    with replaced(Journal, "answered", unasked), replaced(Journal, "record", unrecorded):
         yield
-    assert Client._answered is kept  # noqa: S101
+    assert Journal.answered is kept  # noqa: S101
 
 
 def second_unmask(setting: Setting) -> Reading:
@@ -65,7 +66,7 @@ def _copy(world: World, user: int, state: bytes) -> Client:
     """Return a client that was restored from a copy of the state, on the same node and so with the same ledger."""
     kept = world.clients[user]
     identity = world.identities[user] if world.identities else None
-    return Client.restore(state, kept.policy, identity=identity, ledger=kept._ledger)
+    return Client.restore(state, kept.policy, identity=identity, ledger=kept._journal.ledger)
 
 
 def same_round_again(setting: Setting) -> Reading:
@@ -82,7 +83,7 @@ def failed_round(setting: Setting) -> Reading:
     commitment = commitment_of(package.head)
     head = package.head.replace(commitment, bytes(len(commitment)))
     false = msgspec.structs.replace(package, head=head)
-    client._state = client._state.with_changes(packages={**client._state.packages, number: false})
+    client._journal.state = client._state.with_changes(packages={**client._state.packages, number: false})
     seed = SharedSecret(package.private_seed.reveal())
     reading = _run_twice(world, {colluder: head}, {colluder: seed})
     if colluder in world.opened:

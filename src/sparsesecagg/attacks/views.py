@@ -11,7 +11,7 @@ from sparsesecagg.attacks.world import World, everybody
 from sparsesecagg.crypto import shamir
 from sparsesecagg.crypto.keys import public_key
 from sparsesecagg.crypto.secrets import SharedSecret
-from sparsesecagg.protocol import acceptance, client
+from sparsesecagg.protocol import acceptance, release
 from sparsesecagg.protocol.messages import (
     ConfirmRequest,
     Unmask,
@@ -27,7 +27,7 @@ from sparsesecagg.protocol.pod_round import PodRound
 @contextmanager
 def without_tags() -> Iterator[None]:
     """Let every survivor count as one that has shown the order."""
-    with replaced(client, "shown_survivors", lambda order, place, message, survivors, tags: survivors):
+    with replaced(release, "shown_survivors", lambda order, place, message, survivors, tags: survivors):
         yield
 
 
@@ -49,7 +49,7 @@ def without_own_head() -> Iterator[None]:
 @contextmanager
 def without_confirmations() -> Iterator[None]:
     """Let a client release shares whatever others have confirmed, and confirm what it is asked to."""
-    with replaced(client, "require_confirmations", lambda order, message, tags, settled: None):
+    with replaced(release, "require_confirmations", lambda order, message, tags, settled: None):
         yield
 
 

@@ -90,7 +90,7 @@ class World:
 
     def pod_of(self, user: int) -> Any:
         """Return the server's record of a user's pod."""
-        return self.run.server._place_of(user)[0]
+        return self.run.server._epoch.place_of(user)[0]
 
     def committee_of(self, user: int) -> list[int]:
         """Return the users of somebody's committee, sorted."""

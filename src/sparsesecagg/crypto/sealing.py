@@ -58,13 +58,13 @@ def unseal(secret: RoundSecret, sender: int, receiver: int, sealed: bytes) -> by
 
 def tag(secret: RoundSecret, purpose: str, sender: int, receiver: int, statement: bytes) -> bytes:
     """Return the bytes that show the receiver which statement (a digest) the sender makes, and to whom."""
-    return expand(secret.reveal(), purpose, _names(sender, receiver), statement)[:TAG_SIZE]
+    return tags([secret], purpose, sender, [receiver], statement)[0]
 
 
 def tags(
     secrets: Iterable[RoundSecret], purpose: str, sender: int, receivers: Iterable[int], statement: bytes
 ) -> list[bytes]:
-    """Return what `tag` makes for each receiver, with the secret that the sender shares with it."""
+    """Return the tags for several receivers, each with the secret that the sender shares with it."""
     keys = (secret.reveal() for secret in secrets)
     parts = (_names(sender, receiver) + statement for receiver in receivers)
     return [made[:TAG_SIZE] for made in expand_all(keys, purpose, parts)]

@@ -1,6 +1,6 @@
 """The way down: steps of a few bits per coordinate instead of whole models.
 
-    vector     what a model is here: a flat float32 vector, its limits, its digest
+    vector     what a model is here: a flat float32 vector, its limits, its digest and number
     blocks     reals to small integers with one power of two per block of 512, and their packing
     step       `Step`: one step on the wire, and the one definition of how it is added to a model
     encoder    `StepEncoder`: the server's rounding, which keeps its error for the next step

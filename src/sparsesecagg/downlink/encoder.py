@@ -25,6 +25,7 @@ from sparsesecagg.downlink.blocks import (
 )
 from sparsesecagg.downlink.step import Step, add_step, levels_size
 from sparsesecagg.downlink.vector import (
+    NumberedModel,
     Vector,
     cleaned,
     from_wire,
@@ -39,16 +40,14 @@ from sparsesecagg.errors import InvalidInput, MalformedMessage, WrongStep
 _CHUNK = 128 * BLOCK
 
 
-class StepEncoder:
-    """Turns targets into steps, and holds the model that they lead to."""
+class StepEncoder(NumberedModel):
+    """Turns targets into steps, and holds the rounded model that they lead to, bit for bit what users hold."""
 
     def __init__(self, model: Vector, bits: int = 4, sequence: int = 0) -> None:
         """Begin with a model of shape (dim,), float32; values below 2^−103 become 0."""
         self.bits = require_bits(bits)
-        self._sequence = require_sequence(sequence)
-        self._model = cleaned(require_vector("model", model))
+        super().__init__(cleaned(require_vector("model", model)), sequence)
         self._error = np.zeros_like(self._model)
-        self._digest = model_digest(self._model)
 
     @classmethod
     def restored(cls, model: Vector, bits: int, sequence: int, error: bytes | memoryview) -> StepEncoder:
@@ -66,24 +65,9 @@ class StepEncoder:
         return wire_bytes(self._error)
 
     @property
-    def model(self) -> Vector:
-        """The rounded model, bit for bit what users hold; read-only, shape (dim,)."""
-        return read_only(self._model)
-
-    @property
     def error(self) -> Vector:
         """What rounding has left for the next step; read-only, shape (dim,)."""
         return read_only(self._error)
-
-    @property
-    def digest(self) -> bytes:
-        """SHA-256 of the rounded model."""
-        return self._digest
-
-    @property
-    def sequence(self) -> int:
-        """The number of the rounded model."""
-        return self._sequence
 
     def encode(self, target: Vector, sequence: int | None = None) -> Step:
         """Step towards `target`, shape (dim,), float32, and return the step.

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from sparsesecagg.downlink.catchup import Steps, WholeModel, decode_catchup
 from sparsesecagg.downlink.step import Step, add_step
-from sparsesecagg.downlink.vector import Vector, is_clean, model_digest, read_only, require_sequence, require_vector
+from sparsesecagg.downlink.vector import NumberedModel, Vector, is_clean, model_digest, require_vector
 from sparsesecagg.errors import InvalidInput, MalformedMessage, MissingStep, WrongStep
 
 
-class Replica:
+class Replica(NumberedModel):
     """A node's copy of the model. Whatever fails leaves it as it was."""
 
     def __init__(self, model: Vector, sequence: int = 0) -> None:
@@ -20,9 +20,7 @@ class Replica:
         require_vector("model", model)
         if not is_clean(model):
             raise InvalidInput("model", "must be one that a StepLog holds: values below 2**-103 must be 0")
-        self._model = model.copy()
-        self._digest = model_digest(self._model)
-        self._sequence = require_sequence(sequence)
+        super().__init__(model.copy(), sequence)
 
     @classmethod
     def from_model(cls, data: bytes | memoryview) -> Replica:
@@ -37,21 +35,6 @@ class Replica:
     def save(self) -> bytes:
         """Return the replica as bytes, for `restore`."""
         return WholeModel(self._sequence, self._model, self._digest).encode()
-
-    @property
-    def model(self) -> Vector:
-        """The model, shape (dim,), float32; read-only, so that the digest stays true."""
-        return read_only(self._model)
-
-    @property
-    def digest(self) -> bytes:
-        """SHA-256 of the model that is held."""
-        return self._digest
-
-    @property
-    def sequence(self) -> int:
-        """The number of the model that is held."""
-        return self._sequence
 
     def apply(self, step: Step) -> None:
         """Take one step; raise `MissingStep` if others come first, `WrongStep` if it does not fit."""

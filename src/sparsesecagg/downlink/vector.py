@@ -29,6 +29,28 @@ def model_digest(model: Vector) -> bytes:
     return state.finalize()
 
 
+class NumberedModel:
+    """A model that its number and its digest tell apart from all others; read-only from outside."""
+
+    def __init__(self, model: Vector, sequence: int) -> None:
+        self._model, self._sequence, self._digest = model, require_sequence(sequence), model_digest(model)
+
+    @property
+    def model(self) -> Vector:
+        """The model, shape (dim,), float32; read-only, so that the digest stays true."""
+        return read_only(self._model)
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256 of the model."""
+        return self._digest
+
+    @property
+    def sequence(self) -> int:
+        """The number of the model."""
+        return self._sequence
+
+
 def wire_bytes(model: Vector) -> memoryview:
     """Return the little-endian bytes of a model; a copy only on a big-endian machine."""
     return np.ascontiguousarray(model, "<f4").view(np.uint8).data

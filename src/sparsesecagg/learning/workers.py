@@ -74,7 +74,8 @@ class TrainingPool:
             initargs=(job, os.getpid()),
         )
         # Start them now: a process that already runs a display thread is a bad one to fork.
-        self._run(lambda: list(self._pool.map(_nothing, range(self.workers))))
+        with _ctrl_c_waits():
+            self._run(lambda: list(self._pool.map(_nothing, range(self.workers))))
 
     def train(self, parameters: Vector, users: Sequence[int], round_number: int) -> Iterator[Trained]:
         """Yield the update of each of `users`, in this order, as they become ready."""
@@ -134,9 +135,22 @@ _job: Job | None = None
 def _start(job: Job, parent: int) -> None:
     """Set a worker up: its job, one thread, and its parent to follow."""
     global _job  # noqa: PLW0603 (a worker process has one job for life)
+    follow(parent)
     _job = job
     _use_one_thread()
-    follow(parent)
+
+
+@contextlib.contextmanager
+def _ctrl_c_waits() -> Iterator[None]:
+    """Hold Ctrl-C back until workers have started: they inherit that, and none dies of it half-way."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _own_job() -> Job:

@@ -160,7 +160,7 @@ class LyingServer(Server):
             return super().close_stage()
         held, self._held = self._held, {}
         if not self._splits:
-            left_out = {user for pod in self._rounds for user in self._left_out(pod, held)}
+            left_out = {user for pod in self.pod_rounds for user in self._left_out(pod, held)}
             self._excluded.update(left_out)
         else:
             left_out = set()
@@ -170,7 +170,7 @@ class LyingServer(Server):
         honest_requests = super().close_stage()
         if not self._splits:
             return honest_requests
-        requests = {user: data for pod in self._rounds for user, data in self._split(pod, held).items()}
+        requests = {user: data for pod in self.pod_rounds for user, data in self._split(pod, held).items()}
         return {user: requests.get(user, data) for user, data in honest_requests.items()}
 
     def _left_out(self, pod: PodRound, held: Mapping[int, tuple[bytes, Upload]]) -> set[int]:

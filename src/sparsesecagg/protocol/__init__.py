@@ -8,20 +8,23 @@ draws           the groups, as nobody could choose them
 draw            how a jury draws; draw_messages, juror, draw_server: what travels, and both sides
 epoch           groups and sealing keys of a pod
 package         what a user deals ahead of a round
-order           what a round is about, and its digest; acceptance: whether a client takes it
+order           what a round is about, and its digest
+acceptance      whether a client takes part in an epoch and in a round
 tags, release   who has shown which order, and which shares may be released for it
 history         the survivors that were declared
 masking         adding masks
 work            what a committee does in a round; sliced, drawn: the two kinds; works: which pattern does which
 policy          what a client demands, whatever the server says
 ledger          what a client has answered, written down; sqlite_ledger: in a file that outlives the process
-client          one user's side
+journal         a client's state with its ledger: written down before an answer leaves
+client          one user's side: what it accepts, and when
+member          what it computes and sends in a round
 client_state    what it remembers; chains: the secrets of its pairs; arguments: what its owner gives it
 relay           shares and tags, sorted by receiver
 pod             what the server keeps of a pod between rounds
 pod_round       the server's side of one pod in one round
 opening         restoring secrets from shares
-server          the server's side of a run
+server          the server's side of a run; server_epoch: keys and groups; server_round: one round of all pods
 server_state    what it remembers
 result          what a round leaves behind
 """

@@ -1,14 +1,25 @@
-"""Accepting an order: what a client checks before it masks anything."""
+"""Accepting an epoch's keys, a round's order, a stage's request: what a client checks before it answers anything."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from sparsesecagg.crypto.kdf import DIGEST_SIZE
-from sparsesecagg.errors import InvalidKey, PolicyViolation, WrongView
+from sparsesecagg.errors import InvalidKey, PolicyViolation, WrongRound, WrongStage, WrongView
+from sparsesecagg.protocol.client_state import ClientState
 from sparsesecagg.protocol.epoch import Epoch
 from sparsesecagg.protocol.messages import HEAD_SIZE, SEALED_SIZE, Order, decode_users, pieces, require_pieces
 from sparsesecagg.protocol.order import OrderView
+from sparsesecagg.protocol.stages import ROUND_STAGES, Stage
+
+
+def require_keys(epoch: Epoch, place: int, sealing_key: bytes) -> None:
+    """Raise unless the epoch has the sealing key that this user advertised, and enough others to hold its shares."""
+    if place not in epoch or epoch.sealing_key(place) != sealing_key:
+        raise InvalidKey("the epoch has another sealing key for this user than it advertised, or none")
+    holders = len(epoch.holders(place))
+    if holders < epoch.threshold:
+        raise PolicyViolation(f"only {holders} users would hold shares, the threshold is {epoch.threshold}")
 
 
 def view_order(epoch: Epoch, message: Order, chain: bytes) -> OrderView:
@@ -67,3 +78,15 @@ def require_company(order: OrderView, place: int, own: int, min_survivors: int) 
     # In a sparse graph there are fewer peers than members; nobody may be left with none.
     if len(order.mask_peers(place)) + 1 < min(least, order.epoch.threshold):
         raise PolicyViolation("too few of those with whom this user shares masks are left")
+
+
+def require_turn(state: ClientState, round_number: int, stage: Stage, *, confirm: bool) -> None:
+    """Raise unless it is the turn of this stage, after UPLOAD, in the round that the user is at."""
+    if round_number != state.round_number:
+        raise WrongRound(round_number, state.round_number)
+    due = Stage.UPLOAD
+    if state.order:
+        after_upload = state.answered == ROUND_STAGES.index(Stage.UPLOAD)
+        due = Stage.CONFIRM if confirm and after_upload else Stage.UNMASK
+    if due is not stage:
+        raise WrongStage(stage.name, due.name)

@@ -11,73 +11,52 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import cached_property
 from typing import TypeVar
 
-import numpy as np
-
 from sparsesecagg.crypto.identity import Identity
-from sparsesecagg.crypto.kdf import digest
-from sparsesecagg.crypto.keys import KeyAgreement, public_key
+from sparsesecagg.crypto.keys import public_key
 from sparsesecagg.crypto.secrets import SECRET_SIZE, Entropy, PrivateKey
 from sparsesecagg.errors import (
     AlreadyAnswered,
     InvalidInput,
-    InvalidKey,
     PolicyViolation,
     WronglyExcluded,
     WrongRound,
     WrongStage,
     WrongView,
 )
-from sparsesecagg.field import pack
-from sparsesecagg.protocol.acceptance import accept_order, view_order
+from sparsesecagg.protocol.acceptance import accept_order, require_keys, require_turn, view_order
 from sparsesecagg.protocol.arguments import checked_identity, checked_ledger, checked_update, checked_weight
-from sparsesecagg.protocol.chains import may_deal, start_chains, with_secrets
-from sparsesecagg.protocol.client_state import ClientState, Step, erase, restore_state, save_state
+from sparsesecagg.protocol.chains import joined, may_deal, with_packages, with_secrets
+from sparsesecagg.protocol.client_state import ClientState, restore_state, save_state
 from sparsesecagg.protocol.draw_messages import DrawRequest, decode_draw
 from sparsesecagg.protocol.draws import checked_groups
-from sparsesecagg.protocol.epoch import Epoch
-from sparsesecagg.protocol.history import Declared, read_history
+from sparsesecagg.protocol.history import judge_history
+from sparsesecagg.protocol.journal import Journal
 from sparsesecagg.protocol.juror import answer_draw
-from sparsesecagg.protocol.ledger import Entry, Ledger
+from sparsesecagg.protocol.ledger import Ledger
+from sparsesecagg.protocol.member import Member
 from sparsesecagg.protocol.messages import (
     NONCE_SIZE,
-    SEALED_SIZE,
     VIEW_SIZE,
     AdvertiseKeys,
-    Confirm,
     ConfirmRequest,
     EpochKeys,
     Order,
     ServerMessage,
-    Unmask,
     UnmaskRequest,
-    Upload,
     decode_server_message,
     encode,
-    encode_users,
-    pieces,
     user_number,
 )
-from sparsesecagg.protocol.order import NO_TERMS, OrderView, mask_key_of
-from sparsesecagg.protocol.package import Package, deal, mask_private, open_pair
+from sparsesecagg.protocol.order import NO_TERMS, OrderView
+from sparsesecagg.protocol.package import AHEAD, Package
 from sparsesecagg.protocol.parameters import Parameters
 from sparsesecagg.protocol.policy import Policy
-from sparsesecagg.protocol.release import (
-    checked_survivors,
-    released_shares,
-    require_confirmations,
-    shown_survivors,
-)
+from sparsesecagg.protocol.release import checked_survivors, shares_to_release
 from sparsesecagg.protocol.stages import ROUND_STAGES, Stage
-from sparsesecagg.protocol.tags import CONFIRM_TAG, ORDER_TAG, Tags, confirmed
-from sparsesecagg.protocol.work import Pair, Trace, Update
-from sparsesecagg.protocol.works import work_of
-
-AHEAD = 2
-"""A package travels at most so many rounds ahead, so that who misses one round is still a member of the next."""
+from sparsesecagg.protocol.work import Trace, Update
 
 Expected = TypeVar("Expected", EpochKeys, Order, ConfirmRequest, UnmaskRequest)
 
@@ -112,13 +91,14 @@ class Client:
         self.policy.check_parameters(params)
         self._identity = checked_identity(identity, user, params)
         self._entropy = entropy
-        self._ledger = checked_ledger(ledger, params)
-        self._state = ClientState(user=user, params=params.encode())
-        self._recording = False
-        self._entry: Entry | None = None
+        self._journal = Journal(checked_ledger(ledger, params), ClientState(user=user, params=params.encode()))
 
     def __repr__(self) -> str:
         return f"Client(user={self.user}, round={self.round_number}, epoch={self._state.epoch_number})"
+
+    @property
+    def _state(self) -> ClientState:
+        return self._journal.state
 
     @property
     def round_number(self) -> int:
@@ -140,7 +120,7 @@ class Client:
     @property
     def seen(self) -> tuple[int, int]:
         """The last round and the last draw that this client knows of: a server that comes back must be beyond both."""
-        return self._state.round_number, max(self._state.draw, self._ledger.juror().last_draw)
+        return self._state.round_number, max(self._state.draw, self._journal.ledger.juror().last_draw)
 
     def advertise_keys(self, epoch_number: int | None = None) -> bytes:
         """Make a fresh sealing key and a nonce for the draw; return both. Asked again before `join`, the same ones.
@@ -148,7 +128,7 @@ class Client:
         `epoch_number` is the server's, by default the next one. A new epoch ends the one before: its packages and
         secrets are erased.
         """
-        self._require_going()
+        self._journal.require_going()
         state = self._state
         if epoch_number is None:
             epoch_number = state.epoch_number + (not state.nonce)
@@ -166,9 +146,8 @@ class Client:
                 packages={},
                 order=b"",
             )
-            self._record(state)
-            self.__dict__.pop("_epoch", None)
-            self.__dict__.pop("_place", None)
+            self._journal.record(state)
+            self.__dict__.pop("_member", None)
         view = self.params.digest[:VIEW_SIZE]
         key = public_key(state.sealing_private)
         return encode(AdvertiseKeys(state.epoch_number, view, user_number(self.user), key, state.nonce))
@@ -178,11 +157,11 @@ class Client:
         request = decode_draw(data)
         if self._identity is None or not isinstance(request, DrawRequest):
             raise WrongStage(type(request).__name__, Stage.ADVERTISE_KEYS.name)
-        self._require_going()
-        before = self._ledger.juror()
+        self._journal.require_going()
+        before = self._journal.ledger.juror()
         juror, answer = answer_draw(self._identity, self.params, before, request)
         if juror is not before:
-            self._ledger.record_juror(before, juror)
+            self._journal.ledger.record_juror(before, juror)
         return answer
 
     def join(self, data: bytes) -> None:
@@ -201,36 +180,11 @@ class Client:
         if message.first_round <= state.round_number:
             raise WrongRound(message.first_round, state.round_number + 1)
         draw = checked_groups(self.params, message.draw, self.user, state.nonce, self._identity, state.draw)
-        pod = draw.groups.pod_of(self.user)
-        if pod is None:
-            raise PolicyViolation("this user is excluded from the groups")
         self.policy.check_structure(self.params, draw.structure)
-        epoch = Epoch(self.params, message, draw.seed, pod)
-        place = pod.place[self.user]
-        if place not in epoch or epoch.sealing_key(place) != public_key(state.sealing_private):
-            raise InvalidKey("the epoch has another sealing key for this user than it advertised, or none")
-        if len(epoch.holders(place)) < epoch.threshold:
-            raise PolicyViolation(
-                f"only {len(epoch.holders(place))} users would hold shares, the threshold is {epoch.threshold}"
-            )
-        self._record(
-            state.with_changes(
-                sealing_private=PrivateKey(b""),
-                nonce=b"",
-                epoch=data,
-                draw=draw.number,
-                chain_round=message.first_round,
-                chains=start_chains(epoch, place, state.sealing_private, self._identity),
-                secrets={},
-                packages={},
-                round_number=message.first_round - 1,
-                answered=len(ROUND_STAGES),  # The round before the first is over.
-                history=epoch.digest,
-                history_round=message.first_round - 1,
-                uploaded={},
-            )
-        )
-        self._epoch, self._place = epoch, place
+        member = Member.of(self.user, self.params, message, draw)
+        require_keys(member.epoch, member.place, public_key(state.sealing_private))
+        self._journal.record(joined(state, member.epoch, member.place, data, draw.number, self._identity))
+        self._member = member
 
     # Packages
 
@@ -240,18 +194,15 @@ class Client:
         `round_number` is the round that the server is at, or the one before the first. With `again`, packages that were
         dealt before are returned too, as the same bytes.
         """
-        self._require_going()
+        self._journal.require_going()
         state = self._state.from_round(round_number)
-        wanted = range(max(state.round_number + 1, self._epoch.first_round), state.round_number + 1 + AHEAD)
+        epoch, place = self._member.epoch, self._member.place
+        wanted = range(max(state.round_number + 1, epoch.first_round), state.round_number + 1 + AHEAD)
         fresh = [number for number in wanted if number not in state.packages and may_deal(state, number)]
         if fresh:
-            state = with_secrets(state, fresh[-1])
-            dealt = {
-                number: deal(self._epoch, number, self._place, state.secrets[number], self._entropy) for number in fresh
-            }
-            state = state.with_changes(packages={**state.packages, **dealt})
+            state = with_packages(with_secrets(state, fresh[-1]), epoch, place, fresh, self._entropy)
         if state is not self._state:
-            self._record(state)
+            self._journal.record(state)
         return [state.packages[number].message for number in wanted if number in (state.packages if again else fresh)]
 
     # A round
@@ -262,7 +213,7 @@ class Client:
         Return the answer if this very order was answered before, else None.
         """
         message = self._read(data, Order)
-        if (answer := self._answered(message, Stage.UPLOAD, data)) is not None:
+        if (answer := self._journal.answered(message, Stage.UPLOAD, data)) is not None:
             return answer
         self._accepted(message, terms)
         return None
@@ -278,35 +229,20 @@ class Client:
         the update is relative to: the order must name the same.
         """
         message = self._read(data, Order)
-        if (answer := self._answered(message, Stage.UPLOAD, data)) is not None:
+        if (answer := self._journal.answered(message, Stage.UPLOAD, data)) is not None:
             return answer
         weight = checked_weight(weight, self.params)
         source = checked_update(update, self.params)
         self.policy.check_weight(self.params, weight)
         state, package, order, heads = self._accepted(message, terms)
 
-        work = work_of(order, int(self._epoch.pod.committee_of[self._place]))
-        agreement = KeyAgreement(mask_private(self._epoch, order.round_number, self.user, package.mask_secret))
-        masked = work.mask(
-            source,
-            weight,
-            [
-                Pair(self.user, int(self._epoch.pod.users[peer]), agreement.with_peer(mask_key_of(heads[peer])))
-                for peer in order.mask_peers(self._place)
-            ],
-            work.private_mask(self.user, package.private_seed, positive=True),
-            np.random.Generator(np.random.SFC64(int.from_bytes(self._entropy(16), "little"))),
-            trace,
-        )
-        tags = self._tags(state, order)
-        shown = tags.make(ORDER_TAG, order.partners(self._place).tolist(), order.digest)
-        words = pack(masked.words, self.params.word)
-        answer = encode(Upload(*self._head(order), masked.locations, words, shown))
-        self._record(
+        secrets = state.secrets[order.round_number]
+        answer, clipped = self._member.upload(order, heads, package, secrets, source, weight, self._entropy, trace)
+        self._journal.record(
             state.with_changes(
                 answered=ROUND_STAGES.index(Stage.UPLOAD),
                 order=data,
-                clipped=masked.clipped,
+                clipped=clipped,
                 packages={**state.packages, order.round_number: package.spent()},
                 uploaded={**state.uploaded, order.round_number: b""},
             ),
@@ -322,15 +258,13 @@ class Client:
         A server that tells different users different survivors finds nobody with enough tags to release a share.
         """
         message = self._read(data, ConfirmRequest)
-        if (answer := self._answered(message, Stage.CONFIRM, data)) is not None:
+        if (answer := self._journal.answered(message, Stage.CONFIRM, data)) is not None:
             return answer
         order = self._order_of(message, Stage.CONFIRM)
-        survivors = checked_survivors(order, self._place, message.survivors)
-        statement, tags = confirmed(order.digest, message.survivors), self._tags(self._state, order)
-        others = [partner for partner in order.partners(self._place).tolist() if partner in survivors]
-        made = tags.make(CONFIRM_TAG, others, statement)
-        answer = encode(Confirm(*self._head(order), made))
-        self._record(
+        survivors = checked_survivors(order, self._member.place, message.survivors)
+        secrets = self._state.secrets[order.round_number]
+        answer = self._member.confirm(order, secrets, message.survivors, survivors)
+        self._journal.record(
             self._state.with_changes(
                 answered=ROUND_STAGES.index(Stage.CONFIRM),
                 confirmed=message.survivors,
@@ -347,23 +281,38 @@ class Client:
         Whether it answers or refuses: this client will release nothing more of the round.
         """
         message = self._read(data, UnmaskRequest)
-        if (answer := self._answered(message, Stage.UNMASK, data)) is not None:
+        if (answer := self._journal.answered(message, Stage.UNMASK, data)) is not None:
             return answer
         order = self._order_of(message, Stage.UNMASK)
         shares, refusal = {}, None
         try:
-            shares = self._released(order, message)
+            received, least = self._received_order(), self.policy.min_survivors
+            shares = shares_to_release(order, message, received, self._member, self._state, least)
         except PolicyViolation as problem:  # Used up all the same: the server may not ask again with other survivors.
             refusal = problem
-        owners = encode_users(np.array(list(shares), np.int64), len(self._epoch.pod))
-        answer = encode(Unmask(*self._head(order), owners, b"".join(shares.values()))) if shares else b""
+        answer = self._member.unmask(order, shares) if shares else b""
         state = self._state.with_changes(answered=ROUND_STAGES.index(Stage.UNMASK))
         if shares:
             state = state.with_changes(uploaded={**state.uploaded, order.round_number: message.survivors})
-        self._record(state.after_round(), data, answer)
+        self._journal.record(state.after_round(), data, answer)
         if refusal:
             raise refusal
         return answer
+
+    # The ledger
+
+    @contextmanager
+    def one_record(self) -> Iterator[None]:
+        """Write all answers that are made inside down as one entry, when the block ends: none may leave before.
+
+        Each entry in a file costs a write to disk; an upload and the packages that leave with it need only one.
+        """
+        try:
+            with self._journal.one_entry():
+                yield
+        except BaseException:
+            self.__dict__.pop("_order", None)  # It may be one that is not on record.
+            raise
 
     def save(self) -> bytes:
         """Return the whole state as bytes, for an engine that restarts processes between messages.
@@ -392,98 +341,30 @@ class Client:
         if params is not None and params.run != saved.run:
             raise WrongView("the server")
         client = Client(state.user, params or saved, policy, entropy, identity, ledger)
-        client._state = state
+        client._journal.state = state
         return client
 
-    # Messages and the ledger
-
-    def _require_going(self) -> None:
-        if self._state.stopped:
-            raise WronglyExcluded(self._state.stopped)
+    # What the server says, and what earlier messages have left
 
     def _read(self, data: bytes, expected: type[Expected]) -> Expected:
-        self._require_going()
+        self._journal.require_going()
         message: ServerMessage = decode_server_message(data)
         if not isinstance(message, expected):
             raise WrongStage(type(message).__name__, expected.__name__)
         return message
 
-    def _answered(self, message: Order | ConfirmRequest | UnmaskRequest, stage: Stage, data: bytes) -> bytes | None:
-        """Return the stored answer to this very request, None if the stage is still open; raise if it is over."""
-        last, position = self._last_entry(), (message.round_number, ROUND_STAGES.index(stage))
-        if position == (last.round_number, last.stage) and last.answer and last.request == _request(data):
-            return last.answer
-        if position <= (last.round_number, last.stage):
-            raise AlreadyAnswered(f"round {message.round_number} is over for this client at {stage.name}")
-        if last.version != self._state.version:
-            raise AlreadyAnswered("another process has answered in this client's place")
-        return None
-
-    @contextmanager
-    def one_record(self) -> Iterator[None]:
-        """Write all answers that are made inside down as one entry, when the block ends: none may leave before.
-
-        Each entry in a file costs a write to disk; an upload and the packages that leave with it need only one.
-        """
-        if self._recording:
-            yield
-            return
-        before, self._recording = self._state, True
-        try:
-            yield
-        finally:
-            entry, after = self._entry, self._state
-            self._entry, self._recording = None, False
-            if entry:
-                self._state = before
-                try:
-                    self._ledger.record(entry, Step(before, after))
-                except BaseException:
-                    self.__dict__.pop("_order", None)
-                    raise
-                erase(before, after)
-                self._state = after
-
-    def _last_entry(self) -> Entry:
-        return self._entry or self._ledger.last()
-
-    def _record(self, state: ClientState, request: bytes = b"", answer: bytes = b"") -> None:
-        """Write the new state down, then take it on and erase what it no longer holds."""
-        with self.one_record():
-            version = self._state.version if self._entry else self._state.version + 1
-            entry = Entry(version, state.round_number, state.answered)
-            if request:
-                entry = replace(entry, request=_request(request), answer=answer)
-            else:
-                last = self._last_entry()
-                if (last.round_number, last.stage) == (entry.round_number, entry.stage):
-                    entry = replace(last, version=version)
-            self._entry, self._state = entry, state.with_changes(version=version)
-
-    def _head(self, order: OrderView) -> tuple[int, bytes, bytes]:
-        """How every message of this user begins, from UPLOAD on."""
-        return order.round_number, order.view, user_number(self.user)
-
-    # What earlier messages have left
-
     @cached_property
-    def _epoch(self) -> Epoch:
+    def _member(self) -> Member:
         if not self._state.epoch:
             raise WrongStage("a round", Stage.ADVERTISE_KEYS.name)
         message = decode_server_message(self._state.epoch)
         assert isinstance(message, EpochKeys)  # noqa: S101  # `join` has stored it.
         draw = checked_groups(self.params, message.draw, self.user, None, self._identity, 0)
-        pod = draw.groups.pod_of(self.user)
-        assert pod is not None  # noqa: S101
-        return Epoch(self.params, message, draw.seed, pod)
-
-    @cached_property
-    def _place(self) -> int:
-        return self._epoch.pod.place[self.user]
+        return Member.of(self.user, self.params, message, draw)
 
     @cached_property
     def _order(self) -> OrderView:
-        return view_order(self._epoch, self._received_order(), self._state.history)
+        return view_order(self._member.epoch, self._received_order(), self._state.history)
 
     def _received_order(self) -> Order:
         message = decode_server_message(self._state.order)
@@ -492,15 +373,7 @@ class Client:
 
     def _order_of(self, message: ConfirmRequest | UnmaskRequest, stage: Stage) -> OrderView:
         """Return the order of the round that is being answered; raise unless it is this stage's turn."""
-        state = self._state
-        if message.round_number != state.round_number:
-            raise WrongRound(message.round_number, state.round_number)
-        due = Stage.UPLOAD
-        if state.order:
-            after_upload = state.answered == ROUND_STAGES.index(Stage.UPLOAD)
-            due = Stage.CONFIRM if self.params.confirm and after_upload else Stage.UNMASK
-        if due is not stage:
-            raise WrongStage(stage.name, due.name)
+        require_turn(self._state, message.round_number, stage, confirm=self.params.confirm)
         if message.view != self._order.view:
             raise WrongView("the server")
         return self._order
@@ -508,61 +381,29 @@ class Client:
     # Checks
 
     def _accepted(self, message: Order, terms: bytes) -> tuple[ClientState, Package, OrderView, dict[int, bytes]]:
-        """Return the state as the round begins, its package, the order and the committee's heads; raise to refuse."""
-        state = self._declared(self._state.from_round(message.round_number), message)
+        """Return the state as the round begins, its package, the order and the committee's heads; raise to refuse.
+
+        Survivors that were declared since are taken in. If this user was wrongly left out, it stops for good.
+        """
+        member = self._member
+        if message.view != member.epoch.view:
+            raise WrongView("the server")  # Another pod's past is no reason to stop.
+        state, problem = judge_history(
+            self._state.from_round(message.round_number), member.epoch, member.place, message
+        )
+        if problem:
+            self._journal.record(state.with_changes(stopped=problem))
+            raise WronglyExcluded(problem)
         package = state.packages.get(message.round_number)
         if package is None:
             raise WrongStage(Stage.UPLOAD.name, f"{Stage.SHARE_KEYS.name}: no package was dealt for this round")
         order, heads = accept_order(
-            self._epoch,
+            member.epoch,
             message,
-            place=self._place,
+            place=member.place,
             head=package.head,
             terms=terms,
             chain=state.history,
             min_survivors=self.policy.min_survivors,
         )
         return state, package, order, heads
-
-    def _declared(self, state: ClientState, message: Order) -> ClientState:
-        """Take in the survivors that were declared since; stop for good if this user was wrongly left out."""
-        if message.view != self._epoch.view:
-            raise WrongView("the server")  # Another pod's past is no reason to stop.
-        declared = Declared(state, self._place, self.params.dropout)
-        for round_number, survivors in read_history(message.history, len(self._epoch.pod)):
-            declared.take(round_number, survivors)
-        state, problem = declared.result(message.round_number)
-        if problem:
-            self._record(state.with_changes(stopped=problem))
-            raise WronglyExcluded(problem)
-        return state
-
-    def _released(self, order: OrderView, message: UnmaskRequest) -> dict[int, bytes]:
-        """Return the shares to release, by owner, as the rule of release allows."""
-        survivors = checked_survivors(order, self._place, message.survivors)
-        tags = self._tags(self._state, order)
-        if self.params.confirm:
-            require_confirmations(order, message, tags, self._state.confirmed)
-        shown = shown_survivors(order, self._place, message, survivors, tags)
-        return released_shares(order, survivors, shown, self._held(order), self.policy.min_survivors)
-
-    # Secrets
-
-    def _held(self, order: OrderView) -> dict[int, bytes]:
-        """Return the pairs of shares that this user holds, by owner: its own, and those of the others that open."""
-        partners = order.partners(self._place).tolist()
-        sealed = pieces(self._received_order().shares, len(partners), SEALED_SIZE, "the shares")
-        secrets = self._state.secrets[order.round_number]
-        held = {self._place: self._state.packages[order.round_number].own_shares.reveal()}
-        for owner, each in zip(partners, sealed, strict=True):
-            pair = open_pair(self._epoch, owner, self._place, each, secrets[owner])
-            if pair is not None:  # Otherwise the owner sealed rubbish; others may still restore its secrets.
-                held[owner] = pair
-        return held
-
-    def _tags(self, state: ClientState, order: OrderView) -> Tags:
-        return Tags(self._epoch.pod.users, self._place, state.secrets[order.round_number])
-
-
-def _request(data: bytes) -> bytes:
-    return digest("request", data)

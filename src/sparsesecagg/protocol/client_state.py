@@ -133,7 +133,7 @@ def erase(before: ClientState, after: ClientState) -> None:
                     secret.wipe()
 
 
-class Step(NamedTuple):
+class StateStep(NamedTuple):
     """From one state to the next, for a ledger to write down: the whole of it, or only what has changed."""
 
     before: ClientState

@@ -13,7 +13,8 @@ from math import exp, lgamma, log, log1p
 
 from sparsesecagg.errors import MalformedMessage, PolicyViolation
 from sparsesecagg.protocol.client_state import ClientState
-from sparsesecagg.protocol.messages import decode_users
+from sparsesecagg.protocol.epoch import Epoch
+from sparsesecagg.protocol.messages import Order, decode_users
 from sparsesecagg.protocol.order import extend_chain
 
 _ROUND_SIZE = 8
@@ -102,3 +103,11 @@ class Declared:
             for number in range(self._exclusions, count + 1)
         ]
         return sum(map(exp, logs))
+
+
+def judge_history(state: ClientState, epoch: Epoch, place: int, message: Order) -> tuple[ClientState, str]:
+    """Return a user's state with the survivors taken in that an order declares, and what is wrong, if anything is."""
+    declared = Declared(state, place, epoch.params.dropout)
+    for round_number, survivors in read_history(message.history, len(epoch.pod)):
+        declared.take(round_number, survivors)
+    return declared.result(message.round_number)

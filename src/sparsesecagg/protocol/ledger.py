@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from sparsesecagg.errors import AlreadyAnswered
-from sparsesecagg.protocol.client_state import Step
+from sparsesecagg.protocol.client_state import StateStep
 from sparsesecagg.protocol.juror import JurorState
 
 
@@ -38,7 +38,7 @@ class Ledger(Protocol):
     def state(self) -> bytes | None:
         """Return the client's state as it was recorded with the last entry, if this ledger keeps it."""
 
-    def record(self, entry: Entry, step: Step) -> None:
+    def record(self, entry: Entry, step: StateStep) -> None:
         """Write down an entry and the next state with it, or raise `AlreadyAnswered` unless it follows the last one."""
 
     def juror(self) -> JurorState:
@@ -64,7 +64,7 @@ class MemoryLedger:
     def state(self) -> None:
         """Return None: the client itself is in memory."""
 
-    def record(self, entry: Entry, step: Step) -> None:  # noqa: ARG002
+    def record(self, entry: Entry, step: StateStep) -> None:  # noqa: ARG002
         """Keep the entry."""
         if entry.version != self._last.version + 1:
             raise AlreadyAnswered("another process has answered in this client's place")

@@ -28,6 +28,9 @@ from sparsesecagg.crypto.secrets import (
 from sparsesecagg.protocol.epoch import Epoch, number_bytes
 from sparsesecagg.protocol.messages import ShareKeys, encode, user_number
 
+AHEAD = 2
+"""A package travels at most so many rounds ahead, so that who misses one round is still a member of the next."""
+
 
 class Package(msgspec.Struct, frozen=True, kw_only=True):
     """What the owner of a package keeps until its round is over."""

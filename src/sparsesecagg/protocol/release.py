@@ -11,9 +11,27 @@ from collections.abc import Mapping
 
 from sparsesecagg.crypto import sealing, shamir
 from sparsesecagg.errors import PolicyViolation
-from sparsesecagg.protocol.messages import UnmaskRequest, decode_users, pieces
+from sparsesecagg.protocol.client_state import ClientState
+from sparsesecagg.protocol.member import Member
+from sparsesecagg.protocol.messages import Order, UnmaskRequest, decode_users, pieces
 from sparsesecagg.protocol.order import OrderView
 from sparsesecagg.protocol.tags import CONFIRM_TAG, ORDER_TAG, Tags, confirmed
+
+
+def shares_to_release(
+    order: OrderView, message: UnmaskRequest, received: Order, member: Member, state: ClientState, min_survivors: int
+) -> dict[int, bytes]:
+    """Return the shares to release, by owner, as the rule allows; raise if there are none.
+
+    `received` is the order's message, with the shares of others. `min_survivors` is what the user's policy demands.
+    """
+    secrets, package = state.secrets[order.round_number], state.packages[order.round_number]
+    survivors, tags = checked_survivors(order, member.place, message.survivors), member.tags(secrets)
+    if order.epoch.params.confirm:
+        require_confirmations(order, message, tags, state.confirmed)
+    shown = shown_survivors(order, member.place, message, survivors, tags)
+    held = member.held_shares(order, received, package, secrets)
+    return released_shares(order, survivors, shown, held, min_survivors)
 
 
 def checked_survivors(order: OrderView, place: int, bitmap: bytes) -> set[int]:

@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from sparsesecagg.errors import AlreadyAnswered, LedgerUnusable, MalformedMessage
-from sparsesecagg.protocol.client_state import Step, join_parts, restore_state
+from sparsesecagg.protocol.client_state import StateStep, join_parts, restore_state
 from sparsesecagg.protocol.juror import JurorState
 from sparsesecagg.protocol.ledger import Entry
 from sparsesecagg.protocol.parameters import Parameters
@@ -115,7 +115,7 @@ class SqliteLedger:
             raise LedgerUnusable("belongs to another user or run")
         return whole
 
-    def record(self, entry: Entry, step: Step) -> None:
+    def record(self, entry: Entry, step: StateStep) -> None:
         """Write down an entry and the next state with it, or raise `AlreadyAnswered` unless it follows the last one."""
         owner, now = (self._run, self._user), int(time.time())
         with self._exclusively():

@@ -36,5 +36,5 @@ def audible_flower() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def exact_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Send whole models: most tests compare with exact means. `test_downlink.py` is about steps, the default."""
+    """Send whole models: most tests compare with exact means. `test_way_down.py` is about steps, the default."""
     monkeypatch.setattr(way_down, "DEFAULT", "model")

@@ -18,7 +18,7 @@ from engines.local_grid import LocalGrid, content_of, model, round_of, stage_of,
 from sparsesecagg.engines.flower.records import Packet, read_packet
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.flower import EmptyCohort, SecAgg
-from sparsesecagg.protocol import Stage
+from sparsesecagg.protocol import SqliteLedger, Stage
 from sparsesecagg.protocol.client_state import restore_state
 
 START = np.zeros(60, np.float32)
@@ -314,12 +314,14 @@ class TestClients:
 
         def before(node: int, message: Message) -> None:
             path = ledger / "ledger.sqlite3"
-            states: list[Any] = []
+            owners: list[Any] = []
             if path.exists():
                 with sqlite3.connect(path) as database:
-                    states = database.execute("SELECT state FROM clients").fetchall()
-            for (state,) in states:
-                secrets.update(secret.reveal() for secret in restore_state(state).held_secrets())
+                    owners = database.execute("SELECT run, user FROM clients").fetchall()
+            for owner in owners:
+                with SqliteLedger(ledger, *owner) as kept:
+                    state = restore_state(kept.state() or b"")
+                secrets.update(secret.reveal() for secret in state.held_secrets())
             if round_of(message) == 2 and node == 101:
                 raise RuntimeError("spoilt")
 

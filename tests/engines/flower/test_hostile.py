@@ -20,8 +20,7 @@ from engines.local_grid import LocalGrid, Silent, content_of, model, round_of, s
 from sparsesecagg.crypto.identity import Identity, Roster, RunKeys, RunSecret
 from sparsesecagg.crypto.keys import KeyAgreement
 from sparsesecagg.engines.flower import mod
-from sparsesecagg.engines.flower.node import Enrolment, enrolment_of, ledger_folder
-from sparsesecagg.engines.flower.seats import Challenge
+from sparsesecagg.engines.flower.node import Challenge, Enrolment, enrolment_of, ledger_folder
 from sparsesecagg.flower import SecAgg
 from sparsesecagg.protocol.messages import (
     Unmask,
@@ -71,7 +70,7 @@ class Play:
     def pod_round(self) -> PodRound:
         """The only pod in the round under way."""
         assert self.strategy._run is not None
-        return self.strategy._run.server._rounds[0]
+        return self.strategy._run.server.pod_rounds[0]
 
     def order_without(self, missing: int, user: int) -> bytes:
         """Return the order that a user would get if somebody's package had not arrived, correct in itself."""

@@ -84,8 +84,8 @@ def test_wrapped_and_unwrapped_strategies_agree_up_to_quantisation(name: str) ->
     for array, before in START.items():
         if before.dtype.kind == "f":
             # A level is 1e-8 here, and optimisers that divide by a small number magnify it by eta / tau = 100. Half
-            # precision rounds to 2^-11 by itself, in either run.
-            tolerance = 4e-3 if array == "half" else 3e-5
+            # precision rounds to 2^-11 by itself, in either run, and that is magnified too.
+            tolerance = 1e-2 if array == "half" else 3e-5
             np.testing.assert_allclose(secure[array], plain[array], atol=tolerance, err_msg=array)
 
 

@@ -2,44 +2,18 @@
 
 What the server does
     strategy   `SecAgg`, around an averaging strategy
-    run        one run of the protocol, from the keys to the sums
-    exchanges  what it says to nodes, and what becomes of their replies
+    settings   what it is told, and strategies that can't be wrapped
+    choice     what it chooses itself: groups for the nodes at hand where no alpha is given, the clips of the next round
+    run        one run of the protocol, from the keys to the sums, and what a server that is started again needs
+    exchanges  what it says to nodes, which node is which user, and what becomes of their replies
     courier    messages out, replies in
-    settings   what the server chooses, and strategies that can't be wrapped
-    choice     groups for the nodes at hand, where no alpha is given
-    seats      which node is which user
-    clip       the clips of the next round
-    way_down   the model on its way to the nodes, whole or as steps
+    figures    of the rounds, kept in a run folder
 What a node does
-    mod        `secagg_mod`, around the train function
-    node       what its owner says: policy, identity, ledger
-    weights    its weight, on a coarse grid
-    evaluation `evaluate_first`: metrics of an evaluation under the masks of the update
-    replicas   the models that it has kept, so that steps can follow
+    mod        `secagg_mod`, around the train function, and `evaluate_first`
+    node       what its owner says: policy, identity and its proof, ledger (protocol/sqlite_ledger.py), weight
 What travels
-    records    control record, payload, packages, refusals
-    terms      what all nodes of a round must be told alike
+    records    control record, payload, packages, refusals, and the terms that all nodes must be told alike
+    way_down   the model on its way to the nodes, whole or as steps from one that they have kept
     arrays     models as vectors
-    steps      models and steps in records
-What is kept
-    figures    of the rounds, by the server; what a node keeps is in protocol/sqlite_ledger.py
-    saved_run  what a server that is started again needs to go on
-    errors     what can go wrong in between
-    last_words errors as the last line of `flwr run`
+    errors     what can go wrong in between, and how it reaches the last line of `flwr run`
 """
-
-from sparsesecagg.engines.flower.errors import EmptyCohort, MissingMod, MissingStrategy, NotInRun, UnprovenNode
-from sparsesecagg.engines.flower.evaluation import evaluate_first
-from sparsesecagg.engines.flower.mod import secagg_mod
-from sparsesecagg.engines.flower.strategy import SecAgg
-
-__all__ = [
-    "EmptyCohort",
-    "MissingMod",
-    "MissingStrategy",
-    "NotInRun",
-    "SecAgg",
-    "UnprovenNode",
-    "evaluate_first",
-    "secagg_mod",
-]

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
 from sparsesecagg.crypto.identity import Roster
 from sparsesecagg.engines.flower.courier import Courier
-from sparsesecagg.engines.flower.errors import MissingMod, remedy_of
+from sparsesecagg.engines.flower.errors import MissingMod, UnprovenNode, remedy_of
 from sparsesecagg.engines.flower.figures import RoundRecord
+from sparsesecagg.engines.flower.node import Challenge, Claim
 from sparsesecagg.engines.flower.records import (
     RAISED,
+    Invitation,
     Packet,
     Value,
     in_one_line,
@@ -29,10 +32,7 @@ from sparsesecagg.engines.flower.records import (
     reason_of,
     wire_bytes,
 )
-from sparsesecagg.engines.flower.seats import Challenge, Claim, Seats
-from sparsesecagg.engines.flower.steps import HELD
-from sparsesecagg.engines.flower.terms import Invitation
-from sparsesecagg.engines.flower.way_down import WayDown
+from sparsesecagg.engines.flower.way_down import HELD, WayDown
 from sparsesecagg.errors import MalformedMessage, SparseSecAggError, WrongRound, WrongStage
 from sparsesecagg.protocol import Server, Stage
 
@@ -40,6 +40,40 @@ _LOG = logging.getLogger("flwr")
 
 Invited = Mapping[int, Invitation]
 """By node: what the wrapped strategy wants to send it."""
+
+
+@dataclass
+class Seats:
+    """Which node is which user, for as long as the run lasts: given out in a plain run, proven with a roster."""
+
+    _node_of: dict[int, int] = field(default_factory=dict)
+    _user_of: dict[int, int] = field(default_factory=dict)
+
+    def among(self, nodes: Collection[int]) -> dict[int, int]:
+        """Return the node of each user that is one of these."""
+        return {self._user_of[node]: node for node in nodes if node in self._user_of}
+
+    @property
+    def taken(self) -> list[tuple[int, int]]:
+        """All users that have a node, with it."""
+        return sorted(self._node_of.items())
+
+    def user(self, node: int) -> int | None:
+        """Return the user that a node is."""
+        return self._user_of.get(node)
+
+    def take(self, user: int, node: int, present: Collection[int]) -> None:
+        """Note that a node is a user.
+
+        A user has one node. Another one takes its place only when that node is gone, as after a restart.
+        """
+        holder = self._node_of.get(user, node)
+        if holder != node and holder in present:
+            raise UnprovenNode(node, f"user {user} of the roster is node {holder}, which is present")
+        self._user_of.pop(holder, None)
+        if node in self._user_of:  # A node that is enrolled anew under another number leaves its old one.
+            del self._node_of[self._user_of[node]]
+        self._node_of[user], self._user_of[node] = node, user
 
 
 class Exchanges:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import isfinite
 
-from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MessageType, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, Context, Message, MessageType, MetricRecord, RecordDict
 
 from sparsesecagg.engines.flower.arrays import ModelUpdate, Template
 from sparsesecagg.engines.flower.errors import MissingStrategy, NotInRun
@@ -24,18 +24,27 @@ from sparsesecagg.engines.flower.node import (
     EVALUATION,
     ROSTER,
     RUN_KEY,
+    Claim,
     Enrolment,
+    coin,
     enrolment_of,
     evaluation_allowed,
     ledger_folder,
     policy_of,
+    prove,
+    rounded,
 )
-from sparsesecagg.engines.flower.records import Packet, Value, is_ours, read_packet, refusal, without_ours
-from sparsesecagg.engines.flower.replicas import Replicas
-from sparsesecagg.engines.flower.seats import Claim, prove
-from sparsesecagg.engines.flower.steps import HELD
-from sparsesecagg.engines.flower.terms import Terms, run_config_digest
-from sparsesecagg.engines.flower.weights import coin, rounded
+from sparsesecagg.engines.flower.records import (
+    Packet,
+    Terms,
+    Value,
+    is_ours,
+    read_packet,
+    refusal,
+    run_config_digest,
+    without_ours,
+)
+from sparsesecagg.engines.flower.way_down import HELD, Replicas
 from sparsesecagg.errors import (
     InvalidInput,
     MalformedMessage,
@@ -50,7 +59,7 @@ from sparsesecagg.protocol.messages import decode_client_message
 _LOG = logging.getLogger("flwr")
 
 Train = Callable[[Message, Context], Message]
-Record = ArrayRecord | MetricRecord | ConfigRecord
+"""A function of the ClientApp."""
 
 
 class _InternalError(ProtocolError):
@@ -235,10 +244,8 @@ class _Task:
         if len(terms.scales) != len(template.travelling):
             raise MalformedMessage(f"{len(template.travelling)} arrays need a scale each, got {len(terms.scales)}")
         # The train function gets a message of its own, whose arrays it may clear; the difference is still to be made.
-        own = copy.copy(self.message)
-        own.content = RecordDict({name: _copy(record) for name, record in content.items()})
         begun = time.perf_counter()
-        reply = _train(own, self.context, self.call_next)
+        reply = _train(_with_own_arrays(self.message, content), self.context, self.call_next)
         self._start += time.perf_counter() - begun
 
         metrics = next(iter(reply.content.metric_records.values()), MetricRecord())
@@ -272,8 +279,13 @@ def _only_arrays(content: RecordDict, where: str) -> ArrayRecord:
     return records[0]
 
 
-def _copy(record: Record) -> Record:
-    return ArrayRecord(dict(record)) if isinstance(record, ArrayRecord) else record
+def _with_own_arrays(message: Message, content: RecordDict) -> Message:
+    """Return the message with this content, whose arrays the receiver may clear."""
+    own = copy.copy(message)
+    own.content = RecordDict(
+        {name: ArrayRecord(dict(each)) if isinstance(each, ArrayRecord) else each for name, each in content.items()}
+    )
+    return own
 
 
 def _weight(metrics: MetricRecord, key: str) -> int:
@@ -295,3 +307,29 @@ def _metrics(metrics: MetricRecord, terms: Terms) -> list[float]:
             raise InvalidInput(name, "must be in the metrics of the reply, as one finite number")
         values.append(value / bound)
     return values
+
+
+def evaluate_first(evaluate: Train) -> Callable[[Message, Context, Train], Message]:
+    """Return a mod that tests the received model before training: `mods=[secagg_mod, evaluate_first(evaluate)]`.
+
+    `evaluate` is the app's evaluate function. Its metrics join those of the train function's reply, whose names win;
+    `SecAgg(..., metrics={"eval_acc": 1.0})` then averages them under the masks, by the weights of training. They are
+    about the model of the round before. Put it after `secagg_mod`, or the metrics travel in the clear.
+
+    Flower evaluates in messages of their own, and their replies name single nodes. But the model that a node is sent to
+    train is the one that was to be tested, so it can be tested there, and the metrics can travel with the update.
+    """
+
+    def mod(message: Message, context: Context, call_next: Train) -> Message:
+        # A message of its own, since the function may clear the arrays that training needs.
+        tested = evaluate(_with_own_arrays(message, message.content), context)
+        reply = call_next(message, context)
+        if tested.has_error() or reply.has_error():
+            return tested if tested.has_error() else reply
+        found = next(iter(tested.content.metric_records.values()), MetricRecord())
+        for name, record in reply.content.metric_records.items():
+            reply.content[name] = MetricRecord({**found, **record})
+            break
+        return reply
+
+    return mod

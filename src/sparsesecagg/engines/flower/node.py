@@ -1,4 +1,4 @@
-"""What a node brings: its policy, its identity, its ledger. All of it is its owner's to say.
+"""What a node brings: its policy, its identity with the proof of it, its ledger, its weight. All its owner's to say.
 
 The owner says it with `flower-supernode --node-config`. What comes with the run or from the server can't weaken it: a
 policy is read from the node's own configuration and nowhere else, a node with a roster takes part in nothing that is
@@ -9,18 +9,22 @@ the run's configuration, for nodes whose owner has named none, which is what sim
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from cryptography.hazmat.primitives.constant_time import bytes_eq
 from flwr.app import Context
 
 from sparsesecagg.crypto.identity import Identity, Roster, RunKeys, RunSecret
-from sparsesecagg.crypto.keys import public_key
-from sparsesecagg.crypto.secrets import SECRET_SIZE, PrivateKey
-from sparsesecagg.errors import InvalidInput
+from sparsesecagg.crypto.kdf import derive, digest
+from sparsesecagg.crypto.keys import KeyAgreement, public_key
+from sparsesecagg.crypto.secrets import SECRET_SIZE, AgreedSecret, PrivateKey
+from sparsesecagg.engines.flower.errors import UnprovenNode
+from sparsesecagg.errors import InvalidInput, LedgerUnusable
 from sparsesecagg.field import WORD_BITS
 from sparsesecagg.patterns import PATTERNS
 from sparsesecagg.protocol import Policy
@@ -33,6 +37,11 @@ LEDGER_VARIABLE = "SPARSESECAGG_LEDGER"
 
 _IDENTITY = (ROSTER, RUN_KEY, TRUSTED)
 _PARTITION = "{partition-id}"
+_LABEL = "flower seat"
+
+FILE: Final = "weight-rounding"
+_SIZE: Final = 32
+_COIN_BITS: Final = 64
 
 
 @dataclass(frozen=True)
@@ -163,22 +172,13 @@ def _whole(key: str, value: Any) -> int:
     return value
 
 
-def _fraction(key: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
-        raise InvalidInput(key, f"must be in [0, 1), got {value!r}")
-    return float(value)
+def _number(words: str, fits: Callable[[float], bool]) -> Callable[[str, Any], float]:
+    def read(key: str, value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not fits(value):
+            raise InvalidInput(key, f"must be {words}, got {value!r}")
+        return float(value)
 
-
-def _positive(key: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-        raise InvalidInput(key, f"must be positive, got {value!r}")
-    return float(value)
-
-
-def _exponent(key: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value < 0:
-        raise InvalidInput(key, f"must be negative, got {value!r}")
-    return float(value)
+    return read
 
 
 def _server(key: str, value: Any) -> str:
@@ -209,12 +209,12 @@ def _bits(key: str, value: Any) -> frozenset[int]:
 
 _OPTIONS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "min-anonymity": ("min_anonymity", _whole),
-    "colluding": ("colluding", _fraction),
-    "failure-log2": ("failure_log2", _exponent),
+    "colluding": ("colluding", _number("in [0, 1)", lambda value: 0 <= value < 1)),
+    "failure-log2": ("failure_log2", _number("negative", lambda value: value < 0)),
     "server": ("server", _server),
     "min-clients": ("min_clients", _whole),
     "min-survivors": ("min_survivors", _whole),
-    "max-exposure": ("max_exposure", _positive),
+    "max-exposure": ("max_exposure", _number("positive", lambda value: value > 0)),
     "max-dim": ("max_dim", _whole),
     "max-clients": ("max_clients", _whole),
     "authenticated": ("authenticated", _switch),
@@ -222,3 +222,102 @@ _OPTIONS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "modulus-bits": ("modulus_bits", _bits),
 }
 """Name in a configuration: name in `Policy`, and how to read it."""
+
+
+# The proof of an identity
+#
+# Flower gives nodes ids, a roster gives users numbers, and the server may not simply pair them off: a stranger in the
+# place of a user would cost that user its round. So the server sends a fresh X25519 key, and a node answers with a
+# value that only the owner of a listed run key can compute. It speaks of exactly this node, this exchange and the keys
+# that the node sends in it. The identity has signed the run key, so its own key can stay offline. This protects rounds
+# from strangers. Nodes do not rely on it: they prove themselves to each other.
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a node says: that it is this user of this run, and sends these keys."""
+
+    run: bytes
+    node: int
+    user: int
+    keys: bytes
+
+    @property
+    def digest(self) -> bytes:
+        """What a proof is bound to."""
+        return digest(_LABEL, self.run, str(self.node).encode(), str(self.user).encode(), self.keys)
+
+
+def prove(claim: Claim, run_key: PrivateKey, challenge: bytes) -> bytes:
+    """Return the proof of a claim; raises `InvalidKey` for a challenge that would give it away."""
+    return _proof(claim, KeyAgreement(run_key).with_peer(challenge))
+
+
+class Challenge:
+    """A key of the server's for one exchange, to which the nodes prove who they are."""
+
+    def __init__(self) -> None:
+        private = PrivateKey(os.urandom(SECRET_SIZE))
+        self.public = public_key(private)
+        self._agreement = KeyAgreement(private)
+
+    def verify(self, claim: Claim, roster: Roster, proof: bytes) -> None:
+        """Raise `UnprovenNode` unless the claim is proven."""
+        if not 0 <= claim.user < len(roster.entries):
+            raise UnprovenNode(claim.node, f"the roster has no user {claim.user}")
+        if not bytes_eq(proof, _proof(claim, self._agreement.with_peer(roster.entries[claim.user].run_key))):
+            raise UnprovenNode(claim.node, f"it does not prove to be user {claim.user} of the roster")
+
+
+def _proof(claim: Claim, agreed: AgreedSecret) -> bytes:
+    return derive(agreed.reveal(), _LABEL, claim.digest)
+
+
+# Its weight, rounded at random onto a coarse public grid before anybody else sees anything of it
+#
+# Weights stay the same from round to round and carry no noise. With random dropouts a server that sees their sums can
+# solve for every single one in some tens of rounds (docs/privacy.md, "Weights"). Fresh rounding in each round would
+# average out. So a node rounds once: a coin of its own, kept with its ledger, decides for all rounds and all runs.
+#
+# The grid is the powers of two up to the largest weight, and that one. A weight between two points goes up with just
+# the probability that makes the mean right, so that a mean over many nodes is FedAvg's own but for that noise. The
+# lowest point is 1: a weight of 0 would take its owner out of the sum in which others hide.
+
+
+def coin(folder: Path, node: str) -> int:
+    """Return this node's coin, a number below 2^64; `node` tells apart nodes of a simulation, which share a folder."""
+    secret = derive(_secret(folder / FILE), "weight rounding", bytes(_SIZE), node.encode(), _COIN_BITS // 8)
+    return int.from_bytes(secret, "little")
+
+
+def rounded(weight: int, limit: int, own_coin: int) -> int:
+    """Return the grid's point for a weight: above 0, at most `limit`, and right on average over the coins."""
+    if weight >= limit:
+        return limit
+    if weight <= 1:
+        return 1
+    low = 1 << (weight.bit_length() - 1)
+    high = min(2 * low, limit)
+    return high if own_coin * (high - low) < (weight - low) << _COIN_BITS else low
+
+
+def _secret(path: Path) -> bytes:
+    """Return what coins are derived from; the first who asks makes it."""
+    try:
+        if not path.exists():
+            draft = path.with_name(f"{FILE}.{secrets.token_hex(8)}")
+            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(secrets.token_bytes(_SIZE))
+            try:
+                os.link(draft, path)  # Unlike a rename it fails where another process was first.
+            except FileExistsError:
+                pass
+            finally:
+                draft.unlink()
+        data = path.read_bytes()
+    except OSError as problem:
+        raise LedgerUnusable(f"can't be written: {problem.strerror}") from None
+    if len(data) != _SIZE:
+        raise LedgerUnusable(f"is damaged: its file {FILE} must have {_SIZE} bytes")
+    return data

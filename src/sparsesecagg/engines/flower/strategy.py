@@ -21,10 +21,9 @@ from flwr.serverapp.strategy import Strategy
 
 from sparsesecagg.crypto.identity import Roster
 from sparsesecagg.engines.flower.arrays import Template
-from sparsesecagg.engines.flower.choice import Wish, described, smallest_number
-from sparsesecagg.engines.flower.clip import Clips
+from sparsesecagg.engines.flower.choice import Clips, Wish, described, smallest_number
 from sparsesecagg.engines.flower.courier import Courier, PatientGrid
-from sparsesecagg.engines.flower.errors import MissingMod
+from sparsesecagg.engines.flower.errors import MissingMod, listen
 from sparsesecagg.engines.flower.figures import (
     FigureFolder,
     RoundRecord,
@@ -33,11 +32,9 @@ from sparsesecagg.engines.flower.figures import (
     shape_of,
     total_weight,
 )
-from sparsesecagg.engines.flower.last_words import listen
-from sparsesecagg.engines.flower.run import SecureRun
-from sparsesecagg.engines.flower.saved_run import SavedRun, number_rounds
+from sparsesecagg.engines.flower.records import Invitation, Terms, common_digest, invite, with_model
+from sparsesecagg.engines.flower.run import SavedRun, SecureRun, number_rounds
 from sparsesecagg.engines.flower.settings import Settings, require_averaging, stage_timeouts, weight_limit
-from sparsesecagg.engines.flower.terms import Invitation, Terms, common_digest, invite, with_model
 from sparsesecagg.engines.flower.way_down import make_way_down
 from sparsesecagg.errors import InvalidInput, ProtocolError, SparseSecAggError
 from sparsesecagg.patterns.anonymity import Server

@@ -5,12 +5,12 @@ Computing is measured and transfer is modelled (a simulated network), so they ne
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sparsesecagg.report.measures import mean, mean_by_stage, worked
 from sparsesecagg.report.plots.base import Figure, FigureView, Json, Series, bar_layout, bars, listing
-from sparsesecagg.report.records import STAGES
+from sparsesecagg.report.records import STAGES, RoundLine
 from sparsesecagg.report.words import BYTE_UNITS, SECOND_UNITS, Unit, unit_for
 
 TRAINING = "local training"
@@ -29,22 +29,14 @@ def bytes_sent(series: Sequence[Series]) -> Figure:
 
 def bytes_received(series: Sequence[Series]) -> Figure:
     """Draw what one user receives in a round, by stage."""
-    rows = []
-    for s in series:
-        model = mean(record.downlink_bytes for record in worked(s.run))
-        staged = mean_by_stage(s.run, lambda r: r.received_bytes)
-        rows.append({MODEL: model, **staged} if model else staged)
+    rows = _rows_beside(MODEL, lambda r: r.downlink_bytes, series, lambda r: r.received_bytes)
     caption = "What one user receives in a round, on average, and the model on its way down, whole or in steps."
     return _figure("bytes-received", Words("Bytes received by stage", caption), series, rows, BYTE_UNITS)
 
 
 def client_seconds(series: Sequence[Series]) -> Figure:
     """Draw what one user computes in a round, by stage, with local training for scale."""
-    rows = []
-    for s in series:
-        training = mean(record.training_seconds for record in worked(s.run))
-        staged = mean_by_stage(s.run, lambda r: r.client_seconds)
-        rows.append({TRAINING: training, **staged} if training else staged)
+    rows = _rows_beside(TRAINING, lambda r: r.training_seconds, series, lambda r: r.client_seconds)
     caption = "Computing of one user, measured. Local training is no part of the protocol, but gives the scale."
     return _figure("client-seconds", Words("User's seconds by stage", caption), series, rows, SECOND_UNITS)
 
@@ -89,6 +81,17 @@ class Words:
     title: str
     caption: str
     per: str = "per user and round"
+
+
+def _rows_beside(
+    name: str,
+    pick: Callable[[RoundLine], float],
+    series: Sequence[Series],
+    by_stage: Callable[[RoundLine], Mapping[str, float]],
+) -> list[dict[str, float]]:
+    """Return one measurement by stage, after another of the whole round where there is one."""
+    rows = [(mean(pick(record) for record in worked(s.run)), mean_by_stage(s.run, by_stage)) for s in series]
+    return [{name: first, **staged} if first else staged for first, staged in rows]
 
 
 def _figure(

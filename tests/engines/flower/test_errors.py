@@ -6,8 +6,7 @@ import logging
 
 import pytest
 
-from sparsesecagg.engines.flower.errors import MissingMod
-from sparsesecagg.engines.flower.last_words import LastWords
+from sparsesecagg.engines.flower.errors import LastWords, MissingMod
 from sparsesecagg.errors import InvalidInput
 
 

@@ -15,7 +15,7 @@ from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, Result
 
 from engines.local_grid import LocalGrid, content_of, model, round_of, stage_of, training_app, values
 from sparsesecagg.downlink import Step, Steps, decode_catchup
-from sparsesecagg.engines.flower.steps import STEPS
+from sparsesecagg.engines.flower.way_down import STEPS
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.flower import SecAgg
 

@@ -10,8 +10,7 @@ from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAvg
 
 from engines.local_grid import LocalGrid, content_of, model, stage_of, training_app, travel, values
-from sparsesecagg.engines.flower.records import Packet
-from sparsesecagg.engines.flower.terms import Terms, run_config_digest
+from sparsesecagg.engines.flower.records import Packet, Terms, run_config_digest
 from sparsesecagg.errors import MalformedMessage
 from sparsesecagg.flower import SecAgg
 from sparsesecagg.protocol import Stage
