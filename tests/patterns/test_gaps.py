@@ -68,7 +68,7 @@ def test_positions_are_those_of_the_plain_walk_in_large(dim: int, probability: i
     """With many ones, and with gaps far longer than the table."""
     (found,) = bernoulli_positions([PatternSeed(SEED)], dim, probability)
     assert found.tolist() == twin.positions(SEED, dim, probability)
-    assert found.dtype == np.int64
+    assert found.dtype == np.int32
 
 
 def test_known_answers() -> None:

@@ -102,7 +102,7 @@ class TestTags:
         secrets = {1: RoundSecret(b"1" * 32), 2: RoundSecret(b"2" * 32)}
         tags = Tags(users, 0, secrets)
         other = Tags(users, 1, {0: secrets[1]})
-        made = tags.make(ORDER_TAG, 1, b"s" * 32)
+        made = tags.make(ORDER_TAG, [1], b"s" * 32)
         assert len(made) == TAG_SIZE == 8
         assert other.valid(ORDER_TAG, 0, b"s" * 32, made)
         assert not other.valid(CONFIRM_TAG, 0, b"s" * 32, made)

@@ -27,7 +27,7 @@ from sparsesecagg.errors import (
     WrongStage,
     WrongView,
 )
-from sparsesecagg.protocol import Server, Stage
+from sparsesecagg.protocol import Server, Stage, drawn
 from sparsesecagg.protocol.messages import decode_client_message, user_number
 from sparsesecagg.protocol.stages import STAGES, next_stage, round_stages
 
@@ -392,6 +392,21 @@ def test_threads_change_nothing_but_time() -> None:
         with pytest.raises(InvalidInput, match="threads must be at least 1"):
             Server(params, digest("seed of a test", b"\0"), threads=threads)
     assert Server(params, digest("seed of a test", b"\0"), threads=1).threads == 1
+
+
+@pytest.mark.parametrize("modulus_bits", [12, 16, 32])
+def test_words_that_wait_for_their_private_masks_make_the_same_sum(
+    modulus_bits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All uploads of `pairwise` wait, or some, or none, as there is room."""
+    results = []
+    for room in (1 << 26, 60, 0):
+        monkeypatch.setattr(drawn, "_WAITING", room)
+        run = Run(small(pattern="pairwise", alpha=0.5, modulus_bits=modulus_bits))
+        results.append(run.round(silent=[2]))
+    for result in results[1:]:
+        assert (result.total == results[0].total).all()
+        assert (result.counts == results[0].counts).all()
 
 
 def test_help_shows_what_a_caller_reads() -> None:

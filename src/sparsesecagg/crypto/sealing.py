@@ -7,10 +7,12 @@ constant.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESCCM
 
-from sparsesecagg.crypto.kdf import derive, expand
+from sparsesecagg.crypto.kdf import derive, expand, expand_all
 from sparsesecagg.crypto.secrets import AgreedSecret, PairChain, RoundSecret
 
 TAG_SIZE = 8
@@ -57,6 +59,15 @@ def unseal(secret: RoundSecret, sender: int, receiver: int, sealed: bytes) -> by
 def tag(secret: RoundSecret, purpose: str, sender: int, receiver: int, statement: bytes) -> bytes:
     """Return the bytes that show the receiver which statement (a digest) the sender makes, and to whom."""
     return expand(secret.reveal(), purpose, _names(sender, receiver), statement)[:TAG_SIZE]
+
+
+def tags(
+    secrets: Iterable[RoundSecret], purpose: str, sender: int, receivers: Iterable[int], statement: bytes
+) -> list[bytes]:
+    """Return what `tag` makes for each receiver, with the secret that the sender shares with it."""
+    keys = (secret.reveal() for secret in secrets)
+    parts = (_names(sender, receiver) + statement for receiver in receivers)
+    return [made[:TAG_SIZE] for made in expand_all(keys, purpose, parts)]
 
 
 def _cipher(secret: RoundSecret, sender: int, receiver: int) -> AESCCM:

@@ -22,9 +22,6 @@ from sparsesecagg.field import Word
 CHUNK_BYTES = 1 << 18
 """Read at a time in the hot loops: enough for AES to run at full speed, and it stays in the second-level cache."""
 
-LONG_CHUNK_BYTES = 1 << 19
-"""Read at a time where threads take turns at the interpreter's lock: fewer turns are worth some misses of the cache."""
-
 _ZEROS = memoryview(bytes(1 << 20))
 _FROM_ZERO = modes.CTR(bytes(16))
 _SLACK = 15  # `update_into` asks for a block less one byte beyond the data.

@@ -29,7 +29,8 @@ _GUIDE_BITS = 16
 _BATCH_DRAWS = 1 << 15
 """Draws worked on at a time: 256 kB, so that several passes over them stay in the second-level cache."""
 
-Positions = NDArray[np.int64]
+Positions = NDArray[np.signedinteger[Any]]
+"""Of 32 bits where they fit: half the memory, and twice the speed of all that is done with them."""
 
 
 def table_size(probability: int) -> int:
@@ -71,7 +72,7 @@ class GapTable:
         as the table has entries.
         """
         highest = (draws >> np.uint64(64 - _GUIDE_BITS)).view(np.int64)
-        steps: NDArray[np.int32] = self.guide.take(highest)
+        steps: NDArray[np.int32] = self.guide.take(highest, mode="clip")  # All are within; to look takes half the time.
         unsure = np.flatnonzero(steps < 0)
         gaps: NDArray[np.signedinteger[Any]]
         if self.one_longer:
@@ -109,12 +110,16 @@ def _walk(streams: list[KeyStream], reads: int, dim: int, probability: int) -> l
     ends: NDArray[np.signedinteger[Any]] = np.cumsum(steps, axis=1, dtype=np.int32 if short else np.int64)
     is_one = ends < dim
     is_one.reshape(-1)[skips] = False
-    ones = ends[is_one].astype(np.int64)
-    behind = accumulate((np.count_nonzero(row) for row in is_one), initial=0)
+    ones = ends[is_one].astype(_position_type(dim), copy=False)
+    behind = accumulate(np.count_nonzero(is_one, axis=1).tolist(), initial=0)
     result = [ones[start:stop] for start, stop in pairwise(behind)]
     for index in np.flatnonzero(ends[:, -1] < dim - 1).tolist():  # The guess was short: go on where the stream stopped.
         reached = int(ends[index, -1]) + 1
         # Twice as many draws each time: a tiny π over a huge model is reached in few steps.
         rest = _walk([streams[index]], 2 * reads, dim - reached, probability)[0]
-        result[index] = np.concatenate([result[index], rest + reached])
+        result[index] = np.concatenate([result[index], rest.astype(ones.dtype) + ones.dtype.type(reached)])
     return result
+
+
+def _position_type(dim: int) -> type[np.signedinteger[Any]]:
+    return np.int32 if dim <= 1 << 31 else np.int64

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
 from sparsesecagg.crypto.secrets import PatternSeed
-from sparsesecagg.patterns.gaps import bernoulli_positions
+from sparsesecagg.patterns.gaps import Positions, bernoulli_positions
 
 
 def edge_probability(alpha_q32: int, degree: int) -> int:
@@ -25,6 +22,6 @@ def selection_probability(alpha: float, degree: int) -> float:
     return 1.0 - (1.0 - alpha / degree) ** degree
 
 
-def draw_positions(seeds: Sequence[PatternSeed], dim: int, probability: int) -> list[NDArray[np.int64]]:
+def draw_positions(seeds: Sequence[PatternSeed], dim: int, probability: int) -> list[Positions]:
     """Return the coordinates at which b_ij is one, for each pair's seed."""
-    return list(bernoulli_positions(seeds, dim, probability))
+    return bernoulli_positions(seeds, dim, probability)

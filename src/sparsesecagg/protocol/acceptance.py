@@ -8,7 +8,7 @@ from sparsesecagg.crypto.kdf import DIGEST_SIZE
 from sparsesecagg.errors import InvalidKey, PolicyViolation, WrongRound, WrongStage, WrongView
 from sparsesecagg.protocol.client_state import ClientState
 from sparsesecagg.protocol.epoch import Epoch
-from sparsesecagg.protocol.messages import HEAD_SIZE, SEALED_SIZE, Order, decode_users, pieces
+from sparsesecagg.protocol.messages import HEAD_SIZE, SEALED_SIZE, Order, decode_users, pieces, require_pieces
 from sparsesecagg.protocol.order import OrderView
 from sparsesecagg.protocol.stages import ROUND_STAGES, Stage
 
@@ -50,7 +50,7 @@ def accept_order(
     own = int(epoch.pod.committee_of[place])
     heads = _checked_heads(order, message, place, own, head)
     require_company(order, place, own, min_survivors)
-    pieces(message.shares, len(order.partners(place)), SEALED_SIZE, "the shares")
+    require_pieces(message.shares, len(order.partners(place)), SEALED_SIZE, "the shares")
     return order, heads
 
 

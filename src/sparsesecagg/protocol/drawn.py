@@ -23,8 +23,15 @@ _PIECE = 1 << 16
 """Coordinates, or words of masks, that are worked on at a time: they stay in the cache."""
 
 
+_WAITING = 1 << 26
+"""Bytes of uploads that wait until their private masks are known: both are then added in one pass."""
+
+
 class Drawn(Work):
-    """Time and memory follow the coordinates that are sent; the server keeps a byte or two for each of them."""
+    """Time and memory follow the coordinates that are sent; the server keeps a byte or two for each of them.
+
+    Of the first uploads it also keeps the words until the sum is opened, up to a fixed size.
+    """
 
     def __init__(self, params: Parameters, committee: int, round_number: int, context: bytes) -> None:
         super().__init__(params, committee, round_number, context)
@@ -32,6 +39,9 @@ class Drawn(Work):
         self._contributors = np.zeros(0, np.min_scalar_type(params.clients))
         self._steps: dict[int, NDArray[np.unsignedinteger[Any]]] = {}
         """By user: the steps between the coordinates it sent; to add them up is faster than to decode them again."""
+        self._words: dict[int, NDArray[Any]] = {}
+        """By user: words that were not added yet."""
+        self._waiting = 0
 
     def mask(
         self,
@@ -53,16 +63,24 @@ class Drawn(Work):
         return MaskedUpdate(encode_locations(coordinates, self.params.dim), word.reduce(sums), clipped)
 
     def add(self, upload: Upload) -> None:
-        """Add one upload's words at its coordinates."""
+        """Add one upload's words at its coordinates, or keep them."""
         steps = decode_steps(upload.locations, self.params.dim)
         words = unpack(upload.words, len(steps), self.params.word)
         if self._sums is None:
             self._sums = self.params.word.zeros((self.params.dim,))
             self._contributors = np.zeros(self.params.dim, self._contributors.dtype)
         self._steps[upload.sender] = steps.astype(np.min_scalar_type(steps.max(initial=0)))
-        coordinates = _coordinates(steps)
+        if self._waiting + words.nbytes <= _WAITING:
+            self._words[upload.sender] = words.copy()  # Not what a message lies in.
+            self._waiting += words.nbytes
+        else:
+            self._add_at(_coordinates(steps), self.params.word.embed(words))
+
+    def _add_at(self, coordinates: NDArray[np.int64], words: NDArray[Any]) -> None:
+        """Add what one user contributes."""
+        assert self._sums is not None  # noqa: S101
         # `at` is fast only between equal types, and with aligned memory, which words in a message don't have.
-        np.add.at(self._sums, coordinates, words.astype(self._sums.dtype))
+        np.add.at(self._sums, coordinates, words)
         np.add.at(self._contributors, coordinates, self._contributors.dtype.type(1))
 
     def open(self, private: Mapping[int, SharedSecret], orphaned: Sequence[Pair]) -> None:
@@ -70,8 +88,14 @@ class Drawn(Work):
         assert self._sums is not None  # noqa: S101  # A committee is opened only if users have uploaded.
         for user, seed in private.items():
             mask = self.private_mask(user, seed, positive=False)
-            rows = _coordinates(self._steps[user])
-            add_to_column(self._sums, [DrawnMask(mask.stream, mask.positive, rows)], self.params.word)
+            coordinates = _coordinates(self._steps[user])
+            words = self._words.pop(user, None)
+            if words is None:
+                add_to_column(self._sums, [DrawnMask(mask.stream, mask.positive, coordinates)], self.params.word)
+            else:
+                sums = self.params.word.embed(words)
+                WholeMasks([mask], self.params.word).add(sums)
+                self._add_at(coordinates, sums)
         # The survivor added its mask if its number is the smaller one; now it is taken away.
         masks = self.shared_masks(orphaned, [pair.user > pair.peer for pair in orphaned])
         add_to_column(self._sums, masks, self.params.word)

@@ -10,29 +10,30 @@ without a loop: the unary stream is a bitmap with a one at the end of each quoti
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from sparsesecagg.errors import MalformedMessage
 from sparsesecagg.field.packing import number_type, pack_numbers, unpack_numbers
+from sparsesecagg.patterns.gaps import Positions
 
 _BITMAP, _GAPS = b"\x00", b"\x01"
 _HEADER = 10
 _LARGEST_K = 32
 
 
-def encode_locations(positions: NDArray[np.int64], dim: int) -> bytes:
+def encode_locations(positions: Positions, dim: int) -> bytes:
     """Code strictly increasing positions below `dim`."""
     bitmap_size = 1 + (dim + 7) // 8
     count = len(positions)
     k = _best_k(count, int(positions[-1]) + 1 - count if count else 0)
-    gaps = np.empty_like(positions)
-    gaps[:1] = positions[:1]
-    np.subtract(positions[1:], positions[:-1], out=gaps[1:])
-    gaps[1:] -= 1
+    gaps = _steps(positions.astype(_shorter(dim), copy=False))
+    gaps -= 1
     ends = gaps >> k  # A quotient ends behind the zeros and the ones of all before it.
     ends[1:] += 1
-    np.cumsum(ends, out=ends)
+    ends = np.cumsum(ends, dtype=np.int64)  # NumPy writes to places of 64 bits three times as fast as of 32.
     unary_bits = int(ends[-1]) + 1 if count else 0
     unary_size, low_size = (unary_bits + 7) // 8, (count * k + 7) // 8
     if _HEADER + unary_size + low_size >= bitmap_size:
@@ -51,27 +52,27 @@ def encode_locations(positions: NDArray[np.int64], dim: int) -> bytes:
 
 def decode_locations(data: bytes, dim: int) -> NDArray[np.int64]:
     """Read what `encode_locations` wrote; refuse everything else."""
-    return np.cumsum(decode_steps(data, dim)) - 1
+    return np.cumsum(decode_steps(data, dim), dtype=np.int64) - 1
 
 
-def decode_steps(data: bytes, dim: int) -> NDArray[np.int64]:
+def decode_steps(data: bytes, dim: int) -> Positions:
     """Read locations as steps from one to the next, the first from −1; refuse what `encode_locations` did not write."""
     if len(data) > 1 + (dim + 7) // 8:  # The smaller code was chosen, so more than a bitmap never comes.
         raise MalformedMessage(f"locations of {dim} coordinates take at most {1 + (dim + 7) // 8} bytes")
     if data[:1] == _BITMAP:
         if len(data) != 1 + (dim + 7) // 8:
             raise MalformedMessage(f"a bitmap of {dim} coordinates takes {1 + (dim + 7) // 8} bytes, not {len(data)}")
-        steps = _steps(_read_bits(data[1:]))
+        steps = _steps(_read_bits(data[1:]).astype(_shorter(dim)))
     elif data[:1] == _GAPS and len(data) >= _HEADER:
         steps = _decode_gaps(data, dim)
     else:
         raise MalformedMessage("the locations are in no known code")
-    if int(steps.sum()) > dim:
+    if int(steps.sum(dtype=np.int64)) > dim:
         raise MalformedMessage(f"a location is not below {dim}")
     return steps
 
 
-def _decode_gaps(data: bytes, dim: int) -> NDArray[np.int64]:
+def _decode_gaps(data: bytes, dim: int) -> Positions:
     k, count = data[1], int.from_bytes(data[2:6], "little")
     unary_size = int.from_bytes(data[6:10], "little")
     low_size = (count * k + 7) // 8
@@ -84,15 +85,21 @@ def _decode_gaps(data: bytes, dim: int) -> NDArray[np.int64]:
     if count and (int(ends[-1]) + 1 - count) << k >= dim:
         raise MalformedMessage(f"a location is not below {dim}")
     # A step is a gap and one: (quotient << k) + low + 1, and an end lies quotient + 1 behind the one before.
-    steps = _steps(ends)
+    steps = _steps(ends.astype(_shorter(dim) if k <= 16 else np.int64))
     if k:
+        steps -= 1
         steps <<= k
         steps += unpack_numbers(data[_HEADER + unary_size :], count, k)
-        steps -= (1 << k) - 1
+        steps += 1
     return steps
 
 
-def _steps(increasing: NDArray[np.int64]) -> NDArray[np.int64]:
+def _shorter(dim: int) -> type[np.signedinteger[Any]]:
+    """Return the type that steps up to `dim` are computed in, with room for 16 low bits that lead beyond."""
+    return np.int32 if dim <= 1 << 30 else np.int64  # Each pass over 32 bits takes a third of the time.
+
+
+def _steps(increasing: Positions) -> Positions:
     """Return the differences of numbers ≥ 0, the first from −1."""
     steps = np.empty_like(increasing)
     steps[:1] = increasing[:1] + 1
@@ -100,7 +107,7 @@ def _steps(increasing: NDArray[np.int64]) -> NDArray[np.int64]:
     return steps
 
 
-def _low_bits(gaps: NDArray[np.int64], k: int) -> bytes:
+def _low_bits(gaps: Positions, k: int) -> bytes:
     """Write the k low bits of each gap, one gap behind the other."""
     if not k:
         return b""
@@ -120,7 +127,7 @@ def _best_k(count: int, zeros: int) -> int:
     )
 
 
-def _bits_at(positions: NDArray[np.int64], size: int) -> bytes:
+def _bits_at(positions: Positions, size: int) -> bytes:
     bits = np.zeros(size, np.uint8)
     bits[positions] = 1
     return np.packbits(bits, bitorder="little").tobytes()

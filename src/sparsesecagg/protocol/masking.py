@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from sparsesecagg.crypto.kdf import derive
 from sparsesecagg.crypto.secrets import AgreedSecret, MaskSeed, PatternSeed, SharedSecret
-from sparsesecagg.crypto.stream import CHUNK_BYTES, MaskStream, Scratch, words_side_by_side
+from sparsesecagg.crypto.stream import MaskStream, Scratch, words_side_by_side
 from sparsesecagg.field import Word
 from sparsesecagg.field.words import Accumulator, Words
+from sparsesecagg.patterns.gaps import Positions
 
 _BATCH_WORDS = 1 << 16
 """Words of masks on drawn coordinates that are added at a time."""
@@ -36,7 +37,7 @@ class Mask:
 class DrawnMask(Mask):
     """A mask on some coordinates only."""
 
-    rows: NDArray[np.int64]
+    rows: Positions
 
 
 def pair_seeds(agreed: AgreedSecret, context: bytes, one: int, other: int) -> tuple[MaskSeed, PatternSeed]:
@@ -54,9 +55,9 @@ def private_mask_seed(seed: SharedSecret, context: bytes, user: int) -> MaskSeed
 class WholeMasks:
     """Masks that cover everything, piece by piece in order, since streams only run forward."""
 
-    def __init__(self, masks: Iterable[Mask], word: Word, chunk_bytes: int = CHUNK_BYTES) -> None:
+    def __init__(self, masks: Iterable[Mask], word: Word) -> None:
         self._masks = list(masks)
-        self._scratch = Scratch(word, chunk_bytes // word.dtype.itemsize)
+        self._scratch = Scratch(word)
 
     def add(self, piece: Accumulator) -> None:
         """Add the next words of all masks to the next piece, in place.
@@ -77,8 +78,9 @@ def add_to_column(column: Accumulator, masks: Iterable[DrawnMask], word: Word) -
     """Add masks on drawn coordinates to a column of words, in place; masks are taken in batches."""
     for batch in _batches(masks):
         rows, words = _side_by_side(batch, word)
-        # `at` is fast only between equal types, and counts a coordinate as often as masks meet at it.
-        np.add.at(column, np.concatenate(rows), words.astype(word.accumulator))
+        # `at` is fast only between types that are one object, and counts a coordinate as often as masks meet at it.
+        coordinates = np.concatenate(rows) if len(rows) > 1 else rows[0]
+        np.add.at(column, coordinates, words.astype(word.accumulator))
 
 
 def add_up(masks: Sequence[DrawnMask], word: Word) -> tuple[NDArray[np.int64], Accumulator]:
@@ -90,18 +92,17 @@ def add_up(masks: Sequence[DrawnMask], word: Word) -> tuple[NDArray[np.int64], A
     coordinates, words = _sorted_by_coordinate(*_side_by_side(masks, word))
     sums = words.astype(word.accumulator, copy=False)
     # Few masks meet: those behind the first at their coordinate are added to it and left out.
-    again = np.flatnonzero(coordinates[1:] == coordinates[:-1]) + 1
+    first = np.ones(len(sums), np.bool_)
+    np.not_equal(coordinates[1:], coordinates[:-1], out=first[1:])
+    again = np.flatnonzero(~first)
     follows_first = np.diff(again, prepend=-1) != 1
     np.add.at(sums, np.maximum.accumulate((again - 1) * follows_first), sums[again])
-    first = np.ones(len(sums), np.bool_)
-    first[again] = False
-    kept = np.flatnonzero(first)
-    return coordinates.take(kept), sums.take(kept)
+    return coordinates[first], sums[first]
 
 
-def _sorted_by_coordinate(rows: Sequence[NDArray[np.int64]], words: Words) -> tuple[NDArray[np.int64], Words]:
+def _sorted_by_coordinate(rows: Sequence[Positions], words: Words) -> tuple[NDArray[np.int64], Words]:
     """Sort the words by their coordinates; the order of words at one coordinate is of no account."""
-    coordinates = np.concatenate([np.empty(0, np.int64), *rows])
+    coordinates = np.concatenate([np.empty(0, np.int64), *rows], dtype=np.int64)
     if any(len(each) and int(each[-1]) >> 31 for each in rows):
         order = np.argsort(coordinates)
         return coordinates[order], words[order]
@@ -114,7 +115,7 @@ def _sorted_by_coordinate(rows: Sequence[NDArray[np.int64]], words: Words) -> tu
     return coordinates, sorted_words
 
 
-def _side_by_side(masks: Sequence[DrawnMask], word: Word) -> tuple[list[NDArray[np.int64]], Words]:
+def _side_by_side(masks: Sequence[DrawnMask], word: Word) -> tuple[list[Positions], Words]:
     """Return the coordinates of each mask, sorted, and the words to add there, one mask behind the other."""
     rows = [mask.rows for mask in masks]
     counts = [len(each) for each in rows]

@@ -82,15 +82,15 @@ class Member:
             trace,
         )
         tags = self.tags(secrets)
-        shown = [tags.make(ORDER_TAG, partner, order.digest) for partner in order.partners(self.place).tolist()]
+        shown = tags.make(ORDER_TAG, order.partners(self.place).tolist(), order.digest)
         words = pack(masked.words, self.epoch.params.word)
-        return encode(Upload(*self._head(order), masked.locations, words, b"".join(shown))), masked.clipped
+        return encode(Upload(*self._head(order), masked.locations, words, shown)), masked.clipped
 
     def confirm(self, order: OrderView, secrets: Secrets, declared: bytes, survivors: Collection[int]) -> bytes:
         """Return a tag for each other survivor that says which survivors were declared to this user."""
         statement, tags = confirmed(order.digest, declared), self.tags(secrets)
         others = [partner for partner in order.partners(self.place).tolist() if partner in survivors]
-        made = b"".join(tags.make(CONFIRM_TAG, other, statement) for other in others)
+        made = tags.make(CONFIRM_TAG, others, statement)
         return encode(Confirm(*self._head(order), made))
 
     def unmask(self, order: OrderView, shares: Mapping[int, bytes]) -> bytes:

@@ -45,15 +45,15 @@ def restore_secrets(
     row_of = np.full(len(pod), -1)
     row_of[list(owners)] = np.arange(len(owners))
     holders = np.array(sorted(unmask), np.int64)
-    shares = np.zeros((len(owners), len(holders), shamir.LIMBS), np.uint64)
-    present = np.zeros(shares.shape[:2], np.bool_)
+    by_holder = np.zeros((len(holders), len(owners), shamir.LIMBS), np.uint64)
+    present = np.zeros((len(owners), len(holders)), np.bool_)
     for column, holder in enumerate(holders.tolist()):
         message = unmask[holder]
         rows = row_of[decode_users(message.owners, len(pod))]
         elements = shamir.decode_shares(message.shares)
         assert elements is not None  # noqa: S101  # Checked when it was received.
         wanted = rows >= 0
-        shares[rows[wanted], column] = elements.reshape(-1, shamir.LIMBS)[wanted]
+        by_holder[column, rows[wanted]] = elements.reshape(-1, shamir.LIMBS)[wanted]
         present[rows[wanted], column] = True
 
     agreements: dict[int, KeyAgreement] = {}
@@ -69,7 +69,7 @@ def restore_secrets(
         agreements[owner] = agreement
         return True
 
-    restored = restore(shares, holders, epoch.threshold, genuine, present)
+    restored = restore(by_holder.transpose(1, 0, 2), holders, epoch.threshold, genuine, present)
     false_rows, false_columns = np.nonzero(restored.false)
     return Restored(
         {owner: SharedSecret(each) for owner, each in zip(owners, restored.secrets, strict=True) if each is not None},

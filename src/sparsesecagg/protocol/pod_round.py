@@ -12,7 +12,6 @@ from functools import partial
 import numpy as np
 
 from sparsesecagg.crypto import sealing, shamir
-from sparsesecagg.crypto.stream import LONG_CHUNK_BYTES
 from sparsesecagg.errors import InvalidShare, MalformedMessage
 from sparsesecagg.patterns.graphs import Users
 from sparsesecagg.protocol.epoch import Epoch
@@ -122,8 +121,9 @@ class PodRound:
     def take_unmask(self, place: int, message: Unmask) -> None:
         """Keep the shares that a survivor releases."""
         owners = decode_users(message.owners, len(self.epoch.pod))
-        held = {*self.order.partners(place).tolist(), place}
-        if not held.issuperset(owners.tolist()):
+        held = np.zeros(len(self.epoch.pod), np.bool_)
+        held[self.order.partners(place)] = held[place] = True
+        if not held[owners].all():
             raise InvalidShare(f"user {self._user(place)} sends shares of secrets that it does not hold")
         if len(message.shares) != shamir.SHARE_SIZE * len(owners):
             raise MalformedMessage(
@@ -191,10 +191,10 @@ class PodRound:
         included[list(some)] = True
         return places[included[places]]
 
-    def openings(self, total: Total, threads: int = 1) -> list[Callable[[], None]]:
+    def openings(self, total: Total) -> list[Callable[[], None]]:
         """Restore the secrets; return what opens each committee and adds it to the total.
 
-        Committees are independent, so the calls may run in as many `threads`.
+        Committees are independent, so the calls may run in threads.
         """
         pod, order = self.epoch.pod, self.order
         if len(self._unmask) < self.epoch.threshold:
@@ -204,9 +204,6 @@ class PodRound:
         restored = restore_secrets(order, owners, self._survived, self.packages, self._unmask)
         for holder, owner in restored.false_shares:
             self.false_shares.setdefault(self._user(holder), set()).add(self._user(owner))
-        if threads > 1:
-            for work in self._works.values():
-                work.chunk_bytes = LONG_CHUNK_BYTES
         return [partial(self._open, number, restored, total) for number in numbers]
 
     def _open(self, number: int, restored: Restored, total: Total) -> None:

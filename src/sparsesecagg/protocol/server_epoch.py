@@ -32,7 +32,7 @@ from sparsesecagg.protocol.messages import (
     ShareKeys,
     encode,
     encode_users,
-    pieces,
+    require_pieces,
 )
 from sparsesecagg.protocol.order import mask_key_of
 from sparsesecagg.protocol.package import AHEAD
@@ -183,6 +183,6 @@ class ServerEpoch:
             raise WrongRound(message.round_number, round_number + 1)
         if place in pod.packages[message.round_number]:
             raise DuplicateMessage(message.sender, Stage.SHARE_KEYS.name)
-        pieces(message.shares, len(pod.epoch.partners(place)), SEALED_SIZE, "the shares")
+        require_pieces(message.shares, len(pod.epoch.partners(place)), SEALED_SIZE, "the shares")
         require_usable(mask_key_of(message.head))
         pod.take_package(place, message)

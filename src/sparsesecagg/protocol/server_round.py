@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 
 from sparsesecagg.errors import ThresholdNotMet, TooLittleOpened, WrongView
 from sparsesecagg.protocol.messages import Confirm, Unmask, Upload
@@ -12,6 +11,7 @@ from sparsesecagg.protocol.pod_round import PodRound
 from sparsesecagg.protocol.result import Result
 from sparsesecagg.protocol.server_epoch import ServerEpoch
 from sparsesecagg.protocol.stages import Stage
+from sparsesecagg.protocol.threads import call_all
 from sparsesecagg.protocol.work import Total
 
 Sizes = dict[str, dict[int, int]]
@@ -85,16 +85,7 @@ class ServerRound:
     ) -> Result:
         """Open all pods, in as many threads, add them up, and return the result; raise if too little was opened."""
         total = Total(self.params)
-        openings = [
-            opening for pod_round in self.pods if not pod_round.over for opening in pod_round.openings(total, threads)
-        ]
-        if threads == 1:
-            for opening in openings:
-                opening()
-        else:
-            with ThreadPoolExecutor(threads) as pool:
-                for done in [pool.submit(opening) for opening in openings]:
-                    done.result()
+        call_all([one for pod in self.pods if not pod.over for one in pod.openings(total)], threads)
         self._require_any(Stage.UNMASK, heard)
         lost = {number: reason for each in self.pods for number, reason in each.lost.items()}
         lost |= self._epoch.never_started()

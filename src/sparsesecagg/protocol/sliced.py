@@ -102,7 +102,7 @@ class Sliced(Work):
         masks = [self.private_mask(user, seed, positive=False) for user, seed in private.items()]
         # The survivor added its mask if its number is the smaller one; now it is taken away.
         masks += [self._mask_of(pair, pair.user > pair.peer) for pair in orphaned]
-        WholeMasks(masks, self.params.word, self.chunk_bytes).add(self._sums)
+        WholeMasks(masks, self.params.word).add(self._sums)
 
     def problem(self) -> str:
         """Compare sums with what honest users can reach: weights within the limit, means within the clip."""

@@ -6,7 +6,7 @@ neither make one nor return a holder's own as somebody else's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from cryptography.hazmat.primitives.constant_time import bytes_eq
 
@@ -25,17 +25,18 @@ class Tags:
         self._users: list[int] = users.tolist()
         self._place, self._secrets = place, secrets
 
-    def make(self, purpose: str, receiver: int, statement: bytes) -> bytes:
-        """Return this member's tag for another."""
-        return self._tag(self._secrets[receiver], purpose, self._place, receiver, statement)
+    def make(self, purpose: str, receivers: Sequence[int], statement: bytes) -> bytes:
+        """Return this member's tags for some others, one behind the other."""
+        secrets = [self._secrets[receiver] for receiver in receivers]
+        users = [self._users[receiver] for receiver in receivers]
+        return b"".join(sealing.tags(secrets, purpose, self._users[self._place], users, statement))
 
     def valid(self, purpose: str, sender: int, statement: bytes, tag: bytes) -> bool:
         """Tell whether another member made this tag for this one, over this statement."""
         secret = self._secrets.get(sender)
-        return secret is not None and bytes_eq(tag, self._tag(secret, purpose, sender, self._place, statement))
-
-    def _tag(self, secret: RoundSecret, purpose: str, sender: int, receiver: int, statement: bytes) -> bytes:
-        return sealing.tag(secret, purpose, self._users[sender], self._users[receiver], statement)
+        if secret is None:
+            return False
+        return bytes_eq(tag, sealing.tag(secret, purpose, self._users[sender], self._users[self._place], statement))
 
 
 def confirmed(order: bytes, survivors: bytes) -> bytes:

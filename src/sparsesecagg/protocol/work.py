@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsesecagg.crypto.secrets import AgreedSecret, SharedSecret
-from sparsesecagg.crypto.stream import CHUNK_BYTES, MaskStream
+from sparsesecagg.crypto.stream import MaskStream
 from sparsesecagg.protocol.masking import Mask, pair_seeds, private_mask_seed
 from sparsesecagg.protocol.messages import Upload
 from sparsesecagg.protocol.parameters import Parameters
@@ -100,8 +100,6 @@ class Work(ABC):
         self.committee = committee
         self.round_number = round_number
         self.context = context
-        self.chunk_bytes = CHUNK_BYTES
-        """How much of a mask is read at a time when the sum is opened."""
 
     @abstractmethod
     def mask(
