@@ -23,7 +23,7 @@ client_state    what it remembers; chains: the secrets of its pairs; arguments: 
 relay           shares and tags, sorted by receiver
 pod             what the server keeps of a pod between rounds
 pod_round       the server's side of one pod in one round
-opening         restoring secrets from shares; threads: opening several committees at once
+opening         restoring secrets from shares; threads: several at a time
 server          the server's side of a run; server_epoch: keys and groups; server_round: one round of all pods
 server_state    what it remembers
 result          what a round leaves behind

@@ -85,8 +85,7 @@ class ServerRound:
     ) -> Result:
         """Open all pods, in as many threads, add them up, and return the result; raise if too little was opened."""
         total = Total(self.params)
-        openings = [opening for pod_round in self.pods if not pod_round.over for opening in pod_round.openings(total)]
-        call_all(openings, threads)
+        call_all([one for pod in self.pods if not pod.over for one in pod.openings(total)], threads)
         self._require_any(Stage.UNMASK, heard)
         lost = {number: reason for each in self.pods for number, reason in each.lost.items()}
         lost |= self._epoch.never_started()
