@@ -31,7 +31,7 @@ from sparsesecagg.privacy.candidates import (
 )
 from sparsesecagg.privacy.message_sizes import (
     FRAMING,
-    MANY_MEMBERS,
+    FEWER_LEVELS,
     MessageBytes,
     default_levels,
     largest_sum,
@@ -124,12 +124,13 @@ def _cheapest(goal: Goal, *, confirm: bool) -> _Choice | None:
 
 
 def _in_shorter_words(goal: Goal, line: Line, last: Shape) -> list[Shape]:
-    """Return the shape whose committees are just large enough for fewer levels, if those of `last` are too small."""
-    if goal.levels is not None or goal.clients // last[0] >= MANY_MEMBERS:
+    """Return the shapes whose committees are just large enough for fewer levels, if those of `last` are too small."""
+    if goal.levels is not None:
         return []
     shape, _ = line
-    place = goal.clients // MANY_MEMBERS // shape(1)[0]
-    return [shape(place)] if place else []
+    sizes = (size for size in FEWER_LEVELS if goal.clients // last[0] < size)
+    places = (goal.clients // size // shape(1)[0] for size in sizes)
+    return [shape(place) for place in places if place]
 
 
 def _cost(goal: Goal, groups: Structure, confirm: bool) -> _Choice:

@@ -85,8 +85,8 @@ def test_a_wish_that_makes_no_sense_is_refused_by_name(settings: dict[str, Any],
 
 def test_words_are_short_where_weights_are_known_or_alike(caplog: Any) -> None:
     assert Settings(max_weight=None).parameters(50, DIM).modulus_bits == 32
-    assert Settings(max_weight=0).parameters(50, DIM).modulus_bits == 12
-    assert Settings(max_weight=500).parameters(50, DIM).modulus_bits == 12
+    assert Settings(max_weight=0).parameters(50, DIM).modulus_bits == 10
+    assert Settings(max_weight=500).parameters(50, DIM).modulus_bits == 10
     start(4)
     assert "max_weight=… (the most examples of a node)" in caplog.text
 
