@@ -5,7 +5,8 @@
 Two committees of m users send half of the model each, in turn; a tenth of the users drops out, and the updates are
 rounded by the real quantiser over the real adaptive clip. Keys and masks are left out: they change no sum. A number of
 levels is enough for m if the accuracy, on average over the seeds, is within 0.3 points of that with 32 levels in every
-task: what the clip costs, with however many levels, is another matter. `privacy/message_sizes.py` has the rule, a test compares the two, docs/planning.md has the table.
+task: what the clip costs, with however many levels, is another matter. `privacy/message_sizes.py` has the rule, a test
+compares the two, docs/planning.md has the table.
 
 Then words of 6 bits beside words of 16, in ten committees of ten users that send a tenth of the model each.
 """

@@ -109,16 +109,27 @@ class _Marks(Observer):
 
 @contextmanager
 def counted_key_stream() -> Iterator[Callable[[], int]]:
-    """Count the bytes of key stream that anybody draws; gives a function that returns the count so far."""
-    drawn = 0
-    fill = KeyStream.fill
+    """Count the bytes of key stream that are drawn for masks; gives a function that returns the count so far.
+
+    Not what sharing draws, which happens in between: packages leave together with uploads.
+    """
+    drawn, shares = 0, False
+    fill, split = KeyStream.fill, shamir.split
 
     def counting(stream: KeyStream, buffer: Any, size: int) -> None:
         nonlocal drawn
-        drawn += size
+        drawn += 0 if shares else size
         fill(stream, buffer, size)
 
-    with patch.object(KeyStream, "fill", counting):
+    def splitting(*arguments: Any) -> Any:
+        nonlocal shares
+        shares = True
+        try:
+            return split(*arguments)
+        finally:
+            shares = False
+
+    with patch.object(KeyStream, "fill", counting), patch.object(shamir, "split", splitting):
         yield lambda: drawn
 
 
