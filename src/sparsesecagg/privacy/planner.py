@@ -30,8 +30,8 @@ from sparsesecagg.privacy.candidates import (
     worst_failure_log2,
 )
 from sparsesecagg.privacy.message_sizes import (
-    FRAMING,
     FEWER_LEVELS,
+    FRAMING,
     MessageBytes,
     default_levels,
     largest_sum,
