@@ -102,7 +102,7 @@ def test_equal_rounds_save_what_one_round_saves(result: dict[str, Any]) -> None:
 def test_results_that_are_not_complete_say_how_many_seeds_there_are(result: dict[str, Any]) -> None:
     partial = {**result, "complete": False, "seeds": [0, 1, 2]}
     (claim,) = [one for one in training.claims({"fig6": partial}) if one.where == "Figure 6a" and "Hyp" not in one.what]
-    assert claim.ours == "N=100: 7.9× (1 of 3 seeds so far, not all N)"
+    assert claim.ours == "N=100: 7.9× (1 of 3 seeds begun, not all done)"
 
 
 def test_a_secagg_that_takes_more_rounds_would_explain_the_papers_ratio(result: dict[str, Any]) -> None:
