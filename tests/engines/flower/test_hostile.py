@@ -284,6 +284,30 @@ class TestTwice:
         assert "AlreadyAnswered" in str(refusal)
 
 
+def test_two_uploads_at_the_same_time_deal_one_package_per_round() -> None:
+    """While a node trains, its server has the same order answered by a second process of the node."""
+    answers: list[Message] = []
+
+    def training(partition: int, arrays: dict[str, np.ndarray], server_round: int) -> dict[str, np.ndarray]:
+        if partition == 0 and server_round == 1 and not answers:
+            answers.append(None)  # type: ignore[arg-type]  # Once.
+            order = next(message for node, message in grid.sent[::-1] if node == 100 and stage_of(message) == "UPLOAD")
+            answers[0] = grid.app(travel(order), grid.contexts[100])
+        return step(partition, arrays, server_round)
+
+    grid = LocalGrid(training_app(training), USERS)
+    Play(grid).start()
+    outer = [
+        reply for node, reply in grid.replied if node == 100 and (reply.has_error() or stage_of(reply) == "UPLOAD")
+    ]
+    packages = [
+        [] if reply.has_error() else content_of(reply)["secagg"].get("packages", []) for reply in (*answers, outer[0])
+    ]
+    assert packages[0], "the second process was first, and its packages are on record"
+    dealt = {bytes(each) for some in packages for each in some}
+    assert len({decode_client_message(each).round_number for each in dealt}) == len(dealt)
+
+
 def test_messages_of_an_earlier_round_are_refused_and_do_no_harm(grid_and_roster: Any) -> None:
     grid, roster = grid_and_roster
     play = Play(grid, roster)

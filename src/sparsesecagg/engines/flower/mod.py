@@ -152,13 +152,11 @@ class _Task:
             case Stage.SHARE_KEYS:
                 if packet.payload:
                     client.join(packet.payload)
-                self._deal(client)
+                self._packages = self._dealt(client)
                 self._prove(client.params, b"".join(self._packages))
                 return b""
             case Stage.UPLOAD:
-                with client.one_record():
-                    self._deal(client)
-                    return self._upload(client)
+                return self._upload_and_deal(client)
             case Stage.CONFIRM:
                 return client.confirm(packet.payload)
             case Stage.UNMASK:
@@ -220,12 +218,23 @@ class _Task:
         self._prove(params, advertisement)
         return advertisement
 
-    def _deal(self, client: Client) -> None:
-        """Deal the packages that the server lacks; what was dealt before goes out again as it was."""
+    def _dealt(self, client: Client) -> list[bytes]:
+        """Return the packages that the server lacks; what was dealt before goes out again as it was."""
         wanted = self._packet.rounds_field("wanted")
-        if wanted:
-            dealt = client.share_keys(self._packet.round_number, again=True)
-            self._packages = [each for each in dealt if decode_client_message(each).round_number in wanted]
+        dealt = client.share_keys(self._packet.round_number, again=True) if wanted else []
+        return [each for each in dealt if decode_client_message(each).round_number in wanted]
+
+    def _upload_and_deal(self, client: Client) -> bytes:
+        """Return the upload. Packages leave only if they are on record, and then also beside a refusal."""
+        try:
+            with client.one_record():
+                answer = self._upload(client)
+                packages = self._dealt(client)
+        except SparseSecAggError:
+            self._packages = self._dealt(client)
+            raise
+        self._packages = packages
+        return answer
 
     def _upload(self, client: Client) -> bytes:
         """Train, then mask."""
