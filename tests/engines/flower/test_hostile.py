@@ -303,7 +303,7 @@ def test_two_uploads_at_the_same_time_deal_one_package_per_round() -> None:
     packages = [
         [] if reply.has_error() else content_of(reply)["secagg"].get("packages", []) for reply in (*answers, outer[0])
     ]
-    assert packages[0], "the second process was first, and its packages are on record"
+    assert packages[0], "the second process was first"
     dealt = {bytes(each) for some in packages for each in some}
     assert len({decode_client_message(each).round_number for each in dealt}) == len(dealt)
 

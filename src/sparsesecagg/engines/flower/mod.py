@@ -156,7 +156,9 @@ class _Task:
                 self._prove(client.params, b"".join(self._packages))
                 return b""
             case Stage.UPLOAD:
-                return self._upload_and_deal(client)
+                # On record by themselves: they leave even if the upload is refused.
+                self._packages = self._dealt(client)
+                return self._upload(client)
             case Stage.CONFIRM:
                 return client.confirm(packet.payload)
             case Stage.UNMASK:
@@ -223,18 +225,6 @@ class _Task:
         wanted = self._packet.rounds_field("wanted")
         dealt = client.share_keys(self._packet.round_number, again=True) if wanted else []
         return [each for each in dealt if decode_client_message(each).round_number in wanted]
-
-    def _upload_and_deal(self, client: Client) -> bytes:
-        """Return the upload. Packages leave only if they are on record, and then also beside a refusal."""
-        try:
-            with client.one_record():
-                answer = self._upload(client)
-                packages = self._dealt(client)
-        except SparseSecAggError:
-            self._packages = self._dealt(client)
-            raise
-        self._packages = packages
-        return answer
 
     def _upload(self, client: Client) -> bytes:
         """Train, then mask."""
