@@ -4,13 +4,15 @@
 
 Enrolment, the draw and the secrets of the run keys happen once per run and are left out. An authenticated run confirms
 who survived in a third exchange, unless its plan does without: both are measured. With a ledger in a file, every answer
-is on disk before it leaves; the other rounds have theirs in memory.
+is on disk before it leaves; each user has a folder of its own, as a node has. The other rounds have theirs in memory.
+Nodes write a ledger in plain runs too, so the cost of authentication alone is between the two runs with one on disk.
 """
 
 from __future__ import annotations
 
 import statistics
 import tempfile
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,6 +29,7 @@ from sparsesecagg.protocol import Parameters, SqliteLedger
 SIDES = ("client", "server")
 _NAMES = {
     "plain": "plain",
+    "plain_on_disk": "plain, with a ledger on disk",
     "authenticated": "authenticated, with CONFIRM",
     "authenticated_without_confirm": "authenticated, without CONFIRM",
     "authenticated_on_disk": "authenticated, with CONFIRM and a ledger on disk",
@@ -62,15 +65,22 @@ def measure(clients: int, dim: int, repeats: int, alpha: float = 0.1) -> dict[st
     signed = Parameters.create(**common, roster_digest=people[0].roster.digest)
     with tempfile.TemporaryDirectory() as folder, ExitStack() as files:
 
-        def ledger_of(user: int) -> SqliteLedger:
-            return files.enter_context(SqliteLedger(Path(folder) / "ledger", signed.run, user, b"%d" % user))
+        def ledgers_of(params: Parameters) -> Callable[[int], SqliteLedger]:
+            chain = b"%d" if params.roster_digest else b""
 
+            def ledger_of(user: int) -> SqliteLedger:
+                place = Path(folder) / params.run.hex() / str(user)
+                return files.enter_context(SqliteLedger(place, params.run, user, chain and chain % user))
+
+            return ledger_of
+
+        plain = Parameters.create(**common, threshold=signed.threshold)  # So that only authentication differs.
         runs = {
-            # The same threshold in all, so that only authentication differs.
-            "plain": InProcessRun(Parameters.create(**common, threshold=signed.threshold)),
+            "plain": InProcessRun(plain),
+            "plain_on_disk": InProcessRun(plain, ledger_of=ledgers_of(plain)),
             "authenticated": InProcessRun(signed, identities=people),
             "authenticated_without_confirm": InProcessRun(signed.replace(confirm=False), identities=people),
-            "authenticated_on_disk": InProcessRun(signed, identities=people, ledger_of=ledger_of),
+            "authenticated_on_disk": InProcessRun(signed, identities=people, ledger_of=ledgers_of(signed)),
         }
         seconds: dict[str, dict[str, list[float]]] = {side: {name: [] for name in runs} for side in SIDES}
         for _ in range(repeats + 1):
@@ -83,6 +93,7 @@ def measure(clients: int, dim: int, repeats: int, alpha: float = 0.1) -> dict[st
         medians = {name: statistics.median(values[1:]) for name, values in found.items()}  # The first warms up.
         answer[f"{side}_seconds"] = medians
         answer[f"{side}_ratios"] = {name: medians[name] / medians["plain"] for name in medians}
+        answer[f"{side}_ratio_on_disk"] = medians["authenticated_on_disk"] / medians["plain_on_disk"]
     return answer
 
 

@@ -52,9 +52,11 @@ def test_one_thread_and_two_open_the_same_round() -> None:
 def test_authentication_is_measured_with_and_without_confirming() -> None:
     answer = authenticated.measure(clients=12, dim=500, repeats=1, alpha=0.5)
     for side in ("client", "server"):
-        names = {"plain", "authenticated", "authenticated_without_confirm", "authenticated_on_disk"}
+        names = {"plain", "plain_on_disk"}
+        names |= {"authenticated", "authenticated_without_confirm", "authenticated_on_disk"}
         assert set(answer[f"{side}_seconds"]) == names
         assert all(seconds > 0 for seconds in answer[f"{side}_seconds"].values())
         assert answer[f"{side}_ratios"]["plain"] == 1
+        assert answer[f"{side}_ratio_on_disk"] > 0
     with pytest.raises(InvalidInput, match="repeats"):
         authenticated.measure(clients=12, dim=500, repeats=0)

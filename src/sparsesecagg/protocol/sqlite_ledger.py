@@ -40,13 +40,15 @@ _PLAIN_DAYS = 30
 _LAST_STAGE = ROUND_STAGES.index(Stage.UNMASK)
 _OVERTAKEN = "another process has answered in this client's place"
 
+# Without row numbers a table is its own index, so a commit writes fewer pages.
 _TABLES = """
 CREATE TABLE IF NOT EXISTS clients (
     run BLOB NOT NULL, user INTEGER NOT NULL, plain INTEGER NOT NULL, touched INTEGER NOT NULL,
     version INTEGER NOT NULL, round INTEGER NOT NULL, stage INTEGER NOT NULL,
-    request BLOB NOT NULL, answer BLOB NOT NULL, PRIMARY KEY (run, user));
+    request BLOB NOT NULL, answer BLOB NOT NULL, PRIMARY KEY (run, user)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS states (
-    run BLOB NOT NULL, user INTEGER NOT NULL, part TEXT NOT NULL, value BLOB NOT NULL, PRIMARY KEY (run, user, part));
+    run BLOB NOT NULL, user INTEGER NOT NULL, part TEXT NOT NULL, value BLOB NOT NULL,
+    PRIMARY KEY (run, user, part)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS jurors (
     chain BLOB PRIMARY KEY, last_draw INTEGER NOT NULL, statement BLOB NOT NULL, answer BLOB NOT NULL);
 """
