@@ -18,7 +18,7 @@ ALPHA = 0.1
 
 def claims(found: Results) -> list[Claim]:
     """Return all claims about bytes, overlaps, anonymity and theory."""
-    return [*_table1(found), *_fig2(found), *_fig4(found), *_theory(found), _large(found), *_beyond()]
+    return [*_table1(found), *_fig2(found), *_fig4(found), *_theory(found), *_beyond()]
 
 
 # Table 1
@@ -305,22 +305,6 @@ def _about_work(numbers: Mapping[str, Any]) -> list[Claim]:
             "theory",
         ),
     ]
-
-
-def _large(found: Results) -> Claim:
-    """McMahan's network to 97 %: say what it would take, from the time of one user's training."""
-    where, what = "Figure 5", "The same with McMahan's network (1,663,370 parameters), N = 100"
-    if "clock" not in found:
-        return missing(where, what, "17.9×, 1.8×", "clock", "training takes days; one round's time is not measured yet")
-    rounds = found["clock"]["timings"]["rounds"]
-    one = next((one for one in rounds if (one["model"], one["clients"]) == ("mnist-cnn", 100)), None)
-    if one is None:
-        return missing(where, what, "17.9×, 1.8×", "clock")
-    seconds = one["training"] * 70  # Seven in ten of a hundred users.
-    reason = (
-        f"a round's training takes {seconds / 60:.0f} minutes of one core; `reproduce fig5 --paper --minutes M` resumes"
-    )
-    return missing(where, what, "17.9×, 1.8×", "clock", reason)
 
 
 def _beyond() -> list[Claim]:

@@ -16,7 +16,7 @@ from experiments.common.data import describe_data
 from experiments.common.work import OutOfTime, Report, Work
 from sparsesecagg.errors import InvalidInput
 
-NAMES = ("table1", "fig2", "fig3", "fig4", "fig5", "fig6", "theory", "tradeoff", "clock")
+NAMES = ("table1", "fig2", "fig3", "fig4", "fig5", "fig6", "mcmahan", "theory", "tradeoff", "clock")
 SCALES = ("quick", "default", "paper")
 
 

@@ -43,7 +43,8 @@ def reproduce(
 ) -> None:
     """Measure the paper's tables, figures and theorems again, with our own settings beside them.
 
-    NAME is table1, fig2, fig3, fig4, fig5, fig6, theory, tradeoff, clock, or all of them: all.
+    NAME is table1, fig2, fig3, fig4, fig5, fig6, mcmahan (Figure 5 with its own network), theory, tradeoff, clock, or
+    all of them: all.
 
     Long ones save their work after every round and go on where they were. Results go to NAME.json, plots to plots/.
     """
