@@ -14,6 +14,7 @@ from experiments.common.summaries import (
     Seconds,
     Setting,
     Spread,
+    one_more,
     paper_total,
     settings_of,
     training_for,
@@ -74,7 +75,7 @@ def _rounds_row(who: str, setting: Setting, target: float) -> Row:
     best = max(max(run["accuracy"]) for run in setting.runs)
     marks = [(number, found) for number in MARKS if (found := setting.accuracy_at(number)) is not None]
     accuracies = ", ".join(f"{100 * found.median:.1f} % after {number}" for number, found in marks)
-    lr = setting.runs[0].get("lr")
+    lr, expected = setting.runs[0].get("lr"), one_more(setting.rounds_until(target))
     return Row(
         f"{who}: rounds until {target:.0%}",
         "–",
@@ -83,6 +84,7 @@ def _rounds_row(who: str, setting: Setting, target: float) -> Row:
             part
             for part in (
                 f"{reached} of {len(setting.runs)} seeds reached it" if len(setting.runs) > 1 else "",
+                f"one more seed (95 %): {expected[0]:.1f} to {expected[1]:.1f}" if expected else "",
                 f"accuracy {accuracies}" if accuracies else "",
                 f"learning rate {lr:g}" if lr else "",
             )

@@ -5,9 +5,10 @@ Everything is computed from the runs in a result file, which keep one entry per 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median
+from statistics import fmean, median, stdev
 from typing import Any
 
 from sparsesecagg.privacy.theory import selection_probability
@@ -37,6 +38,24 @@ class Spread:
         return middle if self.least == self.most else f"{middle} ({self.least:.{digits}f} to {self.most:.{digits}f})"
 
 
+def t_limit(samples: int, error_rate: float, comparisons: int = 1) -> float:
+    """Return what none of so many |t| exceeds, but with probability `error_rate` (Student, `samples` − 1 degrees)."""
+    from scipy.stats import t  # type: ignore[import-untyped]
+
+    return float(t.isf(error_rate / (2 * comparisons), samples - 1))
+
+
+def one_more(values: Sequence[float]) -> tuple[float, float] | None:
+    """Return between what one more number is to be expected in 19 of 20 cases; None for fewer than three.
+
+    The range of five seeds leaves a sixth out in one of three cases, so that it is no measure of a rerun.
+    """
+    if len(values) < 3:
+        return None
+    reach = t_limit(len(values), 0.05) * stdev(values) * math.sqrt(1 + 1 / len(values))
+    return fmean(values) - reach, fmean(values) + reach
+
+
 @dataclass(frozen=True)
 class Setting:
     """One system in one cohort: its runs, and SecAgg's with the same seeds."""
@@ -61,7 +80,11 @@ class Setting:
 
     def crossings(self, target: float) -> Spread | None:
         """Return when the target was crossed, interpolated between rounds; of the runs that did."""
-        return Spread.of(found for run in self.runs if (found := crossing(run, target)) is not None)
+        return Spread.of(self.rounds_until(target))
+
+    def rounds_until(self, target: float) -> list[float]:
+        """Return when the target was crossed, seed by seed; of the runs that did."""
+        return [found for run in self.runs if (found := crossing(run, target)) is not None]
 
     def upload_ratio(self, in_the_papers_format: bool = False) -> Spread | None:
         """Return how many times less was uploaded than with SecAgg until the target."""

@@ -49,10 +49,3 @@ def t_statistic(samples: Sequence[float], expected: float) -> float:
     """Return the samples' mean less what is expected, in standard errors."""
     values = np.asarray(samples, np.float64)
     return float((values.mean() - expected) / (values.std(ddof=1) / math.sqrt(len(values))))
-
-
-def t_limit(samples: int, error_rate: float, comparisons: int = 1) -> float:
-    """Return what none of so many |t| exceeds, but with probability `error_rate` (Student, `samples` − 1 degrees)."""
-    from scipy.stats import t  # type: ignore[import-untyped]
-
-    return float(t.isf(error_rate / (2 * comparisons), samples - 1))

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from experiments.common.rounds import ANY_RUN, entropy_of_round
-from experiments.theory.checks import check, t_limit
+from experiments.common.summaries import t_limit
+from experiments.theory.checks import check
 from experiments.theory.config import ERROR_RATE, Convergence
 from experiments.theory.lemmas import moments
 from experiments.theory.logistic import LogisticProblem, User, Vector

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from experiments.common.rounds import ANY_RUN, entropy_of_round
-from experiments.theory.checks import check, t_limit, t_statistic
+from experiments.common.summaries import t_limit
+from experiments.theory.checks import check, t_statistic
 from experiments.theory.config import ERROR_RATE, Lemmas
 from sparsesecagg.engines.in_process import run_round
 from sparsesecagg.errors import ThresholdNotMet

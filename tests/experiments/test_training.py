@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from experiments import publish
 from experiments.common import training
 from experiments.common.data import NO_DATA, NOTES, UNKNOWN, describe_data
 from experiments.common.pictures import compare_training
-from experiments.common.summaries import Seconds, Spread, crossing, paper_total, settings_of, training_for
+from experiments.common.summaries import Seconds, Spread, crossing, one_more, paper_total, settings_of, training_for
 from experiments.common.training import PAIRWISE, PAIRWISE_OBSERVED, SECAGG, SECAGG_UNSCALED, System, committee_of_ten
 from sparsesecagg.errors import InvalidInput
 
@@ -158,3 +159,15 @@ def test_every_seed_trains_every_system(monkeypatch: pytest.MonkeyPatch, tmp_pat
         (8, "committee"),
     ]
     assert found.numbers["runs"][0]["accuracy"] != found.numbers["runs"][2]["accuracy"]
+
+
+def test_one_more_seed_is_expected_within_students_interval() -> None:
+    assert one_more([6.0, 7.0]) is None, "two say nothing about a third"
+    assert one_more([6.0, 7.0, 8.0, 9.0, 10.0]) == pytest.approx((8 - 4.809, 8 + 4.809), abs=0.001)
+    rng = np.random.default_rng(0)
+    outside = 0
+    for _ in range(400):
+        *seeds, further = rng.normal(10, 2, 6)
+        low, high = one_more(seeds) or (0.0, 0.0)
+        outside += not low <= further <= high
+    assert 5 <= outside <= 40, "one in twenty"
