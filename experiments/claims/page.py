@@ -24,9 +24,10 @@ def summary(folder: Path) -> str:
     """Return the table, and how many verdicts there are of each kind."""
     claims = all_claims(folder)
     kinds = Counter(_kind(one.verdict) for one in claims)
-    counted = ", ".join(
-        f"{kinds[kind]} {kind}" for kind in (REPRODUCED, NOT_REPRODUCED, REFUTED, NOT_TESTABLE) if kinds[kind]
-    )
+    verdicts = (REPRODUCED, NOT_REPRODUCED, REFUTED, NOT_TESTABLE)
+    counted = ", ".join(f"{kinds[kind]} {kind}" for kind in verdicts if kinds[kind])
+    if rest := kinds.total() - sum(kinds[kind] for kind in verdicts):
+        counted += f"; {rest} not a claim of the paper"
     lines = [
         "| where | claim | paper | ours: median (range) | verdict | results |",
         "| --- | --- | --- | --- | --- | --- |",
