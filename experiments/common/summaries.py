@@ -97,8 +97,8 @@ class Setting:
 
 
 def settings_of(runs: Sequence[Run]) -> list[Setting]:
-    """Return the settings in the order in which they first occur."""
-    names = dict.fromkeys((run["clients"], run["label"]) for run in runs)
+    """Return the settings, smaller cohorts first, and within them in the order in which they first occur."""
+    names = sorted(dict.fromkeys((run["clients"], run["label"]) for run in runs), key=lambda name: name[0])
     found = []
     for clients, label in names:
         mine = tuple(run for run in runs if (run["clients"], run["label"]) == (clients, label))
