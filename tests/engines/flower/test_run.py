@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from flwr.app import ArrayRecord, Message
-from flwr.serverapp.strategy import FedAvg, Result
+from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedYogi, Result, Strategy
 
 from engines.enrolment import enrol_users
 from engines.local_grid import LocalGrid, model, stage_of, training_app, values
@@ -43,11 +44,13 @@ class Play:
         self.seen: list[int] = []
         self.strategy: Any = None
 
-    def start(self, rounds: int, kill: tuple[int, str] | None = None, **settings: Any) -> Result | None:
+    def start(
+        self, rounds: int, kill: tuple[int, str] | None = None, around: Strategy | None = None, **settings: Any
+    ) -> Result | None:
         """Start a server; with `kill` it ends as nodes answer a stage of a round. Return its result, or None."""
         common = {"max_weight": 0, "modulus_bits": 32, "timeout": 0.3, "poll_seconds": 0.01}
         options = {**common, "roster": self.roster, **settings}
-        self.strategy = SecAgg(FedAvg(fraction_evaluate=0.0), run_dir=self.folder, **options)
+        self.strategy = SecAgg(around or FedAvg(fraction_evaluate=0.0), run_dir=self.folder, **options)
         answered = 0
 
         def end(node: int, reply: Message) -> list[Message]:
@@ -97,6 +100,34 @@ def test_a_server_that_died_in_a_round_goes_on_with_the_next_in_the_same_epoch(
     lines = [json.loads(line) for line in (play.folder / "metrics.jsonl").read_text().splitlines()]
     assert [line["round"] for line in lines] == [1, 2, 3, 4]
     assert not list(play.folder.glob("*.state"))
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda: FedAdam(fraction_evaluate=0.0),
+        lambda: FedYogi(fraction_evaluate=0.0),
+        lambda: FedAvgM(fraction_evaluate=0.0, server_momentum=0.9),
+    ],
+    ids=["FedAdam", "FedYogi", "FedAvgM"],
+)
+def test_what_a_strategy_remembers_survives_its_process(
+    tmp_path: Path, ledger: Path, monkeypatch: pytest.MonkeyPatch, around: Callable[[], Strategy]
+) -> None:
+    def cut(name: str) -> np.ndarray:
+        play = Play(tmp_path / name)
+        assert play.start(4, kill=(3, "UPLOAD"), around=around()) is None
+        return final(play.start(4, around=around()))
+
+    expected = final(Play(tmp_path / "whole").start(4, around=around()))
+    np.testing.assert_allclose(cut("cut"), expected, rtol=1e-3)
+    monkeypatch.setattr("sparsesecagg.engines.flower.run._MEMORY", ())
+    assert not np.allclose(cut("forgetful"), expected, rtol=1e-2), "the test could not fail"
+
+
+def final(result: Result | None) -> np.ndarray:
+    assert result is not None
+    return values(result.arrays)["w"]
 
 
 def test_with_steps_nodes_go_on_from_the_models_that_they_hold(tmp_path: Path, ledger: Path) -> None:

@@ -5,10 +5,10 @@ round has two exchanges, UPLOAD and UNMASK, and CONFIRM between them where it is
 UPLOAD's replies.
 
 A server that was ended in the middle goes on from two files, each replaced as a whole. `model.state` is written after
-every round: the model, the steps that led to it, and how many rounds are done. `run.state` is written as a round begins
-and again when its survivors are declared, before any node opens anything: nodes that have helped to open a round demand
-to see it declared. A round that was under way is lost, and its number with it. Nothing in either file is a secret of a
-node. A run that is over leaves neither.
+every round: the model, the steps that led to it, what the wrapped strategy remembers, and how many rounds are done.
+`run.state` is written as a round begins and again when its survivors are declared, before any node opens anything:
+nodes that have helped to open a round demand to see it declared. A round that was under way is lost, and its number
+with it. Nothing in either file is a secret of a node. A run that is over leaves neither.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import msgspec
 from flwr.app import Array, ArrayRecord, Message
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result as FlowerResult
+from flwr.serverapp.strategy import Strategy
 
 from sparsesecagg.crypto.identity import Roster
 from sparsesecagg.engines.flower.courier import Courier, by_request
@@ -41,6 +42,9 @@ VIABLE = 0.5
 _LARGEST_CLAIM = 1 << 40
 _VERSION = 1
 _MODEL, _RUN = "model.state", "run.state"
+_MEMORY = ("m_t", "v_t", "momentum_vector")
+"""What Flower's strategies keep from round to round: FedAdam's kind two moments by name, FedAvgM a list."""
+SavedArrays = list[tuple[str, str, list[int], str, bytes]]
 
 
 class SecureRun(Exchanges):
@@ -226,16 +230,36 @@ class ModelState(msgspec.Struct, frozen=True, array_like=True):
     version: int
     round_number: int
     """Flower's number of the last round that is done."""
-    arrays: list[tuple[str, str, list[int], str, bytes]]
+    arrays: SavedArrays
     clips: tuple[list[float], list[int], list[float]]
     way_down: bytes = b""
+    memory: dict[str, SavedArrays] = {}
+    """Of the wrapped strategy."""
 
     @property
     def record(self) -> ArrayRecord:
         """The model."""
-        return ArrayRecord(
-            {name: Array(dtype, tuple(shape), stype, data) for name, dtype, shape, stype, data in self.arrays}
-        )
+        return ArrayRecord(_read(self.arrays))
+
+    def remind(self, strategy: Strategy) -> None:
+        """Give a strategy back what it remembered."""
+        for name, arrays in self.memory.items():
+            found = {key: each.numpy() for key, each in _read(arrays).items()}
+            setattr(strategy, name, list(found.values()) if name == "momentum_vector" else found)
+
+
+def _memory(strategy: Strategy) -> dict[str, SavedArrays]:
+    kept = {name: value for name in _MEMORY if (value := getattr(strategy, name, None)) is not None}
+    named = {name: value if isinstance(value, dict) else dict(enumerate(value)) for name, value in kept.items()}
+    return {name: _written({str(key): Array(each) for key, each in value.items()}) for name, value in named.items()}
+
+
+def _written(arrays: Mapping[str, Array]) -> SavedArrays:
+    return [(name, each.dtype, list(each.shape), each.stype, each.data) for name, each in arrays.items()]
+
+
+def _read(saved: SavedArrays) -> dict[str, Array]:
+    return {name: Array(dtype, tuple(shape), stype, data) for name, dtype, shape, stype, data in saved}
 
 
 class RunState(msgspec.Struct, frozen=True, array_like=True):
@@ -259,11 +283,15 @@ class SavedRun:
     folder: Path
 
     def write_model(
-        self, round_number: int, model: ArrayRecord, clips: tuple[list[float], list[int], list[float]], way_down: bytes
+        self,
+        round_number: int,
+        model: ArrayRecord,
+        clips: tuple[list[float], list[int], list[float]],
+        way_down: bytes,
+        strategy: Strategy,
     ) -> None:
-        """Write the model down after a round."""
-        arrays = [(name, each.dtype, list(each.shape), each.stype, each.data) for name, each in model.items()]
-        state = ModelState(_VERSION, round_number, arrays, clips, way_down)
+        """Write the model down after a round, and what the wrapped strategy remembers."""
+        state = ModelState(_VERSION, round_number, _written(model), clips, way_down, _memory(strategy))
         self._write(_MODEL, msgspec.msgpack.encode(state))
 
     def write_run(

@@ -227,7 +227,8 @@ class SecAgg(Strategy):
             self._folder.write_rounds(self.history)
         if self._saved:
             self._model = self._model if arrays is None else arrays
-            self._saved.write_model(server_round, self._model, self._clips.save(), self._way_down.save())
+            clips, way_down = self._clips.save(), self._way_down.save()
+            self._saved.write_model(server_round, self._model, clips, way_down, self.strategy)
         merged = MetricRecord(dict(metrics or {}))
         merged.update(record.metrics())
         return arrays, merged
@@ -362,6 +363,7 @@ class SecAgg(Strategy):
             raise InvalidInput("run_dir", "holds a run of another model that is not over: name another folder")
         self._rounds_before, self._model = state.round_number, model
         self._clips.restore(state.clips)
+        state.remind(self.strategy)
         found = self._saved.run()
         try:
             self._way_down.restore(state.way_down, model)
