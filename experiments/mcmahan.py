@@ -24,7 +24,7 @@ SCALES = {
             target=0.97,
             rounds=60,
             model="mnist-cnn",
-            search=Search(above=0, cohorts=(100,)),
+            search=Search(above=0, cohorts=(100,), rounds=1),
         )
     ),
     "paper": Config(Training("mnist", (_cohort(100),), target=0.97, rounds=400, model="mnist-cnn")),
