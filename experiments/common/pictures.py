@@ -60,12 +60,13 @@ def compare_training(result: Mapping[str, Any], paper: Mapping[str, str]) -> lis
 def _search_row(found: Mapping[str, Any]) -> Row:
     tried = ", ".join(f"{one['lr']:g}: {one['accuracy'][-1]:.1%}" for one in found["tried"])
     first = found["tried"][0]
+    rounds = len(first["accuracy"])
     return Row(
         f"N={found['clients']}: learning rate",
         "0.01",
         f"{found['chosen']:g}",
-        f"best of {tried}, on {first['validation_samples']:,} training images held out, after {len(first['accuracy'])} "
-        f"rounds of plain averaging over {first['users']} users; the test set took no part",
+        f"best of {tried}, on {first['validation_samples']:,} training images held out, after {rounds} "
+        f"round{'s' * (rounds > 1)} of plain averaging over {first['users']} users; the test set took no part",
     )
 
 
