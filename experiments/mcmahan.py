@@ -1,7 +1,7 @@
 """Figure 5 with McMahan's network (1,663,370 parameters), N = 100: upload and rounds until 97 %, the paper's own case.
 
-One seed, because a round's training takes minutes. Differs from the paper: the learning rate was searched for, since
-its own takes many rounds with so little data per user. `--paper` has the paper's.
+One seed, because a round's training takes minutes. Differs from the paper: for the same reason the learning rate was
+searched for, so that few rounds are needed. `--paper` has the paper's; it was not trained to the end.
 """
 
 from __future__ import annotations

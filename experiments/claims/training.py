@@ -71,8 +71,18 @@ def _upload(found: Results, name: str) -> Claim:
     ratios = [(one.clients, one.upload_ratio(in_the_papers_format=True)) for one in published(found[name])]
     if not any(spread for _, spread in ratios):
         return missing(where, what, paper, name, "the target was not reached")
-    verdict = judged(within(claimed, [spread for _, spread in ratios]))
-    return Claim(where, what, paper, per_cohort(ratios) + _so_far(found[name]), verdict, name)
+    return Claim(where, what, paper, per_cohort(ratios) + _so_far(found[name]), _where(claimed, ratios), name)
+
+
+def _where(claimed: float, ratios: Sequence[tuple[int, Spread | None]]) -> str:
+    """Return the verdict, and at which N the figure came out if it did so at some only."""
+    holds = {clients: within(claimed, [spread]) for clients, spread in ratios if spread}
+    if len(set(holds.values())) == 1:
+        return judged(all(holds.values()))
+    some, others = (
+        ", ".join(str(clients) for clients, one in holds.items() if one is wanted) for wanted in (True, False)
+    )
+    return f"{REPRODUCED} at N = {some}, not at {others}"
 
 
 def _so_far(result: Mapping[str, Any]) -> str:

@@ -100,6 +100,13 @@ def test_equal_rounds_save_what_one_round_saves(result: dict[str, Any]) -> None:
     assert claim.verdict == NOT_REPRODUCED
 
 
+def test_a_figure_that_comes_out_at_some_sizes_only_is_not_called_reproduced_without_them() -> None:
+    low, near = Spread(5.8, 4.4, 5.9), Spread(7.9, 7.9, 7.9)
+    assert training._where(7.8, [(25, low), (50, near), (75, None)]) == "reproduced at N = 50, not at 25"
+    assert training._where(7.8, [(50, near)]) == REPRODUCED
+    assert training._where(7.8, [(25, low)]) == NOT_REPRODUCED
+
+
 def test_results_that_are_not_complete_say_how_many_seeds_there_are(result: dict[str, Any]) -> None:
     partial = {**result, "complete": False, "seeds": [0, 1, 2]}
     (claim,) = [one for one in training.claims({"fig6": partial}) if one.where == "Figure 6a" and "Hyp" not in one.what]
