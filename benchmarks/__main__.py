@@ -30,8 +30,8 @@ from benchmarks import (
 from benchmarks.cohort import Cohort
 from benchmarks.sweeps import COMMITTEE_SIZE, POD_SIZE, SWEEPS
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.privacy.plan import Goal
-from sparsesecagg.privacy.planner import plan_round
+from sparsesecagg.planning.plan import Goal
+from sparsesecagg.planning.planner import plan_round
 
 FLOWER_COHORT = Cohort(clients=50, dim=170_000, alpha=0.1, dropout=0.1, modulus_bits=8)
 WORDS_COHORT = replace(FLOWER_COHORT, modulus_bits=32)

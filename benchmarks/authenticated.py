@@ -21,8 +21,8 @@ import numpy as np
 import typer
 
 from benchmarks import command
-from sparsesecagg.engines.in_process import InProcessRun
-from sparsesecagg.engines.in_process.simulation import make_identities, seeded_entropy
+from sparsesecagg.simulate import InProcessRun
+from sparsesecagg.simulate.simulation import make_identities, seeded_entropy
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.protocol import Parameters, SqliteLedger
 

@@ -160,7 +160,7 @@ def _deployment_tool() -> Any:
     tests = str(_HERE.parent / "tests")
     if tests not in sys.path:
         sys.path.insert(0, tests)
-    from engines.federation import LocalFederation
+    from flower.federation import LocalFederation
 
     return LocalFederation
 

@@ -19,7 +19,7 @@ from benchmarks.cohort import ANY_RUN
 from sparsesecagg.crypto.kdf import DIGEST_SIZE
 from sparsesecagg.crypto.keys import PUBLIC_KEY_SIZE
 from sparsesecagg.crypto.secrets import SECRET_SIZE
-from sparsesecagg.engines.in_process.allocation import keep_freed_memory
+from sparsesecagg.simulate.allocation import keep_freed_memory
 from sparsesecagg.patterns import Pod
 from sparsesecagg.protocol import Client, Parameters, session_of
 from sparsesecagg.protocol.draws import plain_draw

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.cohort import Cohort
-from sparsesecagg.engines.in_process.peak_memory import peak
+from sparsesecagg.simulate.peak_memory import peak
 from sparsesecagg.errors import InvalidInput
 
 __all__ = ["available", "estimate", "peak", "refuse_what_does_not_fit"]

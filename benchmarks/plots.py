@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.table import NAMES
 from sparsesecagg.errors import MissingExtra
-from sparsesecagg.report.palette import LIGHT, LIGHT_RUNS
+from sparsesecagg.lab.report.palette import LIGHT, LIGHT_RUNS
 
 COLOURS = {
     "committee": LIGHT_RUNS[0],

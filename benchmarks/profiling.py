@@ -19,7 +19,7 @@ from rich.table import Table
 from benchmarks import command, results
 from benchmarks.cohort import ANY_RUN, Cohort
 from benchmarks.systems import parameters
-from sparsesecagg.engines.in_process import InProcessRun
+from sparsesecagg.simulate import InProcessRun
 
 RESULT = "profile"
 DEFAULT = Cohort(clients=100, dim=1_663_370, alpha=0.1, dropout=0.3, modulus_bits=16)

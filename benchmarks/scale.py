@@ -19,7 +19,7 @@ from benchmarks import child, command, results
 from benchmarks.cohort import ANY_RUN, CLIP, Cohort
 from benchmarks.sweeps import COMMITTEE_SIZE, POD_SIZE
 from benchmarks.systems import setup_costs
-from sparsesecagg.engines.in_process import InProcessRun
+from sparsesecagg.simulate import InProcessRun
 from sparsesecagg.protocol import Parameters, Stage
 
 RESULT = "scale"

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.cohort import ANY_RUN, CLIP, Cohort
-from sparsesecagg.engines.in_process import InProcessRun, run_round
+from sparsesecagg.simulate import InProcessRun, run_round
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.field import WORD_BITS, Word
 from sparsesecagg.protocol import Parameters, Stage

@@ -16,7 +16,7 @@ import typer
 from benchmarks import command, results
 from benchmarks.cohort import Cohort
 from benchmarks.systems import parameters
-from sparsesecagg.engines.in_process import InProcessRun
+from sparsesecagg.simulate import InProcessRun
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.protocol import Stage
 

@@ -21,7 +21,7 @@ from benchmarks import child, command, peer_flower, results
 from benchmarks.cohort import ANY_RUN, Cohort
 from benchmarks.systems import measure_round, parameters
 from sparsesecagg.downlink import Replica, StepLog
-from sparsesecagg.engines.in_process import InProcessRun
+from sparsesecagg.simulate import InProcessRun
 from sparsesecagg.errors import InvalidInput, MissingExtra
 from sparsesecagg.protocol import Stage
 

@@ -3,7 +3,7 @@
 A SuperLink and five SuperNodes run as processes, train the digits example for three rounds, and one SuperNode dies by
 SIGKILL in the middle of the second. The round ends with the sum of the other four; nothing of the dead node's update
 is ever seen. All processes end with the demonstration, by their ids. The tests' tool for deployments starts them
-(`tests/engines/federation.py`).
+(`tests/flower/federation.py`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import threading
 import time
 from pathlib import Path
 
-from engines.federation import LocalFederation, Node
+from flower.federation import LocalFederation, Node
 
 NODES = 5
 ROUNDS = 3

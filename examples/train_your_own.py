@@ -6,7 +6,7 @@ Run: .venv/bin/python examples/train_your_own.py
 import torch
 from sklearn.datasets import load_digits
 
-from sparsesecagg.learning import Dataset, TorchModel, train_federated
+from sparsesecagg.lab.learning import Dataset, TorchModel, train_federated
 
 digits = load_digits()
 data = Dataset.from_arrays(digits.data / 16, digits.target, name="my digits")

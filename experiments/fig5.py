@@ -18,7 +18,7 @@ from experiments.common.training import ADVERSARIES, PAIRWISE, CohortRuns, Syste
 from experiments.common.work import Work
 from experiments.fig4.run import share_of_rounds
 from experiments.fig4.sampling import sample
-from sparsesecagg.privacy.audit import AuditSettings, run_audit
+from sparsesecagg.lab.audit.audit import AuditSettings, run_audit
 from sparsesecagg.protocol import Parameters
 
 

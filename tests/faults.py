@@ -19,7 +19,7 @@ import numpy as np
 
 from sparsesecagg.crypto.identity import Identity
 from sparsesecagg.crypto.kdf import digest
-from sparsesecagg.engines.in_process.simulation import make_identities, seeded_entropy
+from sparsesecagg.simulate.simulation import make_identities, seeded_entropy
 from sparsesecagg.errors import InvalidInput, SparseSecAggError
 from sparsesecagg.patterns import PATTERNS
 from sparsesecagg.protocol import Client, MemoryLedger, Parameters, Policy, Server, Stage, session_of

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from faults import KeepingLedger
-from sparsesecagg.attacks.base import Mode, Setting
-from sparsesecagg.attacks.world import World, everybody
+from sparsesecagg.lab.attacks.base import Mode, Setting
+from sparsesecagg.lab.attacks.world import World, everybody
 from sparsesecagg.errors import SparseSecAggError
 from sparsesecagg.protocol import Client, MemoryLedger, Stage
 from sparsesecagg.protocol.ledger import Entry

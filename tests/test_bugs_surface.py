@@ -11,7 +11,7 @@ import pytest
 
 from sparsesecagg import Parameters, secure_sum
 from sparsesecagg.cli import main
-from sparsesecagg.engines.in_process import run_round
+from sparsesecagg.simulate import run_round
 from sparsesecagg.protocol import Client
 
 STAGES = ["advertise_keys", "join", "share_keys", "upload", "unmask"]
@@ -72,7 +72,7 @@ class TestFromFlower:
         """Return what the server has logged of a round among five nodes."""
         from flwr.serverapp.strategy import FedAvg
 
-        from engines.local_grid import LocalGrid, model, training_app
+        from flower.local_grid import LocalGrid, model, training_app
         from sparsesecagg.flower import SecAgg
 
         strategy = SecAgg(FedAvg(fraction_evaluate=0.0), timeout=0.3, poll_seconds=0.01, max_weight=10)

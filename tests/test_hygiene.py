@@ -14,7 +14,7 @@ import pytest
 
 from protocol.rounds import Run, small, with_roster
 from sparsesecagg.crypto.secrets import Secret
-from sparsesecagg.engines.in_process.simulation import seeded_entropy
+from sparsesecagg.simulate.simulation import seeded_entropy
 from sparsesecagg.errors import SparseSecAggError
 from sparsesecagg.protocol import Client, Policy, Stage
 from sparsesecagg.protocol import client as client_module

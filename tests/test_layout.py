@@ -196,7 +196,7 @@ for name in {names!r}:
     importlib.import_module(name)
 import numpy as np
 from sparsesecagg import Parameters
-from sparsesecagg.engines.in_process import run_round
+from sparsesecagg.simulate import run_round
 params = Parameters.create(clients=4, dim=10, pattern="full")
 outcome = run_round(params, [np.full(10, 0.5)] * 4)
 assert outcome.exact

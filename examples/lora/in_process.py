@@ -14,7 +14,7 @@ from typing import Any
 
 from flwr.app import Context, RecordDict
 
-from sparsesecagg.attacks.local_grid import RUN, SERVER, LocalGrid
+from sparsesecagg.lab.attacks.local_grid import RUN, SERVER, LocalGrid
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))

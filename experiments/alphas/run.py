@@ -17,8 +17,8 @@ from statistics import fmean, stdev
 from typing import Any
 
 from experiments.common.results import commit
-from sparsesecagg.learning.config import TrainingConfig
-from sparsesecagg.learning.federated import FederatedRun, Task
+from sparsesecagg.lab.learning.config import TrainingConfig
+from sparsesecagg.lab.learning.federated import FederatedRun, Task
 
 ROOT = Path(__file__).parents[2]
 RESULTS, README = ROOT / "results" / "alphas.json", ROOT / "README.md"

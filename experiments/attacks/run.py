@@ -13,7 +13,7 @@ from typing import Any
 
 from experiments.common.results import commit
 from sparsesecagg import __version__
-from sparsesecagg.attacks import ATTACKS, Mode, Setting, run
+from sparsesecagg.lab.attacks import ATTACKS, Mode, Setting, run
 
 ROOT = Path(__file__).parents[2]
 RESULTS, PAGE = ROOT / "results" / "attacks.json", ROOT / "docs" / "threat-model.md"

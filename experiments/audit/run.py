@@ -14,7 +14,7 @@ from typing import Any
 
 from experiments.common.results import commit
 from sparsesecagg import __version__
-from sparsesecagg.privacy.audit import AuditSettings, run_audit
+from sparsesecagg.lab.audit.audit import AuditSettings, run_audit
 from sparsesecagg.protocol import Parameters, Stage
 
 RESULTS = Path(__file__).parents[2] / "results" / "audit.json"

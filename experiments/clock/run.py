@@ -12,10 +12,10 @@ from experiments.clock.config import Config, Setting
 from experiments.common.experiment import Findings
 from experiments.common.rounds import ANY_RUN, entropy_of_round, exactly_dropped
 from experiments.common.work import Work
-from sparsesecagg.engines.in_process import InProcessRun
-from sparsesecagg.learning.config import TrainingConfig
-from sparsesecagg.learning.federated import Task
-from sparsesecagg.privacy.theory import selection_probability
+from sparsesecagg.simulate import InProcessRun
+from sparsesecagg.lab.learning.config import TrainingConfig
+from sparsesecagg.lab.learning.federated import Task
+from sparsesecagg.lab.audit.theory import selection_probability
 from sparsesecagg.protocol import Parameters, Stage
 
 SYSTEMS = ("SecAgg", "pairwise", "committee")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sparsesecagg.learning.data import load_dataset
+from sparsesecagg.lab.learning.data import load_dataset
 
 NOTES = {
     "8287fcdcff9db5aa63b4b0c718fa8e068f234487d9b2e499c9ead53510db1a04": "embedded: 1,797 digits of 8 × 8 pixels",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from sparsesecagg.engines.in_process.run import EntropyOf
-from sparsesecagg.engines.in_process.simulation import seeded_entropy
+from sparsesecagg.simulate.run import EntropyOf
+from sparsesecagg.simulate.simulation import seeded_entropy
 from sparsesecagg.patterns import PATTERNS
 from sparsesecagg.protocol import Policy, Stage
 

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from experiments.common.work import Work
-from sparsesecagg.learning.config import TrainingConfig
-from sparsesecagg.learning.data import Dataset, load_dataset
-from sparsesecagg.learning.federated import Task
+from sparsesecagg.lab.learning.config import TrainingConfig
+from sparsesecagg.lab.learning.data import Dataset, load_dataset
+from sparsesecagg.lab.learning.federated import Task
 
 
 @dataclass(frozen=True)

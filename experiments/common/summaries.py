@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean, median, stdev
 from typing import Any
 
-from sparsesecagg.privacy.theory import selection_probability
+from sparsesecagg.lab.audit.theory import selection_probability
 
 Run = Mapping[str, Any]
 MARKS = (5, 10, 20, 40, 80, 160)

@@ -18,12 +18,12 @@ from experiments.common.experiment import Findings
 from experiments.common.search import Search, Trial, chosen_rate, search
 from experiments.common.summaries import secagg_of
 from experiments.common.work import OutOfTime, Work
-from sparsesecagg.learning.config import TrainingConfig
-from sparsesecagg.learning.federated import FederatedRun, Task
-from sparsesecagg.learning.models.base import Vector
-from sparsesecagg.learning.workers import Job, Trained, TrainingPool
+from sparsesecagg.lab.learning.config import TrainingConfig
+from sparsesecagg.lab.learning.federated import FederatedRun, Task
+from sparsesecagg.lab.learning.models.base import Vector
+from sparsesecagg.lab.learning.workers import Job, Trained, TrainingPool
 from sparsesecagg.patterns.anonymity import availability, colluder_count
-from sparsesecagg.privacy.theory import committee_revealed_fraction, pairwise_revealed_fraction
+from sparsesecagg.lab.audit.theory import committee_revealed_fraction, pairwise_revealed_fraction
 from sparsesecagg.protocol import Parameters
 
 ADVERSARIES = 1 / 3

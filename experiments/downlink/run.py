@@ -23,7 +23,7 @@ from experiments.downlink.rules import RULES
 from experiments.downlink.training import Advance, Task, Vector, accuracy, steps, whole_models
 from sparsesecagg import __version__
 from sparsesecagg.downlink import STEP_BITS, Replica, Step, StepEncoder, StepLog
-from sparsesecagg.learning.models import LocalTraining
+from sparsesecagg.lab.learning.models import LocalTraining
 
 ROOT = Path(__file__).parents[2]
 RESULTS, DOCUMENT = ROOT / "results" / "downlink.json", ROOT / "docs" / "downlink.md"

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsesecagg.downlink import Replica, StepLog
-from sparsesecagg.learning.data import Dataset, load_dataset, make_partition
-from sparsesecagg.learning.models import DenseNetwork, LocalTraining
+from sparsesecagg.lab.learning.data import Dataset, load_dataset, make_partition
+from sparsesecagg.lab.learning.models import DenseNetwork, LocalTraining
 
 Vector = NDArray[np.float32]
 Advance = Callable[[Vector], Vector]

@@ -13,8 +13,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from sparsesecagg.learning.config import TrainingConfig
-from sparsesecagg.learning.federated import FederatedRun, Task
+from sparsesecagg.lab.learning.config import TrainingConfig
+from sparsesecagg.lab.learning.federated import FederatedRun, Task
 
 SEEDS = (0, 1, 2)
 LAST = 5

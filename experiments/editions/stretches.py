@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsesecagg.learning.aggregation import Aggregation
-from sparsesecagg.learning.models.base import Vector
-from sparsesecagg.learning.scaling import AdaptiveClip
-from sparsesecagg.learning.secure import SecureAggregator
+from sparsesecagg.lab.learning.aggregation import Aggregation
+from sparsesecagg.lab.learning.models.base import Vector
+from sparsesecagg.lab.learning.scaling import AdaptiveClip
+from sparsesecagg.lab.learning.secure import SecureAggregator
 from sparsesecagg.protocol import Stage
 
 

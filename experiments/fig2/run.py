@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from experiments.common.experiment import Findings
 from experiments.common.work import OutOfTime, Work
 from experiments.fig2.config import Config
-from sparsesecagg.learning.config import TrainingConfig
-from sparsesecagg.learning.federated import Task
-from sparsesecagg.learning.models.base import Vector
-from sparsesecagg.learning.seeds import Purpose, generator
-from sparsesecagg.learning.workers import TrainingPool
+from sparsesecagg.lab.learning.config import TrainingConfig
+from sparsesecagg.lab.learning.federated import Task
+from sparsesecagg.lab.learning.models.base import Vector
+from sparsesecagg.lab.learning.seeds import Purpose, generator
+from sparsesecagg.lab.learning.workers import TrainingPool
 
 
 def run(config: Config, seed: int, work: Work) -> Findings:

@@ -14,8 +14,8 @@ from experiments.fig4.config import ERROR_RATE, Config
 from experiments.fig4.sampling import promised, sample, variance_of_a_round
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.patterns.anonymity import colluder_count
-from sparsesecagg.privacy.audit import AuditSettings, run_audit
-from sparsesecagg.privacy.theory import (
+from sparsesecagg.lab.audit.audit import AuditSettings, run_audit
+from sparsesecagg.lab.audit.theory import (
     anonymity_limit,
     committee_revealed_fraction,
     pairwise_revealed_fraction,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sparsesecagg.crypto.secrets import PatternSeed
 from sparsesecagg.patterns.anonymity import colluder_count
 from sparsesecagg.patterns.pairwise import draw_positions, edge_probability
-from sparsesecagg.privacy.theory import pairwise_moments
+from sparsesecagg.lab.audit.theory import pairwise_moments
 from sparsesecagg.protocol import Parameters
 
 Flags = NDArray[np.bool_]

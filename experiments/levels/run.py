@@ -26,10 +26,10 @@ from rich.progress import track
 from experiments.common.results import commit
 from experiments.downlink.training import LAST, Task
 from sparsesecagg import __version__
-from sparsesecagg.learning.data import Dataset, load_dataset, make_partition
-from sparsesecagg.learning.models import DenseNetwork, LocalTraining
-from sparsesecagg.learning.scaling import AdaptiveClip
-from sparsesecagg.privacy.message_sizes import default_levels, largest_sum, shortest_word
+from sparsesecagg.lab.learning.data import Dataset, load_dataset, make_partition
+from sparsesecagg.lab.learning.models import DenseNetwork, LocalTraining
+from sparsesecagg.lab.learning.scaling import AdaptiveClip
+from sparsesecagg.planning.message_sizes import default_levels, largest_sum, shortest_word
 from sparsesecagg.quantize import Quantizer
 
 ROOT = Path(__file__).parents[2]

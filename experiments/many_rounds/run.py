@@ -15,7 +15,7 @@ import numpy as np
 
 from experiments.common.results import commit
 from sparsesecagg import __version__
-from sparsesecagg.privacy.many_rounds import WAYS, ManyRounds, rounds_to_solve, watch
+from sparsesecagg.lab.audit.many_rounds import WAYS, ManyRounds, rounds_to_solve, watch
 
 RESULTS = Path(__file__).parents[2] / "results" / "many_rounds.json"
 ROUNDS = (10, 20, 50, 100, 200, 500, 1000)

@@ -15,9 +15,9 @@ from experiments.common.results import commit
 from sparsesecagg import __version__
 from sparsesecagg.cli.plan import as_json
 from sparsesecagg.patterns.anonymity import Structure, failure_log2
-from sparsesecagg.privacy.candidates import FAILED_POD, THIN_COMMITTEE, highest_demand
-from sparsesecagg.privacy.plan import EXCLUDED, Goal
-from sparsesecagg.privacy.planner import plan_round
+from sparsesecagg.planning.candidates import FAILED_POD, THIN_COMMITTEE, highest_demand
+from sparsesecagg.planning.plan import EXCLUDED, Goal
+from sparsesecagg.planning.planner import plan_round
 
 ROOT = Path(__file__).parents[2]
 RESULTS, PAGE = ROOT / "results" / "plans.json", ROOT / "docs" / "planning.md"

@@ -13,9 +13,9 @@ from experiments.common.experiment import Findings
 from experiments.common.rounds import ANY_RUN, entropy_of_round, exactly_dropped
 from experiments.common.work import Work
 from experiments.table1.config import Config
-from sparsesecagg.engines.in_process import Transcript, run_round
+from sparsesecagg.simulate import Transcript, run_round
 from sparsesecagg.errors import MissingExtra
-from sparsesecagg.privacy.theory import selection_probability
+from sparsesecagg.lab.audit.theory import selection_probability
 from sparsesecagg.protocol import Parameters, Stage
 from sparsesecagg.protocol.messages import Upload, decode_client_message
 
@@ -81,10 +81,10 @@ def run(config: Config, seed: int, work: Work) -> Findings:
 
 def cifar_parameters() -> int:
     """Count the parameters of the network that is trained on CIFAR-10."""
-    from sparsesecagg.learning.models.torch_model import TorchModel, require_torch
+    from sparsesecagg.lab.learning.models.torch_model import TorchModel, require_torch
 
     require_torch("the size of the CIFAR-10 network")
-    from sparsesecagg.learning.models import torch_zoo
+    from sparsesecagg.lab.learning.models import torch_zoo
 
     return TorchModel(torch_zoo.cifar_cnn, name="cifar-cnn").dim
 

@@ -16,8 +16,8 @@ from experiments.theory.checks import check
 from experiments.theory.config import ERROR_RATE, Convergence
 from experiments.theory.lemmas import moments
 from experiments.theory.logistic import LogisticProblem, User, Vector
-from sparsesecagg.engines.in_process import run_round
-from sparsesecagg.privacy.convergence import Problem, convergence_bound, lemma_2_bound
+from sparsesecagg.simulate import run_round
+from sparsesecagg.lab.audit.convergence import Problem, convergence_bound, lemma_2_bound
 from sparsesecagg.protocol import Parameters, Stage
 
 PATTERNS = ("pairwise", "committee")

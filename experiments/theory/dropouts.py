@@ -9,7 +9,7 @@ import numpy as np
 from experiments.common.rounds import ANY_RUN, entropy_of_round
 from experiments.theory.checks import check
 from experiments.theory.config import Dropouts
-from sparsesecagg.engines.in_process import run_round
+from sparsesecagg.simulate import run_round
 from sparsesecagg.errors import ThresholdNotMet
 from sparsesecagg.protocol import Parameters, Stage
 

@@ -19,7 +19,7 @@ from experiments.theory.config import Growth
 from sparsesecagg.crypto import shamir
 from sparsesecagg.crypto.keys import KeyAgreement
 from sparsesecagg.crypto.stream import KeyStream
-from sparsesecagg.engines.in_process import Observer, run_round
+from sparsesecagg.simulate import Observer, run_round
 from sparsesecagg.protocol import Parameters, Stage
 
 PATTERNS = ("full", "pairwise", "committee")

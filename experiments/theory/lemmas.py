@@ -13,9 +13,9 @@ from experiments.common.rounds import ANY_RUN, entropy_of_round
 from experiments.common.summaries import t_limit
 from experiments.theory.checks import check, t_statistic
 from experiments.theory.config import ERROR_RATE, Lemmas
-from sparsesecagg.engines.in_process import run_round
+from sparsesecagg.simulate import run_round
 from sparsesecagg.errors import ThresholdNotMet
-from sparsesecagg.privacy.theory import SelectionMoments, committee_moments, pairwise_moments, sampling_variance
+from sparsesecagg.lab.audit.theory import SelectionMoments, committee_moments, pairwise_moments, sampling_variance
 from sparsesecagg.protocol import Parameters, Stage
 
 PATTERNS = ("pairwise", "committee")

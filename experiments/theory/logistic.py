@@ -8,7 +8,7 @@ from functools import cache, cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsesecagg.learning.data import load_dataset, make_partition
+from sparsesecagg.lab.learning.data import load_dataset, make_partition
 
 Vector = NDArray[np.float64]
 

@@ -9,7 +9,7 @@ from experiments.common.experiment import Findings
 from experiments.common.training import ADVERSARIES, round_parameters, train_all
 from experiments.common.work import Work
 from experiments.tradeoff.config import Config
-from sparsesecagg.privacy.guarantee import guaranteed_anonymity
+from sparsesecagg.lab.audit.guarantee import guaranteed_anonymity
 
 
 def run(config: Config, seed: int, work: Work) -> Findings:

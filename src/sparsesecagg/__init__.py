@@ -11,10 +11,10 @@ protocol, engines.in_process, privacy, learning, engines, attacks, report, cli. 
 """
 
 from sparsesecagg.crypto.identity import Identity, Roster
-from sparsesecagg.engines.in_process import InProcessRun, Outcome, run_round, secure_sum
+from sparsesecagg.simulate import InProcessRun, Outcome, run_round, secure_sum
 from sparsesecagg.errors import InvalidInput, ProtocolError, SparseSecAggError
-from sparsesecagg.privacy.plan import Goal, Plan
-from sparsesecagg.privacy.planner import plan_round
+from sparsesecagg.planning.plan import Goal, Plan
+from sparsesecagg.planning.planner import plan_round
 from sparsesecagg.protocol import (
     Client,
     MemoryLedger,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from benchmarks import authenticated, scale, threads
-from sparsesecagg.engines.in_process import InProcessRun
+from sparsesecagg.simulate import InProcessRun
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.protocol import Parameters
 

@@ -8,7 +8,7 @@ from benchmarks import child, command, lone_client, memory, scaling
 from benchmarks.cohort import ANY_RUN
 from benchmarks.sweeps import SWEEPS
 from benchmarks.systems import parameters
-from sparsesecagg.engines.in_process import run_round
+from sparsesecagg.simulate import run_round
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.protocol import Parameters
 

@@ -127,7 +127,7 @@ def test_what_is_installed_from_a_folder_can_not_be_installed_by_name(
     tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = write_app(tmp_path / "app", PROJECT.replace(" @ file:///srv/sparsesecagg", ""))
-    monkeypatch.setattr("sparsesecagg.cli.doctor._direct_url", lambda: "file:///home/me/sparsesecagg")
+    monkeypatch.setattr("sparsesecagg.lab.cli.doctor._direct_url", lambda: "file:///home/me/sparsesecagg")
     code, found = examine(capsys, app)
     assert code == 1
     assert '"sparsesecagg[flower] @ file:///home/me/sparsesecagg"' in found["dependency"]["change"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cli.commands import run, run_json
-from report.synthetic import write_comparison, write_run
+from lab.report.synthetic import write_comparison, write_run
 
 
 def test_one_folder_gets_its_report(tmp_path: Path, capsys: Any) -> None:

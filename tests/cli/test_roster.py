@@ -12,7 +12,7 @@ from cli.commands import run, run_json
 from protocol.draws import hold_draw
 from protocol.rounds import LENIENT, small, updates
 from sparsesecagg.crypto.identity import Identity, Roster, RunKeys, RunSecret
-from sparsesecagg.engines.in_process import run_round
+from sparsesecagg.simulate import run_round
 from sparsesecagg.protocol.draw import verify_draw
 from sparsesecagg.protocol.draw_server import DrawServer
 from sparsesecagg.protocol.juror import JurorState, answer_draw

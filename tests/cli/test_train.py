@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from learning.support import write_idx_files
+from lab.learning.support import write_idx_files
 from sparsesecagg.cli import main
 
 SMALL = [

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from sparsesecagg.downlink import STEP_BITS, Replica, StepLog
-from sparsesecagg.learning.data import load_dataset, make_partition
-from sparsesecagg.learning.models import DenseNetwork, LocalTraining
+from sparsesecagg.lab.learning.data import load_dataset, make_partition
+from sparsesecagg.lab.learning.models import DenseNetwork, LocalTraining
 
 pytest.importorskip("sklearn")
 

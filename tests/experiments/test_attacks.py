@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 from experiments.attacks import run
-from sparsesecagg.attacks import ATTACKS, Setting
-from sparsesecagg.attacks import run as play
+from sparsesecagg.lab.attacks import ATTACKS, Setting
+from sparsesecagg.lab.attacks import run as play
 
 
 def committed() -> Any:

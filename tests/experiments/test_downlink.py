@@ -11,7 +11,7 @@ from experiments.downlink.rules import RULES
 from experiments.downlink.run import TASKS, accuracies, published, seconds, sizes
 from experiments.downlink.training import Task
 from sparsesecagg.downlink import STEP_BITS
-from sparsesecagg.learning.models import LocalTraining
+from sparsesecagg.lab.learning.models import LocalTraining
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = (ROOT / "docs" / "downlink.md").read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ import pytest
 from experiments.editions.measure import SEEDS, STRETCHES, train
 from experiments.editions.run import accuracies, published
 from experiments.editions.stretches import interleaved
-from sparsesecagg.learning import Task, TrainingConfig
+from sparsesecagg.lab.learning import Task, TrainingConfig
 
 ROOT = Path(__file__).parents[2]
 RESULT = json.loads((ROOT / "results" / "editions.json").read_text(encoding="utf-8"))

@@ -13,7 +13,7 @@ from experiments.fig4.config import Config
 from experiments.fig4.plot import compare, plot
 from experiments.fig4.run import _test, parameters, run
 from experiments.fig4.sampling import sample, variance_of_a_round
-from sparsesecagg.privacy.theory import pairwise_revealed_fraction, pairwise_singled_out_fraction
+from sparsesecagg.lab.audit.theory import pairwise_revealed_fraction, pairwise_singled_out_fraction
 from sparsesecagg.protocol import Parameters
 
 THIRD = 1 / 3

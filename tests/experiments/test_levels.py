@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from experiments.levels import run as levels
-from sparsesecagg.privacy.message_sizes import default_levels
+from sparsesecagg.planning.message_sizes import default_levels
 
 
 @pytest.fixture(scope="module")

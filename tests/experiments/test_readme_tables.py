@@ -11,7 +11,7 @@ import pytest
 
 from experiments.alphas import run as alphas
 from experiments.sizes import run as sizes
-from sparsesecagg.learning import Task, TrainingConfig
+from sparsesecagg.lab.learning import Task, TrainingConfig
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

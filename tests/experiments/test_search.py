@@ -9,7 +9,7 @@ import numpy as np
 from experiments.common.search import Search, Trial, chosen_rate, held_out, search
 from experiments.common.work import Work
 from experiments.fig3 import SCALES
-from sparsesecagg.learning.data import load_dataset
+from sparsesecagg.lab.learning.data import load_dataset
 
 
 def test_what_is_held_out_is_no_test_sample_and_not_trained_on() -> None:

@@ -30,7 +30,7 @@ TESTS = (
     "vectors/test_vectors.py",
     "vectors/test_failures.py",
     "test_hygiene.py",
-    "engines/in_process/test_saved_run.py",
+    "simulate/test_saved_run.py",
 )
 LEFT_OUT = (
     "not (fifty_thousand or random_schedules or every_round_of_a_run or thirty_per_cent or run_folder or test_memory "

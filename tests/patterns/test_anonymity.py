@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privacy.sampling import assert_not_exceeded
+from lab.audit.sampling import assert_not_exceeded
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.patterns.anonymity import (
     Structure,

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from sparsesecagg.crypto.identity import Identity, Roster
-from sparsesecagg.engines.in_process.simulation import make_identities, seeded_entropy
+from sparsesecagg.simulate.simulation import make_identities, seeded_entropy
 from sparsesecagg.errors import ProtocolError
 from sparsesecagg.protocol.draw import Statement, jury, named_needed, signed_reveal
 from sparsesecagg.protocol.draw_messages import DrawProof, DrawRequest, DrawReveal, decode_draw, encode_draw

@@ -12,7 +12,7 @@ import numpy as np
 
 from sparsesecagg.crypto.identity import Identity
 from sparsesecagg.crypto.kdf import digest
-from sparsesecagg.engines.in_process.simulation import make_identities, seeded_entropy
+from sparsesecagg.simulate.simulation import make_identities, seeded_entropy
 from sparsesecagg.patterns import PATTERNS, Pod
 from sparsesecagg.protocol import Client, MemoryLedger, Parameters, Policy, Result, Server, Stage, session_of
 from sparsesecagg.protocol.messages import decode_client_message, decode_server_message, encode, encode_users

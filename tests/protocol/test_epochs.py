@@ -7,7 +7,7 @@ import os
 import numpy as np
 import pytest
 
-from sparsesecagg.engines.in_process.simulation import make_identities
+from sparsesecagg.simulate.simulation import make_identities
 from sparsesecagg.errors import AlreadyAnswered, InvalidInput, TooFewJurors, WrongRound, WrongStage, WrongView
 from sparsesecagg.protocol import Client, MemoryLedger, Parameters, Server, Stage, session_of
 from sparsesecagg.protocol.draw import jury

@@ -10,8 +10,8 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from protocol.rounds import LENIENT, identities, updates
-from sparsesecagg.engines.in_process import InProcessRun, Outcome, run_round
-from sparsesecagg.engines.in_process.simulation import entropy_of_run
+from sparsesecagg.simulate import InProcessRun, Outcome, run_round
+from sparsesecagg.simulate.simulation import entropy_of_run
 from sparsesecagg.errors import InvalidInput, RoundRefused, ThresholdNotMet, TooLittleOpened
 from sparsesecagg.protocol import STAGES, Parameters, Stage
 

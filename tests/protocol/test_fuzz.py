@@ -13,7 +13,7 @@ import pytest
 
 from protocol.rounds import LENIENT, Run, grouped, small, with_roster
 from sparsesecagg.crypto.checksum import CHECKSUM_SIZE, checksum
-from sparsesecagg.engines.in_process import InProcessRun
+from sparsesecagg.simulate import InProcessRun
 from sparsesecagg.errors import MalformedMessage, SparseSecAggError
 from sparsesecagg.protocol import Client, Server, Stage
 from sparsesecagg.protocol.locations import decode_locations, encode_locations

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from interleavings import MODES, run_interleavings
-from sparsesecagg.attacks.base import Mode
-from sparsesecagg.attacks.repeats import without_ledger
+from sparsesecagg.lab.attacks.base import Mode
+from sparsesecagg.lab.attacks.repeats import without_ledger
 
 COUNT = 5_000 // len(MODES)
 

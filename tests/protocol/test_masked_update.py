@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from protocol.rounds import LENIENT, Run, small
-from sparsesecagg.engines.in_process import run_round
+from sparsesecagg.simulate import run_round
 from sparsesecagg.protocol import Stage
 from sparsesecagg.protocol.work import ArrayUpdate
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from protocol.rounds import LENIENT, Run, small
-from sparsesecagg.engines.in_process import run_round
+from sparsesecagg.simulate import run_round
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.protocol import Result, Stage
 

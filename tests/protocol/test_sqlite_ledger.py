@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from sparsesecagg.crypto.identity import Identity
-from sparsesecagg.engines.in_process.simulation import make_identities
+from sparsesecagg.simulate.simulation import make_identities
 from sparsesecagg.errors import AlreadyAnswered, InvalidInput, LedgerUnusable
 from sparsesecagg.protocol import Client, Parameters, Server, SqliteLedger, Stage, session_of
 from sparsesecagg.protocol.client_state import StateStep, restore_state

@@ -10,7 +10,7 @@ import torch.nn.functional as F  # noqa: N812  # Everybody's name for it.
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from sparsesecagg.learning.data import load_dataset
+from sparsesecagg.lab.learning.data import load_dataset
 
 
 class Net(nn.Module):

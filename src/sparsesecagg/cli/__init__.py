@@ -3,28 +3,27 @@
 Commands are thin: they read options, call the library, and print. The contract (options, JSON keys, exit codes) is
 described in docs/command-line.md.
 
-simulate, train, reproduce    rounds, training, and the paper's figures; train_display: a run on the screen
-plan, audit, attack           settings, and what a server reads; audit_picture: the same drawn
-report                        run folders, drawn and compared
-doctor                        what to change in a Flower app; doctor_app: reading the app
-roster                        identities
-shared, errors                common options and printing, and what a user sees when something goes wrong
+simulate         rounds in one process
+plan             settings that keep a promise
+roster           identities
+shared, errors   common options and printing, and what a user sees when something goes wrong
+
+The lab adds its commands to these (`sparsesecagg.lab.cli`), and the program has all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
 from sparsesecagg import __version__
-from sparsesecagg.cli.errors import run
 from sparsesecagg.cli.shared import help_if_alone
 
 
-def _app() -> typer.Typer:
-    from sparsesecagg.cli import attack, audit, doctor, plan, report, reproduce, simulate, train
+def make_app() -> typer.Typer:
+    """Return the program with the commands of the product."""
+    from sparsesecagg.cli import plan, simulate
     from sparsesecagg.cli.roster import roster_app
 
     app = typer.Typer(
@@ -34,16 +33,7 @@ def _app() -> typer.Typer:
         pretty_exceptions_enable=False,
         rich_markup_mode="rich",
     )
-    for command in (
-        simulate.simulate,
-        audit.audit,
-        attack.attack,
-        plan.plan,
-        train.train,
-        report.report,
-        doctor.doctor,
-        reproduce.reproduce,
-    ):
+    for command in (simulate.simulate, plan.plan):
         app.command()(command)
     app.add_typer(roster_app, name="roster")
 
@@ -66,7 +56,3 @@ def _print_version(wanted: bool) -> None:
         typer.echo(f"sparsesecagg {__version__}")
         raise typer.Exit
 
-
-def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the program and exit: 0 on success, 2 on bad input, 1 on a failed round, 130 after Ctrl-C."""
-    run(_app(), arguments)

@@ -28,8 +28,8 @@ from sparsesecagg.cli.shared import (
     weight_limit,
     word_bits,
 )
-from sparsesecagg.engines.in_process import InProcessRun, Observer, Outcome, peak_memory
-from sparsesecagg.engines.in_process.simulation import (
+from sparsesecagg.simulate import InProcessRun, Observer, Outcome, peak_memory
+from sparsesecagg.simulate.simulation import (
     RandomUpdate,
     draw_dropouts,
     entropy_of_run,
@@ -38,11 +38,11 @@ from sparsesecagg.engines.in_process.simulation import (
 )
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.patterns import PATTERNS
-from sparsesecagg.privacy.advice import advice
+from sparsesecagg.planning.advice import advice
 from sparsesecagg.protocol import STAGES, Parameters, Policy, Stage
 from sparsesecagg.protocol.parameters import MAX_CLIENTS
 from sparsesecagg.protocol.stages import round_stages
-from sparsesecagg.report.words import bytes_text, seconds_text
+from sparsesecagg.lab.report.words import bytes_text, seconds_text
 
 _ANY = "ANY"
 MOST_ROUNDS = 100_000

@@ -1,0 +1,32 @@
+"""The program `sparsesecagg`: the commands of the product and those of the lab.
+
+train, reproduce   training, and the paper's figures; train_display: a run on the screen
+audit, attack      what a server reads; audit_picture: the same drawn
+report             run folders, drawn and compared
+doctor             what to change in a Flower app; doctor_app: reading the app
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+from sparsesecagg.cli import make_app
+from sparsesecagg.cli.errors import run
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the program and exit: 0 on success, 2 on bad input, 1 on a failed round, 130 after Ctrl-C."""
+    from sparsesecagg.lab.cli import attack, audit, doctor, report, reproduce, train
+
+    app = make_app()
+    for command in (
+        audit.audit,
+        attack.attack,
+        train.train,
+        report.report,
+        doctor.doctor,
+        reproduce.reproduce,
+    ):
+        app.command()(command)
+    run(app, arguments)

@@ -1,0 +1,272 @@
+"""`sparsesecagg audit`: what server and colluding users really learn, read out of real transcripts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from sparsesecagg.lab.cli.audit_picture import draw
+from sparsesecagg.cli.shared import (
+    DEFAULT_ALPHA,
+    AlphaOption,
+    BitsOption,
+    JsonOption,
+    MaxWeightOption,
+    PatternOption,
+    SeedOption,
+    WeightsOption,
+    at_least,
+    check_memory,
+    check_picture,
+    counting,
+    err,
+    out,
+    pattern_of,
+    print_json,
+    weight_limit,
+    word_bits,
+)
+from sparsesecagg.errors import InvalidInput
+from sparsesecagg.planning.advice import advice
+from sparsesecagg.lab.audit.audit import AuditReport, AuditSettings, run_audit
+from sparsesecagg.lab.audit.many_rounds import WAYS, ManyRounds, compare_ways
+from sparsesecagg.lab.audit.truth import Score
+from sparsesecagg.protocol import Parameters, Stage
+
+_COMPARED = ("pairwise", "committee", "full")
+_ROSTER = bytes([1]) * 32
+"""Says that there is a roster; every run makes its own."""
+
+_REAL_ROUNDS = 10
+"""With --persistent: rounds that are run with keys and messages; what all tell follows from who is in which sum."""
+
+
+def audit(
+    pattern: PatternOption = "committee",
+    clients: Annotated[int, typer.Option(help="Users in the cohort (N), at least 3.")] = 100,
+    dim: Annotated[int, typer.Option(help="Coordinates of the model (d).")] = 4000,
+    alpha: AlphaOption = DEFAULT_ALPHA,
+    dropout: Annotated[float, typer.Option(help="Chance that a user drops out of a round (θ), in [0, 0.5).")] = 0.3,
+    colluding: Annotated[float, typer.Option(help="Fraction of users that help the server (γ), in [0, 1).")] = 0.0,
+    server: Annotated[
+        str, typer.Option(help="curious: follows the protocol. lying: chooses whom it declares dropped.")
+    ] = "curious",
+    rounds: Annotated[int, typer.Option(help="Rounds of a run, all of them attacked.")] = 30,
+    runs: Annotated[int, typer.Option(help="Runs, each with groups and colluders of its own.")] = 1,
+    persistent: Annotated[
+        float | None,
+        typer.Option(
+            help="Part of an update's variance that stays the same, in (0, 1]: what all rounds together tell."
+        ),
+    ] = None,
+    committee_size: Annotated[
+        int | None, typer.Option(help="Users per committee, about; 1/alpha committees if left out.")
+    ] = None,
+    pod_size: Annotated[
+        int | None, typer.Option(help="Users that hold each other's shares, about; 128 or all.")
+    ] = None,
+    modulus_bits: BitsOption = None,
+    neighbours: Annotated[
+        int | None, typer.Option(help="Degree of the graphs of full and pairwise; complete graphs if left out.")
+    ] = None,
+    threshold: Annotated[
+        int | None, typer.Option(help="Shares that restore a secret; more than half of a pod.")
+    ] = None,
+    min_survivors: Annotated[
+        int | None, typer.Option(help="Users that an opened sum must have; half of a committee if left out.")
+    ] = None,
+    weights: WeightsOption = None,
+    max_weight: MaxWeightOption = None,
+    drop_at: Annotated[
+        str, typer.Option(help="UPLOAD, or SHARE_KEYS: who drops out sends no package of a later round either.")
+    ] = Stage.UPLOAD.name,
+    authenticated: Annotated[bool, typer.Option("--authenticated", help="Use a roster of identities.")] = False,
+    confirm: Annotated[
+        bool | None,
+        typer.Option("--confirm/--no-confirm", help="Confirm the survivors in a third exchange; with a roster: yes."),
+    ] = None,
+    compare: Annotated[bool, typer.Option("--compare", help="Audit every pattern at these settings.")] = False,
+    plot: Annotated[Path | None, typer.Option(help="Draw the component sizes into this .png, .pdf or .svg.")] = None,
+    workers: Annotated[
+        int, typer.Option(callback=at_least(0), help="Processes for several runs; 0 for one per processor.")
+    ] = 0,
+    json: JsonOption = False,
+    seed: SeedOption = 0,
+) -> None:
+    """Run real rounds and attack them with all that server and colluding users hold.
+
+    The attacker has every message, the secrets that UNMASK restores and everything the colluders know. It
+    removes the masks that it knows, reads what lies bare, and is compared with the truth.
+    """
+    stage, pattern, limit = _stage(drop_at), pattern_of(pattern), weight_limit(weights, max_weight)
+
+    def settings_of(name: str) -> AuditSettings:
+        grouped = name == "committee"
+        params = Parameters.create(
+            clients=clients,
+            dim=dim,
+            pattern=name,
+            alpha=None if name == "full" else alpha,
+            committee_size=committee_size if grouped or name == pattern else None,
+            pod_size=pod_size if grouped or name == pattern else None,
+            dropout=dropout,
+            modulus_bits=word_bits(name, modulus_bits),
+            neighbours=None if grouped and name != pattern else neighbours,
+            threshold=threshold,
+            min_survivors=min_survivors if grouped or name == pattern else None,
+            confirm=confirm,
+            max_weight=0 if name == "pairwise" != pattern else limit,
+            roster_digest=_ROSTER if authenticated else b"",
+        )
+        real = rounds if persistent is None else min(rounds, _REAL_ROUNDS)
+        return AuditSettings(params, colluding, real, seed, runs, server, stage)
+
+    chosen = settings_of(pattern)
+    audited = [chosen if name == pattern else settings_of(name) for name in (_COMPARED if compare else (pattern,))]
+    watched = None if persistent is None else _watched(chosen, persistent)
+    check_memory(dim)
+    if plot is not None:
+        check_picture(plot)
+    for sentence in advice(chosen.params):
+        err.print(f"[yellow]note:[/yellow] {sentence}.", highlight=False, soft_wrap=True)
+    reports = [_run(settings, workers or os.cpu_count() or 1) for settings in audited]
+    many = compare_ways(watched, _milestones(rounds), seed=seed) if watched else None
+    if plot is not None:
+        draw(reports, plot)
+    if json:
+        print_json({**as_json(pattern, reports), **({"many_rounds": many} if many else {})})
+        return
+    out.print(_table(reports))
+    for report in reports:
+        out.print(in_words(report), highlight=False)
+    if many:
+        out.print(_many_table(many))
+        out.print(
+            f"Computed from who is in which sum; {chosen.rounds} of the rounds were run with keys and attacked, above. "
+            "The sums of many rounds tell users apart even if no single sum does; only noise in the updates "
+            "(differential privacy) ends that.",
+            highlight=False,
+        )
+    if plot is not None:
+        out.print(f"Drawn to {plot}.", highlight=False)
+
+
+def _stage(name: str) -> Stage:
+    if name not in Stage.__members__:
+        raise InvalidInput("drop_at", f"must be one of UPLOAD, SHARE_KEYS, got {name!r}")
+    return Stage[name]
+
+
+def _watched(settings: AuditSettings, persistent: float) -> ManyRounds:
+    """Return what is watched for many rounds, for the settings of an audit."""
+    params = settings.params
+    if params.pattern == "pairwise":
+        raise InvalidInput(
+            "persistent", "must not be given with pairwise, whose sums differ from coordinate to coordinate"
+        )
+    return ManyRounds(
+        clients=params.clients,
+        committees=params.committees,
+        served=params.served,
+        dropout=params.dropout,
+        persistent=persistent,
+        colluding=settings.colluding,
+        min_survivors=params.min_survivors,
+    )
+
+
+def _milestones(rounds: int) -> list[int]:
+    """Return the rounds after which to look: a quarter of them, half, and all."""
+    return sorted({max(1, rounds // 4), max(1, rounds // 2), rounds})
+
+
+def _run(settings: AuditSettings, workers: int) -> AuditReport:
+    with counting(f"attacking {settings.params.pattern} rounds", settings.rounds * settings.runs) as count:
+        return run_audit(settings, workers, count)
+
+
+def as_json(pattern: str, reports: Sequence[AuditReport]) -> dict[str, Any]:
+    """Return the chosen pattern's object; when patterns are compared it has all of them under "compare"."""
+    by_pattern = {report.settings.params.pattern: report.as_json() for report in reports}
+    return by_pattern[pattern] if len(reports) == 1 else {**by_pattern[pattern], "compare": by_pattern}
+
+
+def in_words(report: AuditReport) -> str:
+    """Say in a sentence or two what the figures mean."""
+    settings, tally = report.settings, report.tally
+    who = f"a {settings.server} server" + (f" and {settings.colluders} colluding users" if settings.colluders else "")
+    name, bare = settings.params.pattern, report.unmasked_fraction
+    if not bare:
+        return (
+            f"{name}: {who} can read no single value; every one hides among at least {report.smallest_component} "
+            f"honest users, {report.mean_component:.1f} on average."
+        )
+    sentence = f"{name}: {who} can read {_percent(bare)} of what honest users uploaded, in the clear"
+    if tally.read.count < 0.9 * tally.by_size[1]:
+        sentence += f" ({_percent(report.revealed_fraction)} beyond doubt; the rest by its size, as words are short)"
+    sentence += f"; a value hides among {report.mean_component:.1f} honest users on average"
+    if name == "pairwise":
+        return f"{sentence}, not among the {report.contributors_mean:.1f} that send its coordinate."
+    return f"{sentence}. `sparsesecagg plan` finds settings that avoid it."
+
+
+def _table(reports: Sequence[AuditReport]) -> Table:
+    settings = reports[0].settings
+    params = settings.params
+    table = Table(
+        title=f"{params.clients} users, {settings.colluders} colluding, α = {params.alpha:.3g}, "
+        f"θ = {params.dropout:.3g}, {settings.rounds} rounds, {settings.server} server",
+        title_justify="left",
+    )
+    table.add_column("")
+    for report in reports:
+        table.add_column(report.settings.params.pattern, justify="right")
+
+    def row(name: str, *values: str) -> None:
+        table.add_row(name, *values)
+
+    row("values of honest survivors", *(f"{report.tally.values:,}" for report in reports))
+    row("read in the clear", *(_percent(report.revealed_fraction) for report in reports))
+    row("  of which correct", *(_score(report.tally.read) for report in reports))
+    row("without any unknown mask", *(_percent(report.unmasked_fraction) for report in reports))
+    row("masked by one other only", *(_percent(report.histogram.get(2, 0.0)) for report in reports))
+    if any(report.tally.pairs.count for report in reports):
+        row("  pairs found by their sum", *(_score(report.tally.pairs) for report in reports))
+    row("honest users a value hides among", *(f"{report.mean_component:.2f}" for report in reports))
+    row("  at least", *(f"{report.smallest_component}" for report in reports))
+    row("honest users per coordinate", *(f"{report.contributors_mean:.2f}" for report in reports))
+    row("  as the paper promises (T)", *(f"{report.settings.claimed_anonymity:.2f}" for report in reports))
+    row("singled out, as the paper counts", *(_percent(report.singled_out_fraction) for report in reports))
+    if params.max_weight:
+        row("private weights read", *(_score(report.tally.weights) for report in reports))
+    row("sums opened", *(f"{report.tally.sums:,}" for report in reports))
+    row("values in sums that stayed closed", *(f"{report.tally.closed:,}" for report in reports))
+    if settings.server == "lying":
+        row("users that noticed and left", *(f"{report.tally.stopped}" for report in reports))
+    return table
+
+
+def _many_table(many: dict[str, Any]) -> Table:
+    table = Table(title="Correlation of the server's estimate with a user's deviation", title_justify="left")
+    table.add_column("after rounds", justify="right")
+    names = {"kept": "kept committees", "fresh": "fresh committees", "secagg": "SecAgg"}
+    for way in WAYS:
+        table.add_column(names[way], justify="right")
+    for place, rounds in enumerate(many["rounds"]):
+        table.add_row(f"{rounds:,}", *(f"{many[way][place]:.2f}" for way in WAYS))
+    return table
+
+
+def _percent(fraction: float) -> str:
+    if fraction in (0, 1):
+        return f"{100 * fraction:.0f} %"
+    return f"{100 * fraction:.1f} %" if fraction >= 0.001 else f"{100 * fraction:.1g} %"
+
+
+def _score(score: Score) -> str:
+    return f"{score.correct:,} of {score.count:,}" if score.count else "–"

@@ -1,0 +1,148 @@
+"""`sparsesecagg reproduce`: the paper's table, figures and theorems, measured again."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from sparsesecagg.cli.errors import Interrupted, NeedsSourceTree
+from sparsesecagg.cli.shared import JsonOption, SeedOption, at_least, err, out, print_json, progress
+from sparsesecagg.errors import InvalidInput
+
+CHECKOUT = Path(__file__).parents[3]
+SOURCE_TREE = "https://github.com/sparsesecagg/sparsesecagg"
+ALL = "all"
+
+
+def reproduce(
+    name: Annotated[str, typer.Argument()],
+    quick: Annotated[bool, typer.Option("--quick", help="Small and on embedded data: a minute or two.")] = False,
+    paper: Annotated[bool, typer.Option("--paper", help="The paper's full scale: days on a small machine.")] = False,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Folder with mnist/ and cifar-10-batches-bin/; or set SPARSESECAGG_DATA.")
+    ] = None,
+    results_dir: Annotated[
+        Path | None, typer.Option("--out", help="Folder for result files and plots.", show_default="results")
+    ] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(callback=at_least(0), help="Stop after about this long; the same command resumes it later."),
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Throw away what an interrupted run left behind.")] = False,
+    as_json: JsonOption = False,
+    seed: SeedOption = 0,
+) -> None:
+    """Measure the paper's tables, figures and theorems again, with our own settings beside them.
+
+    NAME is table1, fig2, fig3, fig4, fig5, fig6, mcmahan (Figure 5 with its own network), theory, tradeoff, clock, or
+    all of them: all.
+
+    Long ones save their work after every round and go on where they were. Results go to NAME.json, plots to plots/.
+    """
+    if quick and paper:
+        raise InvalidInput("quick", "and --paper exclude each other: choose one")
+    common = _experiments()
+    scale = "quick" if quick else "paper" if paper else "default"
+    names = common.NAMES if name == ALL else (common.load(name).name,)
+    folder = results_dir or CHECKOUT / "results" / ("" if scale == "default" else scale)
+    work_dir = (results_dir or CHECKOUT) / "runs" / "reproduce"
+    _require_data({dataset: None for one in names for dataset in _needed(common.load(one), scale)}, data_dir)
+    deadline = None if minutes is None else time.monotonic() + 60 * minutes
+    done = []
+    for one in names:
+        try:
+            with _reporting(one) as report:
+                done.append(
+                    common.reproduce(
+                        one,
+                        scale,
+                        seed,
+                        folder,
+                        work_dir,
+                        data_dir=data_dir,
+                        deadline=deadline,
+                        fresh=fresh,
+                        report=report,
+                    )
+                )
+        except KeyboardInterrupt:
+            raise Interrupted(f"the same command resumes {one}") from None
+        if not as_json:
+            _show(done[-1], common.load(one).title)
+    if as_json:
+        print_json(
+            {
+                "scale": scale,
+                "results": {one.name: str(one.results_file) for one in done if one.result is not None},
+                "complete": {one.name: bool(one.result and one.result["complete"]) for one in done},
+                "plots": [str(path) for one in done for path in one.plots],
+                "comparison": {one.name: [row._asdict() for row in one.rows] for one in done},
+                "seconds": {one.name: one.seconds for one in done},
+            }
+        )
+
+
+def _experiments() -> ModuleType:
+    """Return the experiments' common module. They write into a checkout, so they are not part of the package."""
+    if not (CHECKOUT / "experiments" / "common").is_dir():
+        raise NeedsSourceTree(
+            "reproduce needs the source tree, which an installed package does not carry: "
+            f"git clone {SOURCE_TREE}, then run make setup and .venv/bin/sparsesecagg reproduce in it"
+        )
+    if str(CHECKOUT) not in sys.path:
+        sys.path.insert(0, str(CHECKOUT))
+    return importlib.import_module("experiments.common.experiment")
+
+
+def _needed(experiment: Any, scale: str) -> list[str]:
+    return list(experiment.needs(experiment.configurations[scale]))
+
+
+def _require_data(datasets: dict[str, None], data_dir: Path | None) -> None:
+    """Complain about missing files before the first experiment, not hours later."""
+    from sparsesecagg.lab.learning.data import load_dataset
+
+    for dataset in datasets:
+        load_dataset(dataset, data_dir)
+
+
+@contextmanager
+def _reporting(name: str) -> Iterator[Any]:
+    """Show a bar on a terminal, and a line per piece of work where there is none."""
+    with progress() as bar:
+        task = bar.add_task(name, total=None)
+        last = ""
+
+        def report(what: str, done: int, total: int) -> None:
+            nonlocal last
+            bar.update(task, description=f"{name}: {what}", completed=done, total=total)
+            if not err.is_terminal and what != last:
+                err.print(f"{name}: {what} ({done}/{total})", highlight=False, markup=False)
+            last = what
+
+        yield report
+
+
+def _show(done: Any, title: str) -> None:
+    if done.result is None:
+        err.print(f"{done.name}: out of time before there was anything to show; the same command resumes it.")
+        return
+    table = Table(title=f"{done.name}: {title}", title_justify="left", title_style="bold", show_lines=True)
+    for heading in ("", "paper", "ours", "note"):
+        table.add_column(heading)
+    for row in done.rows:
+        table.add_row(*row)
+    out.print(table)
+    state = "" if done.result["complete"] else " (not complete: the same command resumes it)"
+    out.print(f"{done.results_file}{state}", highlight=False, soft_wrap=True)
+    for path in done.plots:
+        out.print(str(path), highlight=False, soft_wrap=True)

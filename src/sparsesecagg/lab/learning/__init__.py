@@ -1,0 +1,39 @@
+"""Federated training: users with data of their own, local descent, an aggregator, a global model.
+
+data/           data sets, and how they are dealt out to users
+models/         flat float32 vectors in and out: NumPy, or any torch module
+workers         local training on all cores, the same result on any number of them
+aggregation     what every aggregator is            aggregators   their names
+plain, secure   averaging in the clear, and through the real protocol
+scaling         the clip that follows public information
+way_down        the model on its way to the users, whole or in steps
+network         a simulated network
+config          every option of a run
+federated       a run, round by round                comparison   several runs with the same seeds
+side_by_side    those runs at once
+run_folder      what a run leaves behind; safe to kill at any moment
+metrics         what is recorded of a round          tensorboard  the same as event files
+seeds           everything random, from one seed
+api             `train_federated`: all of it in one call
+"""
+
+from sparsesecagg.lab.learning.aggregators import AGGREGATORS
+from sparsesecagg.lab.learning.api import train_federated
+from sparsesecagg.lab.learning.config import TrainingConfig
+from sparsesecagg.lab.learning.data import Dataset
+from sparsesecagg.lab.learning.federated import FederatedRun, RunSummary, Task
+from sparsesecagg.lab.learning.models import DenseNetwork, LocalTraining, Model, TorchModel
+
+__all__ = [
+    "AGGREGATORS",
+    "Dataset",
+    "DenseNetwork",
+    "FederatedRun",
+    "LocalTraining",
+    "Model",
+    "RunSummary",
+    "Task",
+    "TorchModel",
+    "TrainingConfig",
+    "train_federated",
+]

@@ -1,0 +1,123 @@
+"""What every aggregator is: updates of a round's users in, their mean and what it cost out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsesecagg.lab.learning.models.base import Vector
+from sparsesecagg.protocol import STAGES, Stage
+
+ByStage = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Contributors:
+    """How many users' values went into each coordinate of a round's mean."""
+
+    mean: float
+    min: int
+    histogram: dict[str, float]  # number of contributors → fraction of the coordinates
+
+    @classmethod
+    def count(cls, per_coordinate: NDArray[np.integer]) -> Contributors:
+        """Sum up the counts of all coordinates."""
+        numbers, times = np.unique(per_coordinate, return_counts=True)
+        fractions = times / times.sum()
+        return cls(
+            float(per_coordinate.mean()),
+            int(numbers[0]),
+            {str(number): float(part) for number, part in zip(numbers.tolist(), fractions.tolist(), strict=True)},
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Aggregation:
+    """What a round gave and cost. Bytes and client seconds are means per client; the model itself is not counted."""
+
+    mean: Vector | None
+    """The mean update; None if the round failed."""
+    reason: str | None
+    """Why the round failed; None if it didn't."""
+    survivors: int
+    dropped: dict[str, int]
+    upload_bytes: float
+    """The mean UPLOAD message of those who sent one."""
+    uploads: int
+    """How many sent one."""
+    sent_bytes: ByStage
+    received_bytes: ByStage
+    client_seconds: ByStage
+    server_seconds: ByStage
+    contributors: Contributors | None
+    clipped: int
+    exchanges: int = 1
+    """How often a user and the server talk: the stages of the round, and in the first round the set-up."""
+    coordinates_updated: float = 1.0
+    """The fraction of the coordinates that somebody's value is in."""
+    committees_opened: int | None = None
+    """How many committees' sums were opened; None where there are none."""
+    lost: dict[str, int] = field(default_factory=dict)
+    """By reason: how many committees' sums were not opened."""
+    exact: bool | None = None
+    """The sum in the field was that of the survivors' own quantised values; None where there is no field."""
+
+
+class Aggregator(ABC):
+    """Averages the updates of one round after another.
+
+    What an aggregator learns from one round for the next must be public, and goes through `state` and `restore`, so
+    that a resumed run continues as if nothing had happened.
+    """
+
+    name: str
+    exchanges: int
+    """How often a user and the server talk in a round, the set-up not counted."""
+
+    @abstractmethod
+    def aggregate(
+        self,
+        updates: Mapping[int, Vector],
+        weights: Sequence[int] | None,
+        drops: Mapping[int, Stage],
+        round_number: int,
+        model_digest: bytes,
+    ) -> Aggregation:
+        """Return the mean of the survivors' updates, or why there is none.
+
+        `updates` holds an update for every user that is `taking_part`. `drops` says who drops out, and
+        at which stage. `weights` are whole numbers, one per user, or None for equal ones. Rounds are numbered from 1.
+        """
+
+    def taking_part(self, clients: int, drops: Mapping[int, Stage]) -> list[int]:
+        """Return the users that will be asked for an update in the next round, and are there to send it."""
+        return uploaders(clients, drops)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what the options came to, for the record."""
+        return {}
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return what the next round depends on."""
+        return {}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:  # noqa: B027 (most have no state)
+        """Go back to a state that `state` gave."""
+
+
+def uploaders(clients: int, drops: Mapping[int, Stage]) -> list[int]:
+    """Return the users that are there at UPLOAD: all but those that dropped out by then."""
+    arrived = set(STAGES[STAGES.index(Stage.UPLOAD) + 1 :])
+    return [user for user in range(clients) if user not in drops or drops[user] in arrived]
+
+
+def count_dropped(drops: Mapping[int, Stage]) -> dict[str, int]:
+    """Return how many users dropped out at each stage."""
+    counted = Counter(drops.values())
+    return {stage.name: counted[stage] for stage in STAGES if counted[stage] or stage is not Stage.CONFIRM}

@@ -1,0 +1,309 @@
+"""A federated training run: local training, aggregation, evaluation, one round after another.
+
+`FederatedRun.create` checks everything before it writes anything; `resume` continues where a stopped or killed run had
+its last checkpoint. Both then yield the metrics of each round as it is done.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sparsesecagg.simulate.simulation import draw_dropouts
+from sparsesecagg.errors import InvalidInput, ProtocolError
+from sparsesecagg.lab.learning.aggregation import Aggregation, Aggregator
+from sparsesecagg.lab.learning.aggregators import expected_exposure, make_aggregator
+from sparsesecagg.lab.learning.config import TrainingConfig
+from sparsesecagg.lab.learning.data import Dataset, Partition, load_dataset, make_partition
+from sparsesecagg.lab.learning.data.download import DownloadProgress
+from sparsesecagg.lab.learning.metrics import RoundMetrics, Totals
+from sparsesecagg.lab.learning.models import Model, make_model
+from sparsesecagg.lab.learning.models.base import Vector
+from sparsesecagg.lab.learning.network import Network
+from sparsesecagg.lab.learning.run_folder import Checkpoint, RunFolder, check_free
+from sparsesecagg.lab.learning.seeds import Purpose, generator, integer_seed
+from sparsesecagg.lab.learning.way_down import make_way_down
+from sparsesecagg.lab.learning.workers import Job, TrainingPool
+from sparsesecagg.protocol import Stage
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is trained on what; shared by runs that are compared."""
+
+    dataset: Dataset
+    model: Model
+    partition: Partition
+    initial: Vector
+    data_dir: Path | None = None
+    """Where the data was said to lie."""
+
+    @classmethod
+    def prepare(
+        cls,
+        config: TrainingConfig,
+        *,
+        dataset: Dataset | None = None,
+        model: Model | None = None,
+        data_dir: Path | None = None,
+        progress: DownloadProgress | None = None,
+    ) -> Task:
+        """Load the data, deal it out and make the first model. Own data and models take the place of named ones."""
+        data = dataset or load_dataset(config.dataset, data_dir, progress=progress)
+        if config.samples is not None:
+            data = data.with_samples(config.samples, config.seed)
+        partition = make_partition(
+            data,
+            config.partition,
+            config.clients,
+            config.seed,
+            shards=config.shards,
+            concentration=config.concentration,
+            classes_per_client=config.classes_per_client,
+        )
+        network = model or make_model(config.model, data, config.hidden)
+        initial = network.initial(integer_seed(config.seed, Purpose.INITIAL_MODEL))
+        return cls(data, network, partition, initial, data_dir)
+
+    def pool(self, config: TrainingConfig, workers: int | None = None) -> TrainingPool:
+        """Start worker processes for this task."""
+        return TrainingPool(Job(self.model, self.dataset, self.partition, config.how, config.seed), workers)
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """What a run came to."""
+
+    accuracy: float
+    rounds: int
+    reached_target_at: int | None
+    upload_bytes_per_client_round: float
+    total_upload_bytes: int
+    run_dir: Path
+    parameters: Vector
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the keys of the command line's contract, all but the report."""
+        return {
+            "accuracy": self.accuracy,
+            "rounds": self.rounds,
+            "reached_target_at": self.reached_target_at,
+            "upload_bytes_per_client_round": self.upload_bytes_per_client_round,
+            "total_upload_bytes": self.total_upload_bytes,
+            "run_dir": str(self.run_dir),
+        }
+
+
+class TrainingFailed(ProtocolError):
+    """No round of a run gave an aggregate."""
+
+    def __init__(self, rounds: int, reason: str) -> None:
+        self.rounds, self.reason = rounds, reason
+        super().__init__(f"none of {rounds} rounds gave an aggregate; the last one: {reason}")
+
+
+class FederatedRun:
+    """One run and its folder."""
+
+    def __init__(self, config: TrainingConfig, task: Task, aggregator: Aggregator, folder: RunFolder) -> None:
+        checkpoint = folder.checkpoint()
+        self.config, self.task, self.folder = config, task, folder
+        self._aggregator = aggregator
+        self._aggregator.restore(checkpoint.aggregator)
+        self._way_down = make_way_down(
+            config.downlink, config.downlink_bits, checkpoint.parameters, task.model.layers, config.clients
+        )
+        if checkpoint.way_down:
+            self._way_down.restore(checkpoint.way_down)
+        self._round = checkpoint.round_number
+        self._history = folder.cut_metrics(self._round)
+        self._totals = Totals.after(self._history)
+        self._network = Network(config.bandwidth_mbit, config.latency_ms)
+
+    @classmethod
+    def create(cls, config: TrainingConfig, task: Task, out: Path) -> FederatedRun:
+        """Check everything, then make the folder `out` with the configuration, the partition and the first model."""
+        aggregator = make_aggregator(config, task.model, task.initial)
+        check_free(out)
+        config = config.replace(dataset=task.dataset.name, model=task.model.name)
+        described = config.to_json() | {
+            "dim": task.model.dim,
+            "dataset_digest": task.dataset.digest,
+            "data_dir": str(task.data_dir.resolve()) if task.data_dir else None,
+            "effective": aggregator.describe(),
+            "expected_exposure": expected_exposure(config, aggregator),
+            "version": version("sparsesecagg"),
+        }
+        first = Checkpoint(0, task.initial, aggregator.state())
+        return cls(config, task, aggregator, RunFolder.create(out, described, task.partition, first))
+
+    @classmethod
+    def resume(
+        cls,
+        run_dir: Path,
+        options: Mapping[str, Any] | None = None,
+        *,
+        task: Task | None = None,
+        dataset: Dataset | None = None,
+        model: Model | None = None,
+        data_dir: Path | None = None,
+    ) -> FederatedRun:
+        """Go on with the run in `run_dir`.
+
+        `options` are those that were named again: they must be the run's own, but `rounds` may grow. Own data and
+        models have to be given again.
+        """
+        folder = RunFolder.resume(run_dir)
+        stored = folder.config()
+        config = resumed_config(folder, options or {})
+        if data_dir is None and stored.get("data_dir"):
+            data_dir = Path(stored["data_dir"])
+        task = task or Task.prepare(config, dataset=dataset, model=model, data_dir=data_dir)
+        if task.dataset.digest != stored.get("dataset_digest"):
+            raise InvalidInput(
+                "resume", f"{run_dir} was begun with other samples of {config.dataset}: give it the same data"
+            )
+        if (task.model.name, task.model.dim) != (config.model, stored.get("dim")):
+            raise InvalidInput(
+                "resume", f"{run_dir} was begun with another model ({config.model}, {stored.get('dim')} parameters)"
+            )
+        run = cls(config, task, make_aggregator(config, task.model, task.initial), folder)
+        if config.rounds != stored["rounds"]:
+            folder.write_config(stored | {"rounds": config.rounds})
+        return run
+
+    @property
+    def round_number(self) -> int:
+        """The last finished round."""
+        return self._round
+
+    @property
+    def _parameters(self) -> Vector:
+        """The model: where it goes down in steps, the one that these lead to."""
+        return self._way_down.model
+
+    @property
+    def finished(self) -> bool:
+        """Whether all rounds are done or the target is reached."""
+        return self._round >= self.config.rounds or self.reached_target_at is not None
+
+    @property
+    def reached_target_at(self) -> int | None:
+        """The first round whose accuracy was the target's, if any was."""
+        target = self.config.target_accuracy
+        return next(
+            (line["round"] for line in self._history if target is not None and line["accuracy"] >= target), None
+        )
+
+    def rounds(self, pool: TrainingPool) -> Iterator[RoundMetrics]:
+        """Run the rounds that are left; yield each one's metrics when its checkpoint is in place."""
+        while not self.finished:
+            metrics = self._one_round(self._round + 1, pool)
+            self._history.append(metrics.to_json())
+            self.folder.append_metrics(self._history[-1])
+            self._round += 1
+            self.folder.save_checkpoint(
+                Checkpoint(self._round, self._parameters, self._aggregator.state(), self._way_down.state())
+            )
+            yield metrics
+        self.folder.save_model(self._parameters, self.task.model.layers)
+        self.folder.write_csv()
+
+    def summary(self) -> RunSummary:
+        """Return what the rounds so far came to."""
+        sent = [line for line in self._history if line["uploads"]]
+        uploads = sum(line["uploads"] for line in sent)
+        total = sum(line["uploads"] * line["upload_bytes"] for line in sent)
+        return RunSummary(
+            accuracy=self._history[-1]["accuracy"],
+            rounds=self._round,
+            reached_target_at=self.reached_target_at,
+            upload_bytes_per_client_round=total / uploads if uploads else 0.0,
+            total_upload_bytes=round(total),
+            run_dir=self.folder.path,
+            parameters=self._parameters,
+        )
+
+    def require_progress(self) -> None:
+        """Raise `TrainingFailed` if not a single round worked: the model is still the first one."""
+        if self._history and all(line["status"] == "failed" for line in self._history):
+            raise TrainingFailed(self._round, self._history[-1]["reason"])
+
+    def _one_round(self, number: int, pool: TrainingPool) -> RoundMetrics:
+        config = self.config
+        stages = [Stage[name] for name in config.drop_stages]
+        random = generator(config.seed, Purpose.DROPOUT, number)
+        drops = draw_dropouts(config.clients, config.dropout, stages, random, first_round=number == 1)
+        # Server: bring the model to those who take part. Users: train. The updates of those who drop out before or at
+        # UPLOAD reach nobody, so they are not made.
+        users = self._aggregator.taking_part(config.clients, drops)
+        downlink_bytes = self._way_down.deliver(users)
+        trained = list(pool.train(self._parameters, users, number))
+        for one in trained:
+            if not np.isfinite(one.update).all():
+                raise self._diverged(number)
+        # Users and server: aggregate.
+        weights = self.task.partition.sizes.tolist() if config.weighting == "samples" else None
+        digest = hashlib.sha256(self._parameters.tobytes()).digest()
+        updates = {one.user: one.update for one in trained}
+        aggregation = self._aggregator.aggregate(updates, weights, drops, number, digest)
+        # Server: move the model, unless the round failed, and look how good it is.
+        if aggregation.mean is not None:
+            try:
+                self._way_down.advance(self._parameters + aggregation.mean)
+            except InvalidInput as problem:
+                raise self._diverged(number) from problem
+        evaluation = pool.evaluate(self._parameters)
+        seconds = sum(one.seconds for one in trained) / max(1, len(trained))
+        loss = evaluation.loss / evaluation.samples
+        metrics = RoundMetrics(
+            round=number,
+            accuracy=evaluation.correct / evaluation.samples,
+            loss=loss if math.isfinite(loss) else None,
+            aggregation=aggregation,
+            downlink_bytes=downlink_bytes,
+            training_seconds=seconds,
+            transfer_seconds=self._transfer_seconds(aggregation, downlink_bytes),
+            totals=self._totals,
+        )
+        self._totals = metrics.totals_after
+        return metrics
+
+    def _diverged(self, number: int) -> InvalidInput:
+        return InvalidInput(
+            "lr", f"of {self.config.lr:g} makes local training diverge in round {number}: use a smaller one"
+        )
+
+    def _transfer_seconds(self, aggregation: Aggregation, downlink_bytes: float) -> float:
+        received = aggregation.received_bytes["total"] + downlink_bytes
+        return self._network.transfer_seconds(aggregation.sent_bytes["total"], received, aggregation.exchanges)
+
+
+def resumed_config(folder: RunFolder, options: Mapping[str, Any]) -> TrainingConfig:
+    """Return the configuration of a run that is resumed; raise `InvalidInput` if `options` are another run's."""
+    run_dir, done = folder.path, folder.checkpoint().round_number
+    try:
+        config = TrainingConfig.from_json(folder.config())
+        config.check()
+    except (TypeError, ValueError) as problem:
+        raise InvalidInput(
+            "resume", f"{run_dir} has a configuration that this version can't read: {problem}"
+        ) from problem
+    for name, value in options.items():
+        if name != "rounds" and value != getattr(config, name):
+            begun_with = f"{name.replace('_', '-')} {getattr(config, name)}"
+            raise InvalidInput(
+                "resume",
+                f"{run_dir} was begun with {begun_with}, not {value}: leave the option out or begin a new run",
+            )
+    rounds = options.get("rounds", config.rounds)
+    if rounds < done:
+        raise InvalidInput("rounds", f"must be at least {done}, the rounds that {run_dir} has done, got {rounds}")
+    return config.replace(rounds=rounds)

@@ -1,0 +1,158 @@
+"""The folder that a run leaves behind, and what makes it safe to kill a run at any moment.
+
+    config.json       all options, the size of the model, the package's version
+    partition.json    who holds how many samples of each class; partition.npz: which ones
+    metrics.jsonl     one JSON object per round
+    checkpoint.npz    everything that the next round depends on
+    model.npz         the final model         metrics.csv, report.html: made at the end
+
+A round is done when its checkpoint is in place. The metrics line is written before that, so a kill in between leaves a
+line too many, never one too few; `resume` cuts it off.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsesecagg.errors import InvalidInput
+from sparsesecagg.files import write_atomically
+from sparsesecagg.lab.learning.data import Partition
+from sparsesecagg.lab.learning.models.base import Layer, Vector
+
+_AGGREGATOR, _WAY_DOWN = "aggregator.", "way_down."
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """The state between two rounds."""
+
+    round_number: int
+    parameters: Vector
+    aggregator: dict[str, NDArray[Any]]
+    way_down: dict[str, NDArray[Any]] = field(default_factory=dict)
+
+
+class RunFolder:
+    """Reads and writes one run folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def create(cls, path: Path, config: Mapping[str, Any], partition: Partition, first: Checkpoint) -> RunFolder:
+        """Make a new folder; one that holds anything already is left alone."""
+        check_free(path)
+        path.mkdir(parents=True, exist_ok=True)
+        folder = cls(path)
+        partition.save(path)
+        folder.save_checkpoint(first)
+        (path / "metrics.jsonl").touch()
+        # Last, because a folder with a configuration is one that can be resumed.
+        write_atomically(path / "config.json", json.dumps(config, indent=2) + "\n")
+        return folder
+
+    @classmethod
+    def resume(cls, path: Path) -> RunFolder:
+        """Open the folder of a run that was stopped or killed."""
+        if not (path / "config.json").is_file() or not (path / "checkpoint.npz").is_file():
+            raise InvalidInput("resume", f"{path} is not a run folder: config.json or checkpoint.npz is missing")
+        return cls(path)
+
+    def config(self) -> dict[str, Any]:
+        """Return the options of the run."""
+        try:
+            stored = json.loads((self.path / "config.json").read_text())
+        except ValueError as problem:
+            raise InvalidInput("resume", f"{self.path / 'config.json'} can't be read: {problem}") from problem
+        if not isinstance(stored, dict):
+            raise InvalidInput("resume", f"{self.path / 'config.json'} is not a configuration")
+        return stored
+
+    def write_config(self, config: Mapping[str, Any]) -> None:
+        """Replace the options."""
+        write_atomically(self.path / "config.json", json.dumps(config, indent=2) + "\n")
+
+    def append_metrics(self, metrics: Mapping[str, Any]) -> None:
+        """Add the line of one round."""
+        with (self.path / "metrics.jsonl").open("a") as file:
+            file.write(json.dumps(metrics, allow_nan=False) + "\n")
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """Return the lines of all rounds; a last line that a kill cut short is left out."""
+        lines = (self.path / "metrics.jsonl").read_text().split("\n")
+        return [json.loads(line) for line in lines[:-1]]
+
+    def cut_metrics(self, last_round: int) -> list[dict[str, Any]]:
+        """Drop lines of rounds after `last_round`, which have no checkpoint; return the others."""
+        kept = [line for line in self.metrics() if line["round"] <= last_round]
+        text = "".join(json.dumps(line, allow_nan=False) + "\n" for line in kept)
+        write_atomically(self.path / "metrics.jsonl", text)
+        return kept
+
+    def save_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Put the state of a finished round in place of the last one's, in one step."""
+        arrays: dict[str, Any] = {"round": checkpoint.round_number, "parameters": checkpoint.parameters}
+        arrays |= {_AGGREGATOR + name: value for name, value in checkpoint.aggregator.items()}
+        arrays |= {_WAY_DOWN + name: value for name, value in checkpoint.way_down.items()}
+        content = io.BytesIO()
+        np.savez(content, **arrays)
+        write_atomically(self.path / "checkpoint.npz", content.getvalue())
+
+    def checkpoint(self) -> Checkpoint:
+        """Return the state after the last finished round."""
+        with np.load(self.path / "checkpoint.npz") as stored:
+            states = [
+                {name.removeprefix(part): stored[name] for name in stored.files if name.startswith(part)}
+                for part in (_AGGREGATOR, _WAY_DOWN)
+            ]
+            return Checkpoint(int(stored["round"]), stored["parameters"], *states)
+
+    def save_model(self, parameters: Vector, layers: tuple[Layer, ...]) -> None:
+        """Write the final model: the flat vector, and where each layer lies in it."""
+        content = io.BytesIO()
+        np.savez(
+            content,
+            parameters=parameters,
+            layer_names=np.array([layer.name for layer in layers]),
+            layer_stops=np.array([layer.stop for layer in layers], np.int64),
+        )
+        write_atomically(self.path / "model.npz", content.getvalue())
+
+    def write_csv(self) -> None:
+        """Write metrics.csv: the lines of metrics.jsonl with nested values in columns such as sent_bytes.UPLOAD."""
+        rows = [_flatten(line) for line in self.metrics()]
+        columns = list(dict.fromkeys(name for row in rows for name in row))
+        text = io.StringIO()
+        writer = csv.DictWriter(text, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        write_atomically(self.path / "metrics.csv", text.getvalue())
+
+
+def check_free(path: Path) -> None:
+    """Raise `InvalidInput` if a new run can't go to `path`."""
+    if path.exists() and not path.is_dir():
+        raise InvalidInput("out", f"{path} is a file; name a new folder")
+    if path.is_dir() and any(path.iterdir()):
+        raise InvalidInput("out", f"{path} is not empty; name a new folder, or continue a run with --resume {path}")
+
+
+def _flatten(line: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in line.items():
+        if name == "contributors_histogram":  # Its columns would differ from run to run.
+            continue
+        if isinstance(value, Mapping):
+            flat |= _flatten(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value
+    return flat

@@ -1,0 +1,122 @@
+"""What came out, in plain words: the headline of a report and the sentences under it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sparsesecagg.lab.report.measures import Baseline, Measures
+from sparsesecagg.lab.report.seeds import spreads
+from sparsesecagg.lab.report.words import against, bytes_text, count, percent, share
+
+# Whose result a comparison is about, in this order; the others are what it is compared with.
+LEADS = ("committee", "secagg-plus", "pairwise", "secagg", "plain-topk", "plain-randk", "plain")
+
+PAIRWISE_WARNING = (
+    "pairwise: its masks join only a few users at each coordinate, so dropouts and colluders can leave "
+    "values readable however many contributors there are. It is here to reproduce and study the published "
+    "protocol, not to protect anyone."
+)
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The first screen of a report."""
+
+    lead: Measures
+    title: str
+    sentences: tuple[str, ...]
+    warning: str | None
+
+
+def headline(measures: Sequence[Measures], secagg: Baseline | None) -> Headline:
+    """Say what came out of the runs, from the point of view of the one they are about."""
+    lead = min(measures, key=_rank)
+    # SecAgg is not compared with itself.
+    other = None if lead.run.aggregator == "secagg" else secagg
+    return Headline(
+        lead=lead,
+        title=_title(lead, other),
+        sentences=(*_cost(lead, other), *_chance(measures), *_failures(measures)),
+        warning=_warning(measures),
+    )
+
+
+def upload_ratio(m: Measures, secagg: Baseline | None) -> float | None:
+    """Return SecAgg's UPLOAD bytes divided by the run's."""
+    return secagg.upload / m.upload_per_round if secagg and m.upload_per_round else None
+
+
+def sent_ratio(m: Measures, secagg: Baseline | None) -> float | None:
+    """Return SecAgg's bytes of all messages divided by the run's; unknown when SecAgg was not run."""
+    return secagg.sent / m.sent_per_round if secagg and secagg.sent and m.sent_per_round else None
+
+
+def _rank(m: Measures) -> int:
+    name = m.run.aggregator
+    return LEADS.index(name) if name in LEADS else len(LEADS)
+
+
+def _title(lead: Measures, secagg: Baseline | None) -> str:
+    name = lead.run.name
+    if not lead.rounds:
+        return f"{name}: no round has finished yet"
+    if lead.failed == lead.rounds:
+        which = "the only round" if lead.rounds == 1 else f"all {lead.rounds} rounds"
+        return f"{name}: {which} failed, nothing was learned"
+    reached = f"{name} reaches {percent(lead.accuracy)} accuracy" if lead.accuracy is not None else name
+    sent = f"each user sends {bytes_text(lead.sent_total)} in {count(lead.rounds, 'round')}"
+    whole, upload = sent_ratio(lead, secagg), upload_ratio(lead, secagg)
+    if whole is not None:
+        sent += f", per round {against(whole, 'SecAgg')}"
+    elif upload is not None:
+        sent += f", and uploads {against(upload, 'SecAgg')}"
+    return f"{reached}; {sent}"
+
+
+def _cost(lead: Measures, secagg: Baseline | None) -> list[str]:
+    """Say what a round costs a user: the UPLOAD message and everything together."""
+    if lead.failed == lead.rounds:
+        return []
+    upload = f"A round's UPLOAD message is {bytes_text(lead.upload_per_round)}"
+    ratio = upload_ratio(lead, secagg)
+    if ratio is not None and secagg is not None:
+        source = "measured" if secagg.measured else "computed for 32-bit words, it was not run"
+        upload += f", {against(ratio, 'SecAgg')} ({bytes_text(secagg.upload)}, {source})"
+    whole = f"with keys, shares and unmasking a user sends {bytes_text(lead.sent_per_round)} a round"
+    if lead.received_per_round:
+        whole += f" and receives {bytes_text(lead.received_per_round)}"
+        if lead.model_per_round:
+            whole += f", {bytes_text(lead.model_per_round)} of it the model"
+    return [f"{upload}; {whole}."]
+
+
+def _chance(measures: Sequence[Measures]) -> list[str]:
+    """Say how far accuracies that are compared may differ by chance."""
+    found = spreads(measures)
+    if len(measures) < 2 or not found:
+        return []
+    if all(each.deviation is None for each in found):
+        return ["One seed per run: a difference of a point or so in accuracy may be chance."]
+    told = [
+        f"{each.label} {percent(each.mean)}"
+        + (f" ± {100 * each.deviation:.1f} ({len(each.accuracies)} seeds)" if each.deviation is not None else " (one)")
+        for each in found
+    ]
+    return [f"Accuracy over seeds, mean and standard deviation: {', '.join(told)}."]
+
+
+def _failures(measures: Sequence[Measures]) -> list[str]:
+    failed = [f"{m.failed} of {m.rounds} in {m.run.name}" for m in measures if m.failed]
+    return [f"Rounds that failed and left the model as it was: {', '.join(failed)}."] if failed else []
+
+
+def _warning(measures: Sequence[Measures]) -> str | None:
+    """Say what `pairwise` does not protect, with the figure where the run recorded one."""
+    pairwise = next((m.run for m in measures if m.run.aggregator == "pairwise"), None)
+    if pairwise is None:
+        return None
+    exposed = pairwise.expected_exposure
+    if not exposed:
+        return PAIRWISE_WARNING
+    return f"{PAIRWISE_WARNING} Here the server is expected to read {share(exposed)} of what users upload."

@@ -1,0 +1,169 @@
+"""What a run came to: the few figures that the headline, the tables and the plots share.
+
+Two byte counts run through the report. UPLOAD is the message that carries the update, the one sparsity
+shrinks. "All messages" adds keys, shares and unmasking, on which a small model may well spend more. Both are
+always given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sparsesecagg.lab.report.records import STAGES, RoundLine, Run, total
+
+# SecAgg's UPLOAD: a header and one 32-bit word for every parameter.
+SECAGG_HEADER_BYTES = 64
+SECAGG_WORD_BYTES = 4
+
+
+@dataclass(frozen=True)
+class Measures:
+    """One run in figures. Bytes are per user; means are over the rounds that worked, totals over all."""
+
+    run: Run
+    accuracy: float | None
+    best_accuracy: float | None
+    rounds: int
+    failed: int
+    reached_target_at: int | None
+    upload_per_round: float
+    sent_per_round: float
+    received_per_round: float
+    """The model included."""
+    model_per_round: float
+    """The model on its way down, whole or in steps."""
+    upload_total: float
+    sent_total: float
+    received_total: float
+    exchanges: int | None
+    """Per round in steady state."""
+    coordinates_updated: float | None
+    """The mean fraction of the coordinates that a round updated."""
+    computing_seconds: float
+    transfer_seconds: float
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What SecAgg sends per user and round; `sent` is unknown when SecAgg was not run beside the others."""
+
+    upload: float
+    sent: float | None
+    measured: bool
+
+
+def measure(run: Run) -> Measures:
+    """Sum up one run."""
+    good = worked(run)
+    accuracies = [record.accuracy for record in run.rounds if record.accuracy is not None]
+    return Measures(
+        run=run,
+        accuracy=accuracies[-1] if accuracies else None,
+        best_accuracy=max(accuracies, default=None),
+        rounds=len(run.rounds),
+        failed=sum(record.failed for record in run.rounds),
+        reached_target_at=_reached_target_at(run),
+        upload_per_round=mean(record.upload_bytes for record in good),
+        sent_per_round=mean(record.all_sent_bytes for record in good),
+        received_per_round=mean(record.all_received_bytes for record in good),
+        model_per_round=mean(record.downlink_bytes for record in good),
+        upload_total=cumulative_upload(run)[-1] if run.rounds else 0.0,
+        sent_total=sum(record.all_sent_bytes for record in run.rounds),
+        received_total=sum(record.all_received_bytes for record in run.rounds),
+        exchanges=min((record.exchanges for record in run.rounds if record.exchanges is not None), default=None),
+        coordinates_updated=_mean_or_none(
+            [record.coordinates_updated for record in good if record.coordinates_updated is not None]
+        ),
+        computing_seconds=_seconds(run, "computing", _computing),
+        transfer_seconds=_seconds(run, "transfer", lambda record: record.transfer_seconds),
+    )
+
+
+def baseline(runs: Sequence[Run]) -> Baseline | None:
+    """Return SecAgg's cost: measured if one of the runs is SecAgg, else computed from the model's size."""
+    for run in runs:
+        if run.aggregator == "secagg" and worked(run):
+            measured = measure(run)
+            return Baseline(upload=measured.upload_per_round, sent=measured.sent_per_round, measured=True)
+    dims = [run.config.get("dim") for run in runs]
+    known = [dim for dim in dims if isinstance(dim, int) and dim > 0]
+    if not known:
+        return None
+    return Baseline(upload=SECAGG_HEADER_BYTES + SECAGG_WORD_BYTES * known[0], sent=None, measured=False)
+
+
+def worked(run: Run) -> list[RoundLine]:
+    """Return the rounds that gave an aggregate."""
+    return [record for record in run.rounds if not record.failed]
+
+
+def mean(values: Iterable[float]) -> float:
+    """Return the arithmetic mean, 0 of nothing."""
+    kept = list(values)
+    return sum(kept) / len(kept) if kept else 0.0
+
+
+def cumulative_sent(run: Run) -> list[float]:
+    """Return the bytes of all messages a user has sent by the end of each round."""
+    return _running_sum(record.all_sent_bytes for record in run.rounds)
+
+
+def cumulative_upload(run: Run) -> list[float]:
+    """Return the bytes of UPLOAD messages a user has sent by the end of each round."""
+    summed = _running_sum(record.upload_bytes for record in run.rounds)
+    return [
+        own if record.cumulative_upload_bytes is None else record.cumulative_upload_bytes
+        for own, record in zip(summed, run.rounds, strict=True)
+    ]
+
+
+def mean_by_stage(run: Run, pick: Callable[[RoundLine], Mapping[str, float]]) -> dict[str, float]:
+    """Average one measurement per stage over the rounds that worked; stages nobody measured are left out."""
+    good = [pick(record) for record in worked(run)]
+    return {stage: mean(r.get(stage, 0.0) for r in good) for stage in STAGES if any(stage in r for r in good)}
+
+
+def contributors_distribution(run: Run) -> dict[int, float]:
+    """Average the fraction of coordinates with k contributors over the rounds that recorded it."""
+    recorded = [r.contributors_histogram for r in worked(run) if r.contributors_histogram]
+    shares: dict[int, float] = {}
+    for histogram in recorded:
+        for count, fraction in histogram.items():
+            shares[int(float(count))] = shares.get(int(float(count)), 0.0) + fraction / len(recorded)
+    return dict(sorted(shares.items()))
+
+
+def fewest_contributors(run: Run) -> float | None:
+    """Return the smallest number of contributors any coordinate had in any round that worked."""
+    return min((r.contributors.min for r in worked(run) if r.contributors.min is not None), default=None)
+
+
+def _mean_or_none(values: Sequence[float]) -> float | None:
+    return mean(values) if values else None
+
+
+def _running_sum(values: Iterable[float]) -> list[float]:
+    sums: list[float] = []
+    for value in values:
+        sums.append(value + (sums[-1] if sums else 0.0))
+    return sums
+
+
+def _computing(record: RoundLine) -> float:
+    return record.training_seconds + total(record.client_seconds) + total(record.server_seconds)
+
+
+def _seconds(run: Run, kind: str, per_round: Callable[[RoundLine], float]) -> float:
+    """Prefer the run's own running total; a folder without it gets the sum over its rounds."""
+    if run.rounds and kind in run.rounds[-1].cumulative_seconds:
+        return run.rounds[-1].cumulative_seconds[kind]
+    return sum(per_round(record) for record in run.rounds)
+
+
+def _reached_target_at(run: Run) -> int | None:
+    target = run.config.get("target_accuracy")
+    if not isinstance(target, int | float) or isinstance(target, bool):
+        return None
+    reached = (r.round for r in run.rounds if r.accuracy is not None and r.accuracy >= target)
+    return next(reached, None)

@@ -1,0 +1,16 @@
+"""The protocol in one process: simulations, and a first try.
+
+run           a whole run on one page
+secure_sum    a first try in three lines
+observer      watching a run
+simulation    randomness from a seed, dropouts on schedule, identities made on the spot
+clock         computing time by stage
+allocation    reuse of freed memory
+peak_memory   what the process has needed, for reports
+"""
+
+from sparsesecagg.simulate.observer import Observer, Transcript
+from sparsesecagg.simulate.run import InProcessRun, Outcome, run_round
+from sparsesecagg.simulate.secure_sum import secure_sum
+
+__all__ = ["InProcessRun", "Observer", "Outcome", "Transcript", "run_round", "secure_sum"]

@@ -1,0 +1,71 @@
+"""`secure_sum`: a first try in three lines, the whole protocol in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sparsesecagg.simulate.run import run_round
+from sparsesecagg.errors import InvalidInput
+from sparsesecagg.protocol.parameters import Parameters
+from sparsesecagg.protocol.policy import Policy
+from sparsesecagg.protocol.result import Result
+from sparsesecagg.protocol.stages import ROUND_STAGES, Stage
+
+DROPPABLE = tuple(stage.name for stage in (Stage.ADVERTISE_KEYS, Stage.SHARE_KEYS, *ROUND_STAGES))
+"""Stages at which a user may drop out."""
+
+
+def secure_sum(
+    updates: Sequence[ArrayLike],
+    *,
+    weights: Sequence[int] | None = None,
+    drops: Mapping[int, Stage | str] | None = None,
+    clip: float | None = None,
+    **settings: Any,
+) -> Result:
+    """Add up the users' vectors as a server would that sees none of them; `result.sum()`, `result.mean()`.
+
+    Updates are vectors of floats or integers, all of one length. `drops` says at which stage a user drops out, by the
+    stage or its name. `settings` go to `Parameters.create`: alpha, pattern, modulus_bits, neighbours, threshold, …
+    `clip` is by default the largest magnitude in the updates, which only works because all of them are in one process
+    here: in a deployment it must be public beforehand.
+    """
+    if len(updates) < 3:
+        raise InvalidInput("updates", f"must come from at least 3 users, got {len(updates)}")
+    arrays = [_vector(user, update) for user, update in enumerate(updates)]
+    if weights is not None and len(weights) != len(arrays):
+        raise InvalidInput("weights", f"must be one for each of {len(arrays)} users, got {len(weights)}")
+    if clip is None:
+        largest = max(float(np.abs(array).max(initial=0.0)) for array in arrays)
+        clip = largest if np.isfinite(largest) and largest > 0 else 1.0
+    max_weight = max(weights) if weights is not None else 0
+    params = Parameters.create(
+        clients=len(arrays), dim=max(1, arrays[0].size), clip=clip, max_weight=max_weight, **settings
+    )
+    policy = Policy(patterns=frozenset({params.pattern}))  # Whoever names a pattern here has opted in.
+    return run_round(params, arrays, weights=weights, drops=_stages(drops or {}, len(arrays)), policy=policy).result
+
+
+def _vector(user: int, update: Any) -> NDArray[np.floating[Any]]:
+    """Return an update as floats; integers are exact up to 2^53."""
+    array = np.asarray(update)
+    if array.dtype.kind not in "fiub":
+        raise InvalidInput("updates", f"must be vectors of numbers, got {array.dtype} from user {user}")
+    return array if array.dtype.kind == "f" else array.astype(np.float64)
+
+
+def _stages(drops: Mapping[int, Stage | str], clients: int) -> dict[int, Stage]:
+    """Return the stage at which each user drops out."""
+    found = {}
+    for user, stage in drops.items():
+        if not 0 <= user < clients:
+            raise InvalidInput("drops", f"must name users from 0 to {clients - 1}, got {user}")
+        name = stage.name if isinstance(stage, Stage) else str(stage).upper()
+        if name not in DROPPABLE:
+            raise InvalidInput("drops", f"must name one of {', '.join(DROPPABLE)}, got {stage!r}")
+        found[user] = Stage[name]
+    return found

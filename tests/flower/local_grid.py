@@ -1,0 +1,77 @@
+"""Nodes of a test: the Grid in one process, models as arrays, and ClientApps whose training is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+
+from sparsesecagg.lab.attacks.local_grid import RUN, SERVER, LocalGrid, Silent, round_of, stage_of, travel
+from sparsesecagg.flower import secagg_mod
+
+__all__ = [
+    "RUN",
+    "SERVER",
+    "LocalGrid",
+    "Silent",
+    "content_of",
+    "model",
+    "round_of",
+    "stage_of",
+    "training_app",
+    "travel",
+    "values",
+]
+
+
+def content_of(message: Message) -> Any:
+    """Return a message's records. Each test knows which they are, and what is in them."""
+    return message.content
+
+
+def model(**arrays: Any) -> ArrayRecord:
+    """Return a model of the given arrays."""
+    return ArrayRecord({name: Array(np.asarray(values)) for name, values in arrays.items()})
+
+
+def values(record: ArrayRecord) -> dict[str, np.ndarray]:
+    """Return a model's arrays."""
+    return {name: array.numpy() for name, array in record.items()}
+
+
+Shift = Callable[[int, dict[str, np.ndarray], int], dict[str, np.ndarray]]
+"""From partition, received arrays and round to trained arrays."""
+
+
+def training_app(
+    shift: Shift,
+    weight: Callable[[int], int] = lambda partition: 10,
+    metrics: Callable[[int], dict[str, float]] = lambda partition: {},
+    mods: list[Any] | None = None,
+) -> ClientApp:
+    """Return a ClientApp whose training is a function of partition and round."""
+    app = ClientApp()
+
+    @app.train(mods=[secagg_mod] if mods is None else mods)
+    def train(message: Message, context: Context) -> Message:
+        partition = int(context.node_config["partition-id"])
+        content = content_of(message)
+        trained = shift(partition, values(content["arrays"]), content["config"]["server-round"])
+        reply = RecordDict(
+            {
+                "arrays": model(**trained),
+                "metrics": MetricRecord({"num-examples": weight(partition), **metrics(partition)}),
+            }
+        )
+        return Message(reply, reply_to=message)
+
+    @app.evaluate()
+    def evaluate(message: Message, context: Context) -> Message:
+        partition = int(context.node_config["partition-id"])
+        metrics = MetricRecord({"num-examples": weight(partition), "accuracy": 0.5})
+        return Message(RecordDict({"metrics": metrics}), reply_to=message)
+
+    return app

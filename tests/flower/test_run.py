@@ -1,0 +1,185 @@
+"""A server that is ended in the middle of a run goes on with it, from its run folder."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import ArrayRecord, Message
+from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedYogi, Result, Strategy
+
+from flower.enrolment import enrol_users
+from flower.local_grid import LocalGrid, model, stage_of, training_app, values
+from sparsesecagg.errors import InvalidInput
+from sparsesecagg.flower import SecAgg
+
+USERS = 6
+START = np.zeros(600, np.float32)
+
+
+class Killed(BaseException):
+    """The end of a process: nothing of ours may catch it."""
+
+
+def step(partition: int, arrays: dict[str, np.ndarray], server_round: int) -> dict[str, np.ndarray]:
+    return {"w": arrays["w"] + np.float32(0.01 * (partition + 1))}
+
+
+MEAN = 0.01 * (USERS + 1) / 2
+
+
+class Play:
+    """Nodes that stay, and server processes that come and go."""
+
+    def __init__(self, folder: Path, roster: bool = False) -> None:
+        self.folder = folder / "run"
+        users = enrol_users(folder / "users", USERS) if roster else None
+        self.grid = LocalGrid(training_app(step), USERS, node_config=users.node_config if users else None)
+        self.roster = users.roster if users else None
+        self.seen: list[int] = []
+        self.strategy: Any = None
+
+    def start(
+        self, rounds: int, kill: tuple[int, str] | None = None, around: Strategy | None = None, **settings: Any
+    ) -> Result | None:
+        """Start a server; with `kill` it ends as nodes answer a stage of a round. Return its result, or None."""
+        common = {"max_weight": 0, "modulus_bits": 32, "timeout": 0.3, "poll_seconds": 0.01}
+        options = {**common, "roster": self.roster, **settings}
+        self.strategy = SecAgg(around or FedAvg(fraction_evaluate=0.0), run_dir=self.folder, **options)
+        answered = 0
+
+        def end(node: int, reply: Message) -> list[Message]:
+            nonlocal answered
+            if kill and self.strategy.history[-1].number == kill[0] and stage_of(reply) == kill[1]:
+                answered += 1
+                if answered == USERS:  # All have answered, and nobody hears of it.
+                    raise Killed
+            return [reply]
+
+        self.grid.after = end
+        try:
+            result: Result = self.strategy.start(
+                grid=self.grid, initial_arrays=model(w=START), num_rounds=rounds, timeout=0.3, evaluate_fn=self.keep
+            )
+        except Killed:
+            return None
+        return result
+
+    def keep(self, server_round: int, arrays: ArrayRecord) -> None:
+        self.seen.append(server_round)
+
+    def stages(self) -> list[str]:
+        return [stage_of(message) for node, message in self.grid.sent if node == 100]
+
+
+@pytest.mark.parametrize("roster", [False, True], ids=["plain", "roster"])
+@pytest.mark.parametrize("stage", ["UPLOAD", "UNMASK"])
+def test_a_server_that_died_in_a_round_goes_on_with_the_next_in_the_same_epoch(
+    tmp_path: Path, ledger: Path, stage: str, roster: bool
+) -> None:
+    """Also when all nodes have opened the round and the server has not seen it: nothing is asked for twice."""
+    play = Play(tmp_path, roster)
+    assert play.start(4, kill=(2, stage)) is None
+    before = len(play.stages())
+    result = play.start(4)
+    assert result is not None
+    assert [record.number for record in play.strategy.history] == [2, 3, 4]
+    assert [record.failure for record in play.strategy.history] == [None] * 3
+    assert [record.survivors for record in play.strategy.history] == [USERS] * 3
+    assert "ADVERTISE_KEYS" not in play.stages()[before:]
+    np.testing.assert_allclose(values(result.arrays)["w"], 4 * MEAN, rtol=1e-4)
+    assert sorted(result.train_metrics_clientapp) == [2, 3, 4]
+    assert play.seen == [0, 1, 1, 2, 3, 4]
+    # The protocol's number of the round that was lost is not used again.
+    assert [record.protocol_round for record in play.strategy.history] == [3, 4, 5]
+    lines = [json.loads(line) for line in (play.folder / "metrics.jsonl").read_text().splitlines()]
+    assert [line["round"] for line in lines] == [1, 2, 3, 4]
+    assert not list(play.folder.glob("*.state"))
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda: FedAdam(fraction_evaluate=0.0),
+        lambda: FedYogi(fraction_evaluate=0.0),
+        lambda: FedAvgM(fraction_evaluate=0.0, server_momentum=0.9),
+    ],
+    ids=["FedAdam", "FedYogi", "FedAvgM"],
+)
+def test_what_a_strategy_remembers_survives_its_process(
+    tmp_path: Path, ledger: Path, monkeypatch: pytest.MonkeyPatch, around: Callable[[], Strategy]
+) -> None:
+    def cut(name: str) -> np.ndarray:
+        play = Play(tmp_path / name)
+        assert play.start(4, kill=(3, "UPLOAD"), around=around()) is None
+        return final(play.start(4, around=around()))
+
+    expected = final(Play(tmp_path / "whole").start(4, around=around()))
+    np.testing.assert_allclose(cut("cut"), expected, rtol=1e-3)
+    monkeypatch.setattr("sparsesecagg.flower.run._MEMORY", ())
+    assert not np.allclose(cut("forgetful"), expected, rtol=1e-2), "the test could not fail"
+
+
+def final(result: Result | None) -> np.ndarray:
+    assert result is not None
+    return values(result.arrays)["w"]
+
+
+def test_with_steps_nodes_go_on_from_the_models_that_they_hold(tmp_path: Path, ledger: Path) -> None:
+    play = Play(tmp_path)
+    play.start(4, kill=(3, "UPLOAD"), downlink="steps")
+    result = play.start(4, downlink="steps")
+    assert result is not None
+    assert all(record.line()["model_bytes"] < START.nbytes / 3 for record in play.strategy.history)
+    np.testing.assert_allclose(values(result.arrays)["w"], 4 * MEAN, rtol=0.1)
+
+
+def test_if_the_nodes_are_others_a_new_epoch_begins_with_the_same_model(
+    tmp_path: Path, ledger: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    play = Play(tmp_path)
+    play.start(3, kill=(2, "UPLOAD"))
+    others = LocalGrid(training_app(step), 2 * USERS)
+    others.online = {100 + USERS + index for index in range(USERS)}
+    play.grid, mean = others, 0.01 * (USERS + 1 + 2 * USERS) / 2
+    with caplog.at_level(logging.INFO, "flwr"):
+        result = play.start(3)
+    assert result is not None
+    assert "a new epoch begins" in caplog.text
+    np.testing.assert_allclose(values(result.arrays)["w"], MEAN + 2 * mean, rtol=1e-4)
+
+
+def test_a_run_that_is_over_is_not_gone_on_with(tmp_path: Path, ledger: Path) -> None:
+    play = Play(tmp_path)
+    play.start(2)
+    result = play.start(1)
+    assert result is not None
+    np.testing.assert_allclose(values(result.arrays)["w"], MEAN, rtol=1e-4)
+
+
+def test_keys_that_can_not_be_read_cost_an_epoch_and_a_model_that_can_not_is_an_error(
+    tmp_path: Path, ledger: Path
+) -> None:
+    play = Play(tmp_path)
+    play.start(3, kill=(2, "UPLOAD"))
+    (play.folder / "run.state").write_bytes(b"nonsense")
+    result = play.start(3)
+    assert result is not None
+    assert "ADVERTISE_KEYS" in play.stages()[4:]
+    np.testing.assert_allclose(values(result.arrays)["w"], 3 * MEAN, rtol=1e-4)
+    (play.folder / "model.state").write_bytes(b"nonsense")
+    with pytest.raises(InvalidInput, match=r"run_dir holds a damaged model\.state"):
+        play.start(3)
+
+
+def test_a_folder_with_the_run_of_another_model_is_refused(tmp_path: Path, ledger: Path) -> None:
+    play = Play(tmp_path)
+    play.start(3, kill=(2, "UPLOAD"))
+    with pytest.raises(InvalidInput, match="run_dir holds a run of another model"):
+        play.strategy = SecAgg(FedAvg(fraction_evaluate=0.0), run_dir=play.folder)
+        play.strategy.start(grid=play.grid, initial_arrays=model(w=START[:10]), num_rounds=3)

@@ -1,0 +1,223 @@
+"""A wrapped strategy gives the model that the same strategy gives in the clear."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import MetricRecord
+from flwr.clientapp.mod import fixedclipping_mod
+from flwr.serverapp.strategy import (
+    Bulyan,
+    DifferentialPrivacyClientSideFixedClipping,
+    DifferentialPrivacyServerSideFixedClipping,
+    FedAdagrad,
+    FedAdam,
+    FedAvg,
+    FedAvgM,
+    FedMedian,
+    FedProx,
+    FedTrimmedAvg,
+    FedXgbBagging,
+    FedYogi,
+    Krum,
+    MultiKrum,
+    QFedAvg,
+    Strategy,
+)
+
+from flower.local_grid import LocalGrid, model, training_app, values
+from sparsesecagg.errors import InvalidInput
+from sparsesecagg.flower import SecAgg, secagg_mod
+
+AVERAGING: dict[str, Callable[[], Strategy]] = {
+    "FedAvg": lambda: FedAvg(fraction_evaluate=0.0),
+    "FedAvgM": lambda: FedAvgM(fraction_evaluate=0.0, server_learning_rate=0.7, server_momentum=0.9),
+    "FedAdam": lambda: FedAdam(fraction_evaluate=0.0),
+    "FedYogi": lambda: FedYogi(fraction_evaluate=0.0),
+    "FedAdagrad": lambda: FedAdagrad(fraction_evaluate=0.0),
+    "FedProx": lambda: FedProx(fraction_evaluate=0.0, proximal_mu=0.1),
+}
+
+NODES = 7
+START: dict[str, Any] = {
+    "weight": np.linspace(-1, 1, 24, dtype=np.float32).reshape(4, 6),
+    "bias": np.zeros(6, np.float64),
+    "half": np.full((2, 2), 0.5, np.float16),
+    "scale": np.float32(1.5),
+    "batches": np.int64(17),
+    "mask": np.array([True, False]),
+    "empty": np.zeros((0, 3), np.float32),
+}
+
+
+def shift(partition: int, arrays: dict[str, np.ndarray], server_round: int) -> dict[str, np.ndarray]:
+    """Train: move every array by an amount of its own, and count batches as BatchNorm does."""
+    amounts = np.random.default_rng([partition, server_round])
+    trained = {}
+    for name, array in arrays.items():
+        if array.dtype.kind == "f":
+            trained[name] = (array + amounts.normal(0, 0.05, array.shape)).astype(array.dtype)
+        else:
+            trained[name] = array + 1 if name == "batches" else array
+    return trained
+
+
+def weight(partition: int) -> int:
+    return 1 << partition % 6  # A point of the grid that weights are rounded to.
+
+
+def run(
+    strategy: Strategy, *, mods: list[Any], rounds: int = 3, start: dict[str, Any] = START
+) -> dict[str, np.ndarray]:
+    grid = LocalGrid(training_app(shift, weight, mods=mods), NODES)
+    return values(strategy.start(grid=grid, initial_arrays=model(**start), num_rounds=rounds).arrays)
+
+
+@pytest.mark.parametrize("name", AVERAGING)
+def test_wrapped_and_unwrapped_strategies_agree_up_to_quantisation(name: str) -> None:
+    plain = run(AVERAGING[name](), mods=[])
+    secure = run(SecAgg(AVERAGING[name](), alpha=1.0, max_weight=32), mods=[secagg_mod])
+    assert secure.keys() == plain.keys()
+    for array, before in START.items():
+        if before.dtype.kind == "f":
+            # A level is 1e-8 here, and optimisers that divide by a small number magnify it by eta / tau = 100. Half
+            # precision rounds to 2^-11 by itself, in either run, and that is magnified too.
+            tolerance = 1e-2 if array == "half" else 3e-5
+            np.testing.assert_allclose(secure[array], plain[array], atol=tolerance, err_msg=array)
+
+
+@pytest.mark.parametrize("name", AVERAGING)
+def test_shapes_and_types_survive_and_integers_stay_as_they_were(name: str) -> None:
+    """Plain Flower turns integers into floats; here the global model's own integers are kept, bit for bit."""
+    secure = run(SecAgg(AVERAGING[name]()), mods=[secagg_mod])
+    for array, before in START.items():
+        assert secure[array].dtype == np.asarray(before).dtype, array
+        assert secure[array].shape == np.shape(before), array
+    assert secure["batches"] == 17
+    assert secure["mask"].tolist() == [True, False]
+
+
+def test_short_words_and_sparse_committees_stay_near_the_mean() -> None:
+    """With 8 bits every contributor rounds by one level at most, so their mean is off by less than a level."""
+    start = {"weight": np.zeros(3000, np.float32)}
+    grid = LocalGrid(training_app(lambda p, a, r: {"weight": a["weight"] + np.float32(0.25)}), 12)
+    strategy = SecAgg(FedAvg(fraction_evaluate=0.0), alpha=0.5, modulus_bits=8, clip=0.5, max_weight=0)
+    after = values(strategy.start(grid=grid, initial_arrays=model(**start), num_rounds=1).arrays)["weight"]
+    level = 0.5 / (127 // 6)
+    assert np.abs(after - 0.25).max() < level
+    assert after.mean() == pytest.approx(0.25, abs=level / 20)  # Stochastic rounding has no bias.
+
+
+@pytest.mark.parametrize("pattern", ["committee", "full", "pairwise"])
+def test_every_pattern_gives_the_mean_of_equal_updates(pattern: str) -> None:
+    app = training_app(lambda p, a, r: {"w": a["w"] + np.float32(0.125)})
+    grid = LocalGrid(app, 6, node_config=lambda index: {"secagg-patterns": pattern})
+    strategy = SecAgg(FedAvg(fraction_evaluate=0.0), pattern=pattern, alpha=0.9, max_weight=0)
+    after = values(strategy.start(grid=grid, initial_arrays=model(w=np.zeros(500, np.float32)), num_rounds=1).arrays)[
+        "w"
+    ]
+    sent = after != 0  # Where nobody sent a coordinate, it stays.
+    assert sent.mean() > 0.5 if pattern == "pairwise" else sent.all()
+    np.testing.assert_allclose(after[sent], 0.125, atol=1e-6)
+
+
+def test_weights_count_and_never_travel_in_the_clear() -> None:
+    grid = LocalGrid(training_app(lambda p, a, r: {"w": a["w"] + np.float32(p)}, weight=lambda p: 4**p), 4)
+    strategy = SecAgg(FedAvg(fraction_evaluate=0.0), clip=4.0)
+    result = strategy.start(grid=grid, initial_arrays=model(w=np.zeros(8, np.float32)), num_rounds=1)
+    expected = sum(p * 4**p for p in range(4)) / 85
+    np.testing.assert_allclose(values(result.arrays)["w"], expected, rtol=1e-4)
+    for _, reply in grid.replied:
+        assert not reply.content.metric_records
+        assert set(reply.content) <= {"secagg", "secagg-bulk"}
+
+
+def test_the_wrapped_strategy_sees_the_total_weight_once() -> None:
+    seen: list[MetricRecord] = []
+
+    def remember(contents: list[Any], key: str) -> MetricRecord:
+        seen.extend(content["metrics"] for content in contents)
+        return MetricRecord({"kept": 1})
+
+    inner = FedAvg(fraction_evaluate=0.0, train_metrics_aggr_fn=remember)
+    grid = LocalGrid(training_app(lambda p, a, r: a, weight=lambda p: 1 << p), 6)
+    result = SecAgg(inner, alpha=0.5).start(grid=grid, initial_arrays=model(w=np.zeros(40, np.float32)), num_rounds=1)
+    assert [dict(record) for record in seen] == [{"num-examples": 63}]
+    assert result.train_metrics_clientapp[1]["kept"] == 1
+
+
+class TestMetrics:
+    def app(self) -> Any:
+        return training_app(
+            lambda p, a, r: a, weight=lambda p: 1 << p, metrics=lambda p: {"loss": 0.5 * p, "age": 7.0 + p}
+        )
+
+    def test_client_metrics_stay_on_the_nodes_by_default(self) -> None:
+        grid = LocalGrid(self.app(), 4)
+        strategy = SecAgg(FedAvg(fraction_evaluate=0.0))
+        result = strategy.start(grid=grid, initial_arrays=model(w=np.zeros(8, np.float32)), num_rounds=1)
+        assert all(name.startswith("secagg-") for name in result.train_metrics_clientapp[1])
+
+    def test_allowed_metrics_are_averaged_by_weight_like_the_model(self) -> None:
+        grid = LocalGrid(self.app(), 4)
+        strategy = SecAgg(FedAvg(fraction_evaluate=0.0), metrics={"loss": 10.0}, clip=0.01)
+        result = strategy.start(grid=grid, initial_arrays=model(w=np.zeros(8, np.float32)), num_rounds=2)
+        expected = sum(0.5 * p * (1 << p) for p in range(4)) / 15
+        for metrics in result.train_metrics_clientapp.values():
+            assert metrics["loss"] == pytest.approx(expected, abs=1e-3)
+            assert "age" not in metrics
+
+    def test_a_metric_that_a_node_does_not_have_makes_it_a_dropout(self) -> None:
+        app = training_app(lambda p, a, r: a, metrics=lambda p: {"loss": 1.0} if p else {"loss": float("nan")})
+        strategy = SecAgg(FedAvg(fraction_evaluate=0.0), metrics={"loss": 2.0})
+        strategy.start(grid=LocalGrid(app, 5), initial_arrays=model(w=np.zeros(8, np.float32)), num_rounds=1)
+        assert strategy.history[0].dropped["UPLOAD"] == 1
+
+
+def test_clients_may_clip_for_differential_privacy_inside_secure_aggregation() -> None:
+    """Flower's client-side clipping wraps SecAgg, and its mod comes after ours."""
+    app = training_app(lambda p, a, r: {"w": a["w"] + np.float32(10)}, mods=[secagg_mod, fixedclipping_mod])
+    inner = SecAgg(FedAvg(fraction_evaluate=0.0), alpha=1.0, max_weight=0)
+    strategy = DifferentialPrivacyClientSideFixedClipping(inner, 0.0, clipping_norm=1.0, num_sampled_clients=4)
+    result = strategy.start(grid=LocalGrid(app, 4), initial_arrays=model(w=np.zeros(4, np.float32)), num_rounds=1)
+    np.testing.assert_allclose(values(result.arrays)["w"], 0.5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        Krum(),
+        MultiKrum(),
+        Bulyan(),
+        FedMedian(),
+        FedTrimmedAvg(),
+        QFedAvg(client_learning_rate=0.1),
+        FedXgbBagging(),
+        DifferentialPrivacyServerSideFixedClipping(FedAvg(), 1.0, 1.0, 3),
+        DifferentialPrivacyClientSideFixedClipping(FedAvg(), 1.0, 1.0, 3),
+        SecAgg(FedAvg()),
+    ],
+    ids=lambda strategy: type(strategy).__name__,
+)
+def test_strategies_that_need_single_updates_are_refused_by_name(strategy: Strategy) -> None:
+    with pytest.raises(InvalidInput, match=f"strategy can't be .*{type(strategy).__name__}"):
+        SecAgg(strategy)
+
+
+def test_a_subclass_of_a_refused_strategy_is_refused_too() -> None:
+    class Mine(FedMedian):
+        pass
+
+    with pytest.raises(InvalidInput, match="FedMedian"):
+        SecAgg(Mine())
+
+
+def test_a_legacy_strategy_is_refused_with_the_right_module_named() -> None:
+    from flwr.server.strategy import FedAvg as LegacyFedAvg
+
+    legacy: Any = LegacyFedAvg()
+    with pytest.raises(InvalidInput, match=r"flwr\.serverapp\.strategy"):
+        SecAgg(legacy)

@@ -1,0 +1,218 @@
+"""The page as a document: whole, offline, safe, the same every time."""
+
+import re
+import sys
+from collections import Counter
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from lab.report.conftest import NASTY
+from lab.report.synthetic import write_comparison, write_run
+from sparsesecagg.errors import InvalidInput, MissingExtra
+from sparsesecagg.lab.report import write_report
+from sparsesecagg.lab.report.page import pack
+from sparsesecagg.lab.report.sections import asset
+
+VOID = {"meta", "br", "line"}
+
+
+class Document(HTMLParser):
+    """What a browser would see of a page, scripts and styles aside."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self._open: list[str] = []
+        self.feed(path.read_text("utf-8"))
+        self.close()
+        assert self._open == [], "every element is closed"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note an element."""
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        """Elements close in the order they opened."""
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        """Note text that is shown."""
+        if self._open and self._open[-1] not in {"script", "style"}:
+            self.text += f"{data}\n"
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        """Return the attributes of all elements of a kind."""
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+@pytest.mark.parametrize("which", ["comparison", "single"])
+def test_every_plot_has_a_title_a_caption_and_an_alternative_text(request: pytest.FixtureRequest, which: str) -> None:
+    """Eleven plots, each a figure."""
+    page = Document(request.getfixturevalue(which))
+    places = [a for a in page.all("div") if a.get("class") == "plot"]
+    assert len(places) == len(page.all("figure")) == len(page.all("figcaption")) == 11
+    assert all(place["role"] == "img" and place["aria-label"] for place in places)
+    identities = Counter(a["id"] for _, a in page.elements if "id" in a)
+    assert max(identities.values()) == 1
+
+
+def test_headings_lead_through_the_page(comparison: Path) -> None:
+    """One h1, then h2 for sections and h3 for plots; none is skipped."""
+    levels = [int(tag[1]) for tag, _ in Document(comparison).elements if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(later - earlier <= 1 for earlier, later in pairwise(levels))
+
+
+def test_the_page_says_which_figures_are_simulated(single: Path) -> None:
+    """Measured and modelled are words of the page, not of a footnote."""
+    text = Document(single).text
+    assert "Computing, measured" in text
+    assert "Transfer, simulated" in text
+    assert "the network is simulated" in text
+
+
+def test_settings_configuration_and_rounds_are_there(single: Path) -> None:
+    """What was run, in short and in full."""
+    page = Document(single)
+    for words in ("Settings", "Data set", "synthetic test data", "Configuration", "momentum", "Rounds of committee"):
+        assert words in page.text
+    assert len(page.all("tr")) > 30
+
+
+def test_what_the_server_may_read_stands_beside_the_bytes(tmp_path: Path) -> None:
+    """A run that sends little and hides little is seen to do both; nested options are named in full."""
+    page = Document(
+        write_report(write_run(tmp_path / "run", rounds=2, expected_exposure=0.28, effective={"threshold": 26}))
+    )
+    assert "Readable by the server, in theory\n28\u202f%\n" in page.text
+    assert "effective.threshold\n26\n" in page.text
+
+
+def test_failed_rounds_are_listed_with_their_reasons(single: Path) -> None:
+    """For those whom a cross in a plot tells nothing."""
+    assert "committee, round 4\n: 22 users left at UNMASK, 26 are needed" in Document(single).text
+
+
+def test_runs_that_differ_in_an_option_are_told_apart(tmp_path: Path) -> None:
+    """In the settings by name, in the configuration by a mark that is also a word."""
+    folder = write_comparison(tmp_path / "all", ("committee", "secagg"), rounds=2)
+    config = folder / "secagg" / "config.json"
+    config.write_text(config.read_text().replace('"modulus_bits": 16', '"modulus_bits": 32'))
+    page = Document(write_report(folder))
+    assert "16 (committee), 32 (secagg)" in page.text
+    assert [a for a in page.all("tr") if a.get("class") == "differs"]
+    assert " (differs)" in page.text
+
+
+def test_a_comparison_with_one_partition_shows_it_once(comparison: Path, tmp_path: Path) -> None:
+    """And with two, both, named."""
+    assert Document(comparison).text.count("Label distribution\n") == 1
+    folder = write_comparison(tmp_path / "all", ("committee", "secagg"), rounds=2)
+    write_run(tmp_path / "other", seed=9, rounds=1)
+    (tmp_path / "other" / "partition.json").replace(folder / "secagg" / "partition.json")
+    text = Document(write_report(folder)).text
+    assert "Label distribution of committee" in text
+    assert "Label distribution of secagg" in text
+
+
+def test_plotly_is_inside_exactly_once_and_the_page_is_below_two_megabytes(comparison: Path) -> None:
+    """One copy, packed, and little else: under 110 kB for four runs of 30 rounds."""
+    pytest.importorskip("plotly")
+    from plotly.offline import get_plotlyjs
+
+    text = comparison.read_text("utf-8")
+    assert text.count(pack(get_plotlyjs())) == 1
+    assert len(text.encode()) - len(pack(get_plotlyjs())) < 110_000
+    assert len(text.encode()) < 2_000_000
+
+
+def test_nothing_is_loaded_from_anywhere(comparison: Path) -> None:
+    """No address in any element, and a policy that forbids all of them."""
+    page = Document(comparison)
+    assert not any(
+        name in attributes for _, attributes in page.elements for name in ("src", "href", "srcset", "action")
+    )
+    (policy,) = [a["content"] or "" for a in page.all("meta") if a.get("http-equiv") == "Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "http" not in policy
+    assert "unsafe-inline" not in policy.split("style-src")[0]
+
+
+def test_text_of_a_run_folder_stays_text(hostile: Path) -> None:
+    """Names, reasons, classes and options show as they are; none of them becomes an element."""
+    page = Document(hostile)
+    assert NASTY in page.text
+    assert not {"img", "b", "i"} & {tag for tag, _ in page.elements}
+    assert Counter(tag for tag, _ in page.elements)["script"] == 3
+    assert not any(name.startswith("on") for _, attributes in page.elements for name in attributes)
+
+
+def test_the_same_folder_gives_the_same_bytes(single: Path) -> None:
+    """A report can be checked in and compared."""
+    before = single.read_bytes()
+    assert write_report(single.parent).read_bytes() == before
+
+
+def test_nothing_else_is_left_in_the_folder(single: Path) -> None:
+    """No draft."""
+    assert {path.name for path in single.parent.iterdir()} == {
+        "config.json",
+        "partition.json",
+        "metrics.jsonl",
+        "report.html",
+    }
+
+
+def test_a_folder_that_is_no_run_is_refused_and_left_alone(tmp_path: Path) -> None:
+    """Nothing is written."""
+    with pytest.raises(InvalidInput, match="sparsesecagg train"):
+        write_report(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_plotly_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nothing is written."""
+    folder = write_run(tmp_path / "run", rounds=1)
+    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    with pytest.raises(MissingExtra, match=r"sparsesecagg\[learn\]"):
+        write_report(folder)
+    assert not (folder / "report.html").exists()
+
+
+def test_groups_exchanges_and_the_way_down_are_told(tmp_path: Path) -> None:
+    """Both α, the sizes of committees, bytes down with the model, and how much of the model a round updates."""
+    effective = {
+        "alpha": 0.25,
+        "alpha_asked": 0.2,
+        "committees": 4,
+        "committee_size": {"min": 12, "max": 13},
+        "pods": 1,
+    }
+    page = Document(write_report(write_run(tmp_path / "run", rounds=2, effective=effective)))
+    for words in (
+        "α asked for\n0.2\n",
+        "Users per committee\n12 to 13\n",
+        "Exchanges per round\n2\n",
+        "Coordinates updated per round\n90.0\u202f%\n",
+        "All received per round, with the model, kB\n",
+        "of it the model",
+    ):
+        assert words in page.text
+    same = write_run(tmp_path / "same", rounds=1, effective={"alpha": 0.2, "alpha_asked": 0.2})
+    assert "α asked for" not in Document(write_report(same)).text
+
+
+def test_no_rule_of_the_style_sheet_hangs_in_the_air() -> None:
+    """A selector that ends in a combinator swallows the rule after it, and the browser says nothing."""
+    text = re.sub(r"/\*.*?\*/", "", asset("report.css"), flags=re.DOTALL)
+    assert text.count("{") == text.count("}")
+    selectors = re.findall(r"(?:^|[{};])\s*([^{};@]+)\{", text)
+    assert len(selectors) > 40
+    assert not [found for found in selectors if re.search(r"[>+~]\s*\n|[>+~,]\s*$", found)]
