@@ -19,7 +19,7 @@ from sparsesecagg.protocol.draw import Statement, jury, named_needed, verify_dra
 from sparsesecagg.protocol.draw_messages import DrawProof, DrawRequest, DrawReveal, decode_draw, encode_draw
 from sparsesecagg.protocol.juror import JurorState, answer_draw
 from sparsesecagg.protocol.messages import encode_users
-from sparsesecagg.quantize import Digits, Quantizer
+from sparsesecagg.rounding import Digits, Quantizer
 from vectors.form import Vector, integers, named_bytes, wide
 
 

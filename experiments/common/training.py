@@ -22,7 +22,7 @@ from sparsesecagg.lab.learning.config import TrainingConfig
 from sparsesecagg.lab.learning.federated import FederatedRun, Task
 from sparsesecagg.lab.learning.models.base import Vector
 from sparsesecagg.lab.learning.workers import Job, Trained, TrainingPool
-from sparsesecagg.patterns.anonymity import availability, colluder_count
+from sparsesecagg.privacy.anonymity import availability, colluder_count
 from sparsesecagg.lab.audit.theory import committee_revealed_fraction, pairwise_revealed_fraction
 from sparsesecagg.protocol import Parameters
 

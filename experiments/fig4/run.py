@@ -13,7 +13,7 @@ from experiments.common.work import Work
 from experiments.fig4.config import ERROR_RATE, Config
 from experiments.fig4.sampling import promised, sample, variance_of_a_round
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.patterns.anonymity import colluder_count
+from sparsesecagg.privacy.anonymity import colluder_count
 from sparsesecagg.lab.audit.audit import AuditSettings, run_audit
 from sparsesecagg.lab.audit.theory import (
     anonymity_limit,

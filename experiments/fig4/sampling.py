@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsesecagg.crypto.secrets import PatternSeed
-from sparsesecagg.patterns.anonymity import colluder_count
+from sparsesecagg.privacy.anonymity import colluder_count
 from sparsesecagg.patterns.pairwise import draw_positions, edge_probability
 from sparsesecagg.lab.audit.theory import pairwise_moments
 from sparsesecagg.protocol import Parameters

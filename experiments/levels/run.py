@@ -30,7 +30,7 @@ from sparsesecagg.lab.learning.data import Dataset, load_dataset, make_partition
 from sparsesecagg.lab.learning.models import DenseNetwork, LocalTraining
 from sparsesecagg.lab.learning.scaling import AdaptiveClip
 from sparsesecagg.planning.message_sizes import default_levels, largest_sum, shortest_word
-from sparsesecagg.quantize import Quantizer
+from sparsesecagg.rounding import Quantizer
 
 ROOT = Path(__file__).parents[2]
 RESULTS, DOCUMENT = ROOT / "results" / "levels.json", ROOT / "docs" / "planning.md"

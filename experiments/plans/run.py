@@ -14,7 +14,7 @@ from typing import Any
 from experiments.common.results import commit
 from sparsesecagg import __version__
 from sparsesecagg.cli.plan import as_json
-from sparsesecagg.patterns.anonymity import Structure, failure_log2
+from sparsesecagg.privacy.anonymity import Structure, failure_log2
 from sparsesecagg.planning.candidates import FAILED_POD, THIN_COMMITTEE, highest_demand
 from sparsesecagg.planning.plan import EXCLUDED, Goal
 from sparsesecagg.planning.planner import plan_round

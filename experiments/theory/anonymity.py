@@ -9,7 +9,7 @@ from typing import Any
 from experiments.fig4.sampling import promised, sample, variance_of_a_round
 from experiments.theory.checks import check
 from experiments.theory.config import ERROR_RATE, Anonymity
-from sparsesecagg.patterns.anonymity import colluder_count
+from sparsesecagg.privacy.anonymity import colluder_count
 from sparsesecagg.lab.audit.theory import anonymity_limit
 from sparsesecagg.protocol import Parameters
 

@@ -38,7 +38,7 @@ class LedgerUnusable(InvalidInput):
 
 
 class ProtocolError(SparseSecAggError):
-    """A peer's message or the state of the round forbids going on."""
+    """The round cannot continue because of a peer's message or the round's state."""
 
 
 class MalformedMessage(ProtocolError):
@@ -61,11 +61,11 @@ class WrongRound(ProtocolError):
         super().__init__(f"message of round {got} in round {expected}")
 
 
-class WrongView(ProtocolError):
-    """A message of a user who was told other parameters, another model or another session."""
+class WrongBinding(ProtocolError):
+    """A message of a peer that works with other parameters, keys or context, such as another model."""
 
     def __init__(self, who: str) -> None:
-        super().__init__(f"{who} works with other parameters, another model or another session")
+        super().__init__(f"{who} uses different parameters, keys or context")
 
 
 class UnknownSender(ProtocolError):
@@ -73,7 +73,7 @@ class UnknownSender(ProtocolError):
 
     def __init__(self, sender: int) -> None:
         self.sender = sender
-        super().__init__(f"user {sender} takes no part in this stage")
+        super().__init__(f"user {sender} is not expected in this stage")
 
 
 class WrongSender(UnknownSender):
@@ -82,7 +82,7 @@ class WrongSender(UnknownSender):
     def __init__(self, sender: int, origin: int) -> None:
         super().__init__(sender)
         self.origin = origin
-        self.args = (f"the message says that it is user {sender}'s, and it came from user {origin}",)
+        self.args = (f"message claims sender {sender} but arrived from user {origin}",)
 
 
 class DuplicateMessage(ProtocolError):
@@ -113,10 +113,6 @@ class AlreadyAnswered(ProtocolError):
     """A round or stage that is over for this client, or a second, different request for one that it answered."""
 
 
-class WronglyExcluded(ProtocolError):
-    """The server declared this user dropped though it answered; the client takes no further part in the run."""
-
-
 class TooLittleOpened(ProtocolError):
     """Less of the model was opened than the caller demands; what was not opened stays hidden."""
 
@@ -136,34 +132,6 @@ class RoundRefused(ProtocolError):
     def __init__(self, refusals: int, stage: str, reason: str) -> None:
         self.refusals, self.stage, self.reason = refusals, stage, reason
         super().__init__(f"{refusals} clients refused at {stage}: {reason}")
-
-
-class DrawError(ProtocolError):
-    """What can go wrong when groups are drawn, which happens before the rounds."""
-
-
-class InvalidDraw(DrawError):
-    """A draw of the groups that breaks the rules: a juror does not answer it, or a client does not accept it."""
-
-    def __init__(self, draw: int, problem: str) -> None:
-        self.draw = draw
-        super().__init__(f"draw {draw}: {problem}")
-
-
-class TooFewJurors(DrawError):
-    """Too few jurors of a draw are present; the server can wait for more of them or skip the draw's number."""
-
-    def __init__(self, draw: int, present: int, needed: int) -> None:
-        self.draw, self.present, self.needed = draw, present, needed
-        super().__init__(f"draw {draw}: {present} jurors are present, {needed} are needed")
-
-
-class DrawsExhausted(DrawError):
-    """No draw of the run is left: only a new run with a new roster can draw again."""
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        super().__init__(f"all {most} draws of this run are used up: users must enrol for a new run")
 
 
 class WrongStep(ProtocolError):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lab.audit.sampling import assert_not_exceeded
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.patterns.anonymity import (
+from sparsesecagg.privacy.anonymity import (
     Structure,
     availability,
     colluder_count,
@@ -21,7 +21,7 @@ from sparsesecagg.patterns.anonymity import (
     kept_anonymity,
     least_honest,
 )
-from sparsesecagg.patterns.tails import log_binomial_below
+from sparsesecagg.privacy.tails import log_binomial_below
 
 
 def highest(size: int, available: float, missed: float) -> int:

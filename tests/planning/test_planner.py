@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from lab.audit.sampling import assert_not_exceeded
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.patterns.anonymity import Server, Structure, availability, failure_log2
-from sparsesecagg.patterns.tails import log_binomial_below
+from sparsesecagg.privacy.anonymity import Server, Structure, availability, failure_log2
+from sparsesecagg.privacy.tails import log_binomial_below
 from sparsesecagg.planning.candidates import FAILED_POD, THIN_COMMITTEE, make_groups, worst_failure_log2
 from sparsesecagg.planning.message_sizes import default_levels, largest_sum, message_bytes, shortest_word
 from sparsesecagg.planning.nearest import is_feasible

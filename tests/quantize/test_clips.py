@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparsesecagg.quantize.clips import next_clips
+from sparsesecagg.rounding import next_clips
 
 
 def test_a_clip_is_some_headroom_above_the_largest_magnitude() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.field import WORD_BITS, Word
-from sparsesecagg.quantize import Digits
+from sparsesecagg.rounding import Digits
 from strategies import word_sizes
 
 maxima_lists = st.lists(st.sampled_from([0, 1, 2, 255, 2**40]) | st.integers(0, 2**40), min_size=1, max_size=3)

@@ -15,7 +15,7 @@ from reference import statistics
 from reference.words import signed
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.field import WORD_BITS, Word
-from sparsesecagg.quantize import Quantizer
+from sparsesecagg.rounding import Quantizer
 from strategies import word_sizes
 
 clips = st.sampled_from([1.0, 0.01, 5.0, 1e-6, 1e6]) | st.floats(1e-6, 1e6)

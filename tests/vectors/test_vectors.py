@@ -36,7 +36,7 @@ from sparsesecagg.protocol.locations import decode_locations, encode_locations
 from sparsesecagg.protocol.masking import pair_seeds, private_mask_seed
 from sparsesecagg.protocol.messages import decode_client_message, decode_server_message, decode_users, encode
 from sparsesecagg.protocol.tags import CONFIRM_TAG, ORDER_TAG
-from sparsesecagg.quantize import Digits, Quantizer
+from sparsesecagg.rounding import Digits, Quantizer
 from vector_replay import FOLDER, ROOT, ReplayedRun, identities_of, load, names, read_roster
 
 RUNS = [name for name in names() if name.startswith("run_")]

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from sparsesecagg.cli.shared import JsonOption, SeedOption, check_picture, out, print_json
 from sparsesecagg.errors import MissingExtra
-from sparsesecagg.patterns.anonymity import ROUNDS, Server
+from sparsesecagg.privacy.anonymity import ROUNDS, Server
 from sparsesecagg.planning.plan import DEFAULT_FAILURE_LOG2, LOWEST_FAILURE_LOG2, Goal, Plan
 from sparsesecagg.planning.planner import plan_each, plan_round, secagg_upload
 

@@ -4,8 +4,7 @@ secrets      secrets that never print
 kdf          hashing and key derivation with named labels
 checksum     a checksum against accidents on the way
 keys         X25519 key pairs and agreement
-identity     Ed25519 identities, run secrets, the roster
-chain        hash chains: nonces of all draws, committed to by one value
+identity     Ed25519 identities, run secrets, the roster with the seed of its groups
 sealing      what a pair does with its secret of a round: seal shares, make tags
 stream       mask streams: AES-256-CTR, sampled into the word's group without bias
 prime_field  arithmetic modulo 2^31 − 1, vectorised

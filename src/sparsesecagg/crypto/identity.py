@@ -1,34 +1,35 @@
 """Who is who: identity keys, run secrets, the roster.
 
-Each user owns a long-term Ed25519 identity key. For a training run it makes one *run secret*, from which three things
-follow: an X25519 run key, an Ed25519 draw key, and the chain of its nonces for the draws of the run (`chain`). The
-identity signs their public halves once; all signed entries together are the roster, a file that is checked when it is
-read. The identity key can stay offline after that.
+Each user owns a long-term Ed25519 identity key. For a training run it makes one *run secret*, an X25519 run key follows
+from it, and the identity signs the key's public half once. All signed entries together are the roster, a file that is
+checked when it is read; the identity key can stay offline after that. Two users mix the secret of their run keys into
+everything they derive together, so whoever opens a share knows that the owner of that identity sealed it. One hash per
+peer and round replaces one signature check, which would cost more than the rest of the client's work.
 
-In every round of the run two users mix the secret of their run keys into the keys that seal their shares. So whoever
-opens a share knows that the owner of that identity sealed it, for exactly this round, directory and receiver. One hash
-per peer and round replaces one signature check, which would cost more than the rest of the client's work. The draw key
-signs what a juror says in a draw, where everybody must be convinced, not one peer.
+The roster also says how groups are made: their size, the fraction of users that may collude, and the **seed** of the
+draw. Whoever builds the roster draws the seed last, and is trusted for the groups as it is for the entries. Or nobody
+is: the roster without a seed is handed out first and names the round of a public beacon; the seed is a hash of that
+roster's digest and the beacon's value, which nobody knew then.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from sparsesecagg.crypto.chain import ChainSeed, NonceChain
-from sparsesecagg.crypto.kdf import DIGEST_SIZE, derive, digest
-from sparsesecagg.crypto.keys import PUBLIC_KEY_SIZE, KeyAgreement, public_key, require_usable
+from sparsesecagg.crypto.kdf import derive, digest
+from sparsesecagg.crypto.keys import KeyAgreement, public_key, require_usable
 from sparsesecagg.crypto.secrets import AgreedSecret, PrivateKey, Secret
 from sparsesecagg.errors import InvalidInput, InvalidKey
 
-SIGNATURE_SIZE = 64
+SEED_SIZE = 32
+USUAL_COLLUDING = 0.1
 
 
 class IdentityKey(Secret):
@@ -36,43 +37,20 @@ class IdentityKey(Secret):
 
 
 class RunSecret(Secret):
-    """All that a user must keep for one run, in 32 bytes: its private keys and nonces follow from it."""
+    """All that a user must keep for one run, in 32 bytes."""
 
 
-class DrawKey(Secret):
-    """The private half of a user's Ed25519 draw key."""
-
-
-class RunKeys:
-    """What follows from a run secret. The run's name goes in, so one secret has nothing in common in two runs."""
-
-    def __init__(self, secret: RunSecret, run: str) -> None:
-        context = digest("run secret", run.encode())
-
-        def derived(label: str) -> bytes:
-            return derive(secret.reveal(), label, context)
-
-        self.run_key = PrivateKey(derived("run key"))
-        self.draw_key = DrawKey(derived("draw key"))
-        self.chain = NonceChain(ChainSeed(derived("draw chain seed")), run)
-
-    @property
-    def public(self) -> tuple[bytes, bytes, bytes]:
-        """Run key, draw key and chain tip, as the roster shows them."""
-        return public_key(self.run_key), _signing_public(self.draw_key), self.chain.tip
-
-    def __repr__(self) -> str:
-        return "RunKeys(<private>)"
+def run_key(secret: RunSecret, run: str) -> PrivateKey:
+    """Return the private run key. The run's name goes in, so one secret has nothing in common in two runs."""
+    return PrivateKey(derive(secret.reveal(), "run key", digest("run secret", run.encode())))
 
 
 @dataclass(frozen=True)
 class RosterEntry:
-    """One user: its identity, its keys and the tip of its nonces for this run, and the identity's signature on them."""
+    """One user: its identity, its key for this run, and the identity's signature on that."""
 
     identity: bytes
     run_key: bytes
-    draw_key: bytes
-    chain_tip: bytes
     signature: bytes
 
     def as_json(self) -> dict[str, str]:
@@ -85,43 +63,58 @@ class RosterEntry:
         return RosterEntry(*(bytes.fromhex(content[field.name]) for field in fields(RosterEntry)))
 
     @property
-    def public(self) -> tuple[bytes, bytes, bytes, bytes]:
+    def public(self) -> tuple[bytes, bytes]:
         """All that the roster's digest covers; the signature only shows who said so."""
-        return self.identity, self.run_key, self.draw_key, self.chain_tip
+        return self.identity, self.run_key
 
     def require_signed(self, run: str) -> None:
-        """Raise `InvalidKey` unless the identity has signed the rest for this run."""
+        """Raise `InvalidKey` unless the identity has signed the run key for this run."""
         require_usable(self.run_key)
-        if (len(self.draw_key), len(self.chain_tip)) != (PUBLIC_KEY_SIZE, DIGEST_SIZE):
-            raise InvalidKey("a draw key or chain tip has a wrong length")
         try:
-            Ed25519PublicKey.from_public_bytes(self.identity).verify(self.signature, _signed(run, *self.public[1:]))
+            Ed25519PublicKey.from_public_bytes(self.identity).verify(self.signature, _signed(run, self.run_key))
         except (InvalidSignature, ValueError):
-            raise InvalidKey(f"its keys are not signed by its identity for the run {run!r}") from None
+            raise InvalidKey(f"its key is not signed by its identity for the run {run!r}") from None
 
 
 def identity_of(key: IdentityKey) -> bytes:
     """Return the public half of an identity."""
-    return _signing_public(key)
+    return Ed25519PrivateKey.from_private_bytes(key.reveal()).public_key().public_bytes_raw()
 
 
 def enrol(identity: IdentityKey, run: str, secret: RunSecret) -> RosterEntry:
     """Sign what follows from a run secret: it belongs to this identity in this run and in no other."""
-    public = RunKeys(secret, run).public
-    return RosterEntry(identity_of(identity), *public, _sign(identity, _signed(run, *public)))
+    public = public_key(run_key(secret, run))
+    signature = Ed25519PrivateKey.from_private_bytes(identity.reveal()).sign(_signed(run, public))
+    return RosterEntry(identity_of(identity), public, signature)
 
 
 @dataclass(frozen=True)
 class Roster:
-    """The users of a run, by number. Making one checks every signature."""
+    """The users of a run, by number, and how they are put into groups. Making one checks every signature."""
 
     run: str
     entries: tuple[RosterEntry, ...]
+    seed: bytes = b""
+    """32 bytes, drawn when everything else was settled; none yet if empty."""
+    group_size: int | None = None
+    """Users of a group, at most; None for the default."""
+    colluding: float = USUAL_COLLUDING
+    """The fraction of the users that may help the server: what thresholds and promises are made for."""
+    beacon: str = ""
+    """Which value of which public beacon the seed is made from; empty if the builder draws it."""
 
     def __post_init__(self) -> None:
         public = [part for entry in self.entries for part in entry.public]
         if len(set(public)) != len(public):
-            raise InvalidKey("a key or a chain tip occurs twice in the roster")
+            raise InvalidKey("a key occurs twice in the roster")
+        if len(self.seed) not in (0, SEED_SIZE):
+            raise InvalidKey(f"the roster's seed must have {SEED_SIZE} bytes, got {len(self.seed)}")
+        if not 0 <= self.colluding < 0.5:
+            raise InvalidInput("colluding", f"must be at least 0 and below 0.5, got {self.colluding:g}")
+        if self.group_size is not None and not 3 <= self.group_size <= max(3, len(self.entries)):
+            raise InvalidInput(
+                "group_size", f"must be from 3 to the {len(self.entries)} users of the roster, got {self.group_size}"
+            )
         for user, entry in enumerate(self.entries):
             try:
                 entry.require_signed(self.run)
@@ -129,9 +122,31 @@ class Roster:
                 raise InvalidKey(f"user {user} of the roster: {problem}") from None
 
     @cached_property
+    def unseeded_digest(self) -> bytes:
+        """What is fixed before the seed: handed out first if a beacon makes it."""
+        rules = json.dumps([self.group_size, self.colluding, self.beacon]).encode()
+        return digest("roster", self.run.encode(), rules, *(part for entry in self.entries for part in entry.public))
+
+    @cached_property
     def digest(self) -> bytes:
         """What the parameters of every round in this run are bound to."""
-        return digest("roster", self.run.encode(), *(part for entry in self.entries for part in entry.public))
+        return digest("seeded roster", self.unseeded_digest, self.seed)
+
+    def with_seed(self, seed: bytes) -> Roster:
+        """Return the roster with the seed that its builder has drawn."""
+        return replace(self, seed=seed)
+
+    def with_beacon(self, value: bytes) -> Roster:
+        """Return the roster with the seed that follows from the beacon's value."""
+        if not self.beacon:
+            raise InvalidInput("beacon", "must be named in the roster before its value is known")
+        return replace(self, seed=digest("beacon", self.unseeded_digest, value))
+
+    def epoch_seed(self, epoch_number: int) -> bytes:
+        """Return the public seed of an epoch's groups and slices."""
+        if not self.seed:
+            raise InvalidInput("roster", "must have a seed: build it with `sparsesecagg roster build`")
+        return derive(self.seed, "epoch", self.digest, epoch_number.to_bytes(8, "little"))
 
     def require_identities(self, trusted: Sequence[bytes]) -> None:
         """Raise unless the roster names exactly these identity keys, known from elsewhere than the server."""
@@ -143,7 +158,14 @@ class Roster:
 
     def save(self, path: Path) -> None:
         """Write the roster as JSON; it holds public keys only."""
-        content = {"run": self.run, "users": [entry.as_json() for entry in self.entries]}
+        content = {
+            "run": self.run,
+            "group_size": self.group_size,
+            "colluding": self.colluding,
+            "beacon": self.beacon,
+            "seed": self.seed.hex(),
+            "users": [entry.as_json() for entry in self.entries],
+        }
         path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
     @staticmethod
@@ -151,23 +173,30 @@ class Roster:
         """Read and check a roster file."""
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
-            run, entries = str(content["run"]), tuple(RosterEntry.from_json(user) for user in content["users"])
+            size = content["group_size"]
+            roster = (
+                str(content["run"]),
+                tuple(RosterEntry.from_json(user) for user in content["users"]),
+                bytes.fromhex(content["seed"]),
+                None if size is None else int(size),
+                float(content["colluding"]),
+                str(content["beacon"]),
+            )
         except (OSError, ValueError, KeyError, TypeError):
             raise InvalidInput("roster", f"must be a roster file, which {path.name} is not") from None
-        return Roster(run, entries)
+        return Roster(*roster)
 
 
 class Identity:
-    """One user of a run: its number, its private keys, and the roster. Lives as long as the run."""
+    """One user of a run: its number, its private key, and the roster. Lives as long as the run."""
 
     def __init__(self, user: int, secret: RunSecret, roster: Roster) -> None:
-        keys = RunKeys(secret, roster.run)
-        if not 0 <= user < len(roster.entries) or roster.entries[user].public[1:] != keys.public:
-            raise InvalidInput("roster", f"must list this user's keys as number {user}")
+        key = run_key(secret, roster.run)
+        if not 0 <= user < len(roster.entries) or roster.entries[user].run_key != public_key(key):
+            raise InvalidInput("roster", f"must list this user's key as number {user}")
         self.user = user
         self.roster = roster
-        self._keys = keys
-        self._agreement = KeyAgreement(keys.run_key)
+        self._agreement = KeyAgreement(key)
         self._agreed: dict[int, AgreedSecret] = {}
 
     def __repr__(self) -> str:
@@ -179,22 +208,6 @@ class Identity:
             self._agreed[peer] = self._agreement.with_peer(self.roster.entries[peer].run_key)
         return self._agreed[peer]
 
-    def sign(self, statement: bytes) -> bytes:
-        """Return the draw key's signature, for everybody to check; 64 bytes."""
-        return _sign(self._keys.draw_key, statement)
 
-    def reveal(self, draw: int) -> bytes:
-        """Return the nonce of a draw. Only `protocol.juror` calls it, which keeps the rules of what comes once."""
-        return self._keys.chain.nonce(draw)
-
-
-def _signing_public(key: Secret) -> bytes:
-    return Ed25519PrivateKey.from_private_bytes(key.reveal()).public_key().public_bytes_raw()
-
-
-def _sign(key: Secret, statement: bytes) -> bytes:
-    return Ed25519PrivateKey.from_private_bytes(key.reveal()).sign(statement)
-
-
-def _signed(run: str, run_key: bytes, draw_key: bytes, chain_tip: bytes) -> bytes:
-    return digest("enrolment", run.encode(), run_key, draw_key, chain_tip)
+def _signed(run: str, public: bytes) -> bytes:
+    return digest("enrolment", run.encode(), public)

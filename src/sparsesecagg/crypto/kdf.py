@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.hashes import SHA256, Hash
 from cryptography.hazmat.primitives.hmac import HMAC
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-PREFIX = b"sparsesecagg/v2/"
+PREFIX = b"sparsesecagg/v3/"
 DIGEST_SIZE = 32
 _SHA256 = SHA256()
 _FEW = 8

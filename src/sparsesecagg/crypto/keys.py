@@ -1,7 +1,7 @@
-"""X25519 key pairs, fresh for every round, and agreement.
+"""X25519 key pairs and agreement.
 
-Each user has two pairs per round: one seals shares, the other makes masks. They must differ, because the private
-mask key of a user who drops out is handed to the server.
+Each user has one pair per epoch that seals shares, and one per round that makes masks. They must differ, because the
+private mask key of a user who drops out is handed to the server.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESCCM
 
 from sparsesecagg.crypto.kdf import derive, expand, expand_all
-from sparsesecagg.crypto.secrets import AgreedSecret, PairChain, RoundSecret
+from sparsesecagg.crypto.secrets import AgreedSecret, PairRatchet, RoundSecret
 
 TAG_SIZE = 8
 """A tag can be tried once, by a server that must get it past another user: 2^−64 is little enough."""
@@ -23,9 +23,9 @@ SEAL_OVERHEAD = TAG_SIZE
 _NONCE = bytes(13)
 
 
-def pair_chain(agreed: bytes, context: bytes, one: int, other: int) -> PairChain:
-    """Start a pair's chain from what the two have agreed on; the same for both sides."""
-    return PairChain(derive(agreed, "pair", context, _names(min(one, other), max(one, other))))
+def pair_ratchet(agreed: bytes, context: bytes, one: int, other: int) -> PairRatchet:
+    """Start a pair's ratchet from what the two have agreed on; the same for both sides."""
+    return PairRatchet(derive(agreed, "pair", context, _names(min(one, other), max(one, other))))
 
 
 def joined(*secrets: AgreedSecret) -> bytes:
@@ -33,14 +33,14 @@ def joined(*secrets: AgreedSecret) -> bytes:
     return b"".join(secret.reveal() for secret in secrets)
 
 
-def next_chain(chain: PairChain) -> PairChain:
-    """Return the chain of the next round; there is no way back."""
-    return PairChain(expand(chain.reveal(), "next round"))
+def next_ratchet(ratchet: PairRatchet) -> PairRatchet:
+    """Return the ratchet of the next round; there is no way back."""
+    return PairRatchet(expand(ratchet.reveal(), "next round"))
 
 
-def round_secret(chain: PairChain) -> RoundSecret:
-    """Return the secret of the round that the chain stands at."""
-    return RoundSecret(expand(chain.reveal(), "this round"))
+def round_secret(ratchet: PairRatchet) -> RoundSecret:
+    """Return the secret of the round that the ratchet stands at."""
+    return RoundSecret(expand(ratchet.reveal(), "this round"))
 
 
 def seal(secret: RoundSecret, sender: int, receiver: int, plain: bytes) -> bytes:

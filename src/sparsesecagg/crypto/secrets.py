@@ -69,7 +69,7 @@ class PatternSeed(Secret):
     """The key of a pair's pattern stream (the seed of b_ij in the paper)."""
 
 
-class PairChain(Secret):
+class PairRatchet(Secret):
     """What a pair's secrets of all later rounds follow from; it moves on with the round number."""
 
 

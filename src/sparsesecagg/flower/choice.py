@@ -20,13 +20,13 @@ from math import ceil, sqrt
 from typing import Any, Final
 
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.patterns.anonymity import SERVERS, Server, availability, colluder_count, kept_anonymity
+from sparsesecagg.privacy.anonymity import SERVERS, Server, availability, colluder_count, kept_anonymity
 from sparsesecagg.planning.candidates import FAILED_POD, THIN_COMMITTEE, highest_demand
 from sparsesecagg.planning.message_sizes import LONGEST_WORD, default_levels, message_bytes, shortest_word
 from sparsesecagg.planning.plan import DEFAULT_FAILURE_LOG2, SMALLEST_COHORT, Goal
 from sparsesecagg.planning.planner import plan_round
 from sparsesecagg.protocol import Parameters
-from sparsesecagg.quantize.clips import next_clips
+from sparsesecagg.rounding import next_clips
 
 EXTRA_LEVELS: Final = 8
 """Levels beyond the planner's: clips leave room for single updates, and weights are seldom near their limit."""

@@ -37,7 +37,7 @@ from sparsesecagg.flower.run import SavedRun, SecureRun, number_rounds
 from sparsesecagg.flower.settings import Settings, require_averaging, stage_timeouts, weight_limit
 from sparsesecagg.flower.way_down import make_way_down
 from sparsesecagg.errors import InvalidInput, ProtocolError, SparseSecAggError
-from sparsesecagg.patterns.anonymity import Server
+from sparsesecagg.privacy.anonymity import Server
 from sparsesecagg.planning.advice import advice
 from sparsesecagg.planning.plan import SMALLEST_COHORT
 from sparsesecagg.protocol import Parameters, Result, Stage, session_of

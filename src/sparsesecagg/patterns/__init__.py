@@ -1,20 +1,30 @@
 """Patterns: who sends what, who masks with whom.
 
-groups      pods and committees, drawn once and kept
-slices      the parts of the model that committees send, which rotate
-pairwise    the published sparse pattern
-graphs      public permutations and k-regular graphs
-gaps        Bernoulli patterns by their gaps, integers only
-sizes       how many users each pod and committee has
-jury        how many users draw the groups
-tails       exact tail probabilities
-anonymity   what groups of given sizes promise
+base        the interface: `Pattern` in a run, `MaskedSum` of a group in a round, `GroupSum` when it is opened
+sliced      everybody in a group sends the same public random part; `full` is the same with α = 1
+pairwise    the published sparse pattern; gaps: its Bernoulli patterns; locations: its coordinates on the wire
+groups      who is in which group
+masks       deriving masks and adding them up
+anonymity   what groups promise; tails: exact tail probabilities
+
+A new pattern is one class in one file, and one line here.
 """
 
-from sparsesecagg.patterns.groups import SMALLEST_COMMITTEE, Groups, Pod, draw_groups
-from sparsesecagg.patterns.sizes import group_sizes
-from sparsesecagg.patterns.slices import Slices
+from sparsesecagg.patterns.base import Layout, Pattern
+from sparsesecagg.patterns.groups import SMALLEST_GROUP, Group, Groups, draw_groups, group_count, group_sizes
+from sparsesecagg.patterns.pairwise import Pairwise
+from sparsesecagg.patterns.sliced import Full, Sliced
 
-PATTERNS = ("full", "pairwise", "committee")
+PATTERNS: dict[str, type[Pattern]] = {pattern.name: pattern for pattern in (Sliced, Full, Pairwise)}
 
-__all__ = ["PATTERNS", "SMALLEST_COMMITTEE", "Groups", "Pod", "Slices", "draw_groups", "group_sizes"]
+__all__ = [
+    "PATTERNS",
+    "SMALLEST_GROUP",
+    "Group",
+    "Groups",
+    "Layout",
+    "Pattern",
+    "draw_groups",
+    "group_count",
+    "group_sizes",
+]

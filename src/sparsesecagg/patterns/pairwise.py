@@ -6,22 +6,160 @@ the server learns the sums of small components and, after dropouts, many single 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
 
-from sparsesecagg.crypto.secrets import PatternSeed
-from sparsesecagg.patterns.gaps import Positions, bernoulli_positions
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsesecagg.crypto.secrets import SharedSecret
+from sparsesecagg.crypto.stream import MaskStream
+from sparsesecagg.field import packed_size, unpack
+from sparsesecagg.patterns.base import GroupSum, Index, MaskedSum, MaskedUpdate, Pattern, Trace, UpdateSource
+from sparsesecagg.patterns.gaps import ONE, bernoulli_positions
+from sparsesecagg.patterns.locations import decode_steps, encode_locations
+from sparsesecagg.patterns.masks import DrawnMask, Mask, Pair, WholeMasks, add_to_column, add_up, pair_seeds
+from sparsesecagg.rounding import Digits, Step
+
+_PIECE = 1 << 16
+"""Words of masks that are worked on at a time: they stay in the cache."""
 
 
-def edge_probability(alpha_q32: int, degree: int) -> int:
-    """Return P[b_ij(ℓ) = 1] = α/(N−1) in units of 2^−64, or α/k in a graph of degree k. α is in units of 2^−32."""
-    return (alpha_q32 << 32) // degree
+class Pairwise(Pattern):
+    """Coordinates that pairs draw secretly, each with probability α/(N − 1)."""
+
+    name = "pairwise"
+    protects = False
+    several_groups = False
+
+    @property
+    def peers(self) -> int:
+        """With how many others a user may share a mask."""
+        return self.layout.neighbours or self.layout.clients - 1
+
+    @property
+    def edge_probability(self) -> int:
+        """P[b_ij(ℓ) = 1] = α/(N−1) in units of 2^−64, or α/k in a graph of degree k."""
+        return (self.layout.alpha_q32 << 32) // self.peers
+
+    @cached_property
+    def digits(self) -> Digits:
+        """None: with secret locations no slice has a place for them."""
+        return Digits.fit(self.layout.word, self.layout.contributors, (0, 0))
+
+    def fraction(self, members: int | None = None) -> float:
+        """Return p = 1 − (1 − α/(N−1))^(M−1): a user draws with the M members of the round."""
+        there = self.layout.neighbours or (members or self.layout.clients) - 1
+        return 1.0 - (1.0 - self.layout.alpha / self.peers) ** there
+
+    @property
+    def coverage(self) -> float:
+        """The fraction that at least one of all users sends; users count as independent."""
+        return 1.0 - (1.0 - self.fraction()) ** self.layout.clients
+
+    def default_threshold(self, sizes: tuple[int, ...], dropout: float, colluding: float) -> int:
+        """Return more than half of a secret's holders, as the paper has it."""
+        return (self.layout.neighbours + 1 if self.layout.neighbours else min(sizes)) // 2 + 1
+
+    def upload_size(self) -> int:
+        """Return the bytes of words and locations that are expected; the locations near their entropy."""
+        p = self.fraction()
+        entropy = 0.0 if p in (0.0, 1.0) else -p * np.log2(p) - (1 - p) * np.log2(1 - p)
+        dim = self.layout.dim
+        return packed_size(round(p * dim), self.layout.word.bits) + round(min(1.0, 1.03 * entropy) * dim / 8)
+
+    def masked_sum(self, group: int, round_number: int, seed: bytes, context: bytes) -> PairwiseSum:
+        """Return the sum of everybody; the pattern follows from the pairs' own secrets and the context."""
+        return PairwiseSum(self, group, context)
 
 
-def selection_probability(alpha: float, degree: int) -> float:
-    """Return p = 1 − (1 − α/(N−1))^(N−1), the probability that a user sends a given coordinate."""
-    return 1.0 - (1.0 - alpha / degree) ** degree
+class PairwiseSum(MaskedSum):
+    """Time and memory follow the coordinates that are sent. The server keeps uploads until the sum is opened."""
 
+    def __init__(self, pattern: Pairwise, group: int, context: bytes) -> None:
+        super().__init__(pattern, group, context)
+        self._probability = pattern.edge_probability
+        self._uploads: dict[int, tuple[NDArray[np.unsignedinteger[Any]], bytes | memoryview]] = {}
+        """By user: the steps between its coordinates, as short integers, and its words."""
+        self._sums: NDArray[Any] | None = None
 
-def draw_positions(seeds: Sequence[PatternSeed], dim: int, probability: int) -> list[Positions]:
-    """Return the coordinates at which b_ij is one, for each pair's seed."""
-    return bernoulli_positions(seeds, dim, probability)
+    def indices(self) -> Iterable[Index]:
+        """Return all coordinates."""
+        return [slice(0, self.layout.dim)]
+
+    def mask(
+        self,
+        update: UpdateSource,
+        steps: Sequence[Step],
+        weight: int,
+        pairs: Sequence[Pair],
+        private: Mask,
+        trace: Trace | None = None,
+    ) -> MaskedUpdate:
+        """Return the masked words at the coordinates that pairs have drawn, and no others."""
+        word = self.layout.word
+        coordinates, sums = add_up(list(self.shared_masks(pairs, [pair.user < pair.peer for pair in pairs])), word)
+        for step in steps:
+            step.begin(lambda: [update.take(coordinates)])
+        integers: NDArray[Any] = update.take(coordinates)
+        for step in steps:
+            integers = step.apply(integers)
+        if trace:
+            trace(coordinates, integers)
+        sums += word.embed(integers)
+        WholeMasks([private], word).add(sums)
+        clipped = sum(step.clipped for step in steps)
+        return MaskedUpdate(encode_locations(coordinates, self.layout.dim), word.reduce(sums), clipped)
+
+    def add(self, user: int, locations: bytes, words: bytes | memoryview) -> None:
+        """Read the locations, check the words, keep both."""
+        steps = decode_steps(locations, self.layout.dim)
+        unpack(words, len(steps), self.layout.word)
+        self._uploads[user] = steps.astype(np.min_scalar_type(steps.max(initial=0))), words
+
+    def remove(self, user: int) -> None:
+        """Forget an upload."""
+        del self._uploads[user]
+
+    def open(self, private: Mapping[int, SharedSecret], orphaned: Sequence[Pair]) -> None:
+        """Add up the words without their private masks, then take away the masks that are left."""
+        layout, word = self.layout, self.layout.word
+        self._sums = word.zeros((layout.dim,))
+        self._contributors = np.zeros(layout.dim, np.min_scalar_type(layout.clients))
+        for user, (steps, packed) in self._uploads.items():
+            coordinates = np.cumsum(steps, dtype=np.int64)
+            coordinates -= 1
+            words = word.embed(unpack(packed, len(steps), word))
+            WholeMasks([self.private_mask(user, private[user], positive=False)], word).add(words)
+            # `at` is fast only between equal types.
+            np.add.at(self._sums, coordinates, words)
+            np.add.at(self._contributors, coordinates, self._contributors.dtype.type(1))
+        # The user in the sum added the mask if its number is the smaller one; now it is taken away.
+        add_to_column(self._sums, self.shared_masks(orphaned, [pair.user > pair.peer for pair in orphaned]), word)
+
+    def result(self) -> GroupSum:
+        """Return the values of all coordinates."""
+        sums = self.layout.word.zeros((self.layout.dim,)) if self._sums is None else self._sums
+        return GroupSum(
+            group=self.group,
+            users=tuple(sorted(self._uploads)),
+            indices=self.indices(),
+            values=self.layout.word.lift_short(sums),
+            contributors=self._contributors,
+            weight=None,
+            clipped=None,
+        )
+
+    def shared_masks(self, pairs: Sequence[Pair], positive: Sequence[bool]) -> Iterator[DrawnMask]:
+        """Yield the masks of pairs at the coordinates that each has drawn.
+
+        Patterns are drawn for some pairs at a time, so that memory stays flat when a server has many.
+        """
+        dim, word = self.layout.dim, self.layout.word
+        step = max(1, _PIECE // (dim * self._probability // ONE + 1))
+        for start in range(0, len(pairs), step):
+            seeds = [pair_seeds(pair, self.context) for pair in pairs[start : start + step]]
+            rows = bernoulli_positions([pattern_seed for _, pattern_seed in seeds], dim, self._probability)
+            for (mask_seed, _), plus, drawn in zip(seeds, positive[start : start + step], rows, strict=True):
+                yield DrawnMask(MaskStream(mask_seed, word), plus, drawn)

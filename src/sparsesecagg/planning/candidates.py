@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Final
 
-from sparsesecagg.patterns.anonymity import Structure, failure_log2
+from sparsesecagg.privacy.anonymity import Structure, failure_log2
 from sparsesecagg.patterns.sizes import scaled
-from sparsesecagg.patterns.tails import log_binomial_below
+from sparsesecagg.privacy.tails import log_binomial_below
 from sparsesecagg.planning.plan import LOWEST_FAILURE_LOG2, SMALLEST_COHORT, Goal
 
 THIN_COMMITTEE: Final = 0.01

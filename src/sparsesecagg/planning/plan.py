@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.patterns.anonymity import SERVERS, Server, Structure, availability, colluder_count
+from sparsesecagg.privacy.anonymity import SERVERS, Server, Structure, availability, colluder_count
 
 DEFAULT_FAILURE_LOG2: Final = -40.0
 LOWEST_FAILURE_LOG2: Final = -1000.0

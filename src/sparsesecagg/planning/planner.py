@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
-from sparsesecagg.patterns.anonymity import DRAWS, Structure
+from sparsesecagg.privacy.anonymity import DRAWS, Structure
 from sparsesecagg.planning.candidates import (
     Line,
     Shape,

@@ -1,85 +1,190 @@
-"""An epoch: the groups as they were drawn, and the sealing keys of one pod. Normally there is one per run.
+"""An epoch: one group as it was drawn, and the sealing keys of its users. Normally there is one per run.
 
-Parameters, draw and keys go into the epoch's digest, and all secrets of pairs are derived under it, so two users who
-were told different groups or keys have nothing in common: no share opens, no tag fits.
+Parameters, seed and keys go into the epoch's digest, and all secrets of pairs are derived under it, so two users who
+were told different groups or keys have nothing in common: no share opens, no tag fits. Every pair agrees once and
+hashes on for each round (a ratchet): what a round needs is taken from the ratchets when its key package is made, and
+nothing that is left gives the secrets of rounds before.
 """
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Mapping
 
+import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from sparsesecagg.crypto.kdf import digest
-from sparsesecagg.crypto.keys import PUBLIC_KEY_SIZE
+from sparsesecagg.crypto import sealing, shamir
+from sparsesecagg.crypto.identity import Identity, Roster
+from sparsesecagg.crypto.kdf import derive, digest
+from sparsesecagg.crypto.keys import PUBLIC_KEY_SIZE, KeyAgreement, public_key
+from sparsesecagg.crypto.secrets import (
+    SECRET_SIZE,
+    Entropy,
+    PairRatchet,
+    PrivateKey,
+    RoundSecret,
+    Secret,
+    SecretShares,
+    SharedSecret,
+)
 from sparsesecagg.errors import InvalidKey
-from sparsesecagg.patterns import Pod
-from sparsesecagg.patterns.graphs import Users
-from sparsesecagg.protocol.messages import VIEW_SIZE, EpochKeys, decode_users, pieces
+from sparsesecagg.patterns import Group
+from sparsesecagg.patterns.groups import Users
+from sparsesecagg.protocol.messages import (
+    BINDING_SIZE,
+    EpochKeys,
+    ShareKeys,
+    decode_users,
+    encode,
+    number_bytes,
+    pieces,
+    user_number,
+)
 from sparsesecagg.protocol.parameters import Parameters
+
+AHEAD = 2
+"""A key package travels at most so many rounds ahead, so that who misses one round is still a member of the next."""
 
 
 class Epoch:
-    """One pod in one epoch, as its members and the server know it."""
+    """One group in one epoch, as its users and the server know it."""
 
-    def __init__(self, params: Parameters, message: EpochKeys, seed: bytes, pod: Pod) -> None:
+    def __init__(self, params: Parameters, message: EpochKeys, seed: bytes, group: Group) -> None:
         self.params = params
         self.number = message.round_number
         self.first_round = message.first_round
-        self.pod = pod
-        self.present: Users = decode_users(message.present, len(pod))
-        """The places of those who advertised a key."""
+        self.seed = seed
+        self.group = group
+        self.present: Users = decode_users(message.present, len(group))
+        """The indices of those who advertised a key."""
         keys = pieces(message.keys, len(self.present), PUBLIC_KEY_SIZE, "the sealing keys")
         if len(set(keys)) != len(keys):
             raise InvalidKey("a sealing key occurs twice: every key must be fresh and belong to one user")
         self._key_of: dict[int, bytes] = dict(zip(self.present.tolist(), keys, strict=True))
+        self._is_present = np.zeros(len(group), np.bool_)
+        self._is_present[self.present] = True
+        self._partners: dict[int, Users] = {}
+        """By index, once asked for: a client asks for its own, and ten thousand simulated ones fill the memory else."""
         self.digest = digest(
             "epoch",
             params.digest,
             number_bytes(self.number),
             number_bytes(self.first_round),
             seed,
-            number_bytes(pod.index),
+            number_bytes(group.number),
             message.present,
             message.keys,
         )
-        self._partners: dict[int, Users] = {}
-        """By place, once asked for: a client asks for its own, and ten thousand simulated ones fill the memory else."""
-        self.threshold = params.threshold_of(len(pod))
-        self.min_survivors = [params.survivors_of(len(members)) for members in pod.committees]
+
+    @staticmethod
+    def of_user(params: Parameters, message: EpochKeys, roster: Roster | None, user: int) -> Epoch:
+        """Return the epoch of the group that a user is in."""
+        seed = params.epoch_seed(message.round_number, roster)
+        return Epoch(params, message, seed, params.draw(seed).of(user))
 
     @property
-    def view(self) -> bytes:
-        """What packages and orders carry."""
-        return self.digest[:VIEW_SIZE]
+    def binding(self) -> bytes:
+        """What key packages and headers carry."""
+        return self.digest[:BINDING_SIZE]
 
-    def __contains__(self, place: int) -> bool:
-        return place in self._key_of
+    def __contains__(self, index: int) -> bool:
+        return index in self._key_of
 
-    def sealing_key(self, place: int) -> bytes:
-        """Return the public key of a member that advertised one."""
-        return self._key_of[place]
+    def user(self, index: int) -> int:
+        """Return a user's number."""
+        return int(self.group.users[index])
 
-    def partners(self, place: int) -> Users:
-        """Return the others with whom a member exchanges shares and tags, sorted."""
-        found = self._partners.get(place)
+    def sealing_key(self, index: int) -> bytes:
+        """Return the public key of a user that advertised one."""
+        return self._key_of[index]
+
+    def partners(self, index: int) -> Users:
+        """Return the others with whom a user exchanges shares and tags, sorted."""
+        found = self._partners.get(index)
         if found is None:
-            others = self.pod.graph.neighbours(place)
-            found = self._partners[place] = others[self._is_present[others]]
+            others = self.group.graph.neighbours(index)
+            found = self._partners[index] = others[self._is_present[others]]
         return found
 
-    @cached_property
-    def _is_present(self) -> NDArray[np.bool_]:
-        flags = np.zeros(len(self.pod), np.bool_)
-        flags[self.present] = True
-        return flags
+    def holders(self, index: int) -> Users:
+        """Return who holds shares of a user's secrets: its partners and itself, sorted."""
+        return np.sort(np.append(self.partners(index), index))
 
-    def holders(self, place: int) -> Users:
-        """Return who holds shares of a member's secrets: its partners and itself, sorted."""
-        return np.sort(np.append(self.partners(place), place))
+    def ratchets(self, index: int, private: PrivateKey, identity: Identity | None) -> dict[int, PairRatchet]:
+        """Agree with each partner; return the ratchets, by index."""
+        agreement, user, started = KeyAgreement(private), self.user(index), {}
+        for partner in self.partners(index).tolist():
+            peer = self.user(partner)
+            agreed = [agreement.with_peer(self.sealing_key(partner))]
+            if identity:
+                agreed.append(identity.secret_with(peer))  # Only the owner of the peer's identity knows this.
+            started[partner] = sealing.pair_ratchet(sealing.joined(*agreed), self.digest, user, peer)
+        return started
 
 
-def number_bytes(number: int) -> bytes:
-    """Return a number as digests take it."""
-    return number.to_bytes(8, "little")
+class KeyPackage(msgspec.Struct, frozen=True, kw_only=True):
+    """What the owner of a key package keeps until its round is over.
+
+    A fresh mask key, a commitment, and sealed shares of two secrets of 16 bytes with no common parent: one that the
+    mask key comes from, one for the private mask. It is bound to its epoch, round and owner through the pairs' secrets
+    that seal it, and needs no answer before it is made. One is made per round, so no second mask key exists that a
+    share could be put beside.
+    """
+
+    message: bytes
+    """The encoded `ShareKeys`: sent again, if at all, as these bytes."""
+    mask_key: bytes
+    mask_secret: SharedSecret
+    private_seed: SharedSecret
+    own_shares: SecretShares
+    """The owner's own shares of both."""
+
+    def spent(self) -> KeyPackage:
+        """Return the package without what is of no use after UPLOAD, such as the two secrets; the own shares stay."""
+        return msgspec.structs.replace(self, message=b"", mask_secret=SharedSecret(b""), private_seed=SharedSecret(b""))
+
+
+def make_package(
+    epoch: Epoch, round_number: int, index: int, secrets: Mapping[int, RoundSecret], entropy: Entropy
+) -> KeyPackage:
+    """Make the key package of a round; `secrets` are those of the round with each partner, by index."""
+    mask_secret = SharedSecret(entropy(shamir.SECRET_SIZE))
+    private_seed = SharedSecret(entropy(shamir.SECRET_SIZE))
+    user = epoch.user(index)
+    mask_key = public_key(mask_private(epoch, round_number, user, mask_secret))
+    holders = epoch.holders(index)
+    both = [mask_secret.reveal(), private_seed.reveal()]
+    shares = shamir.split(both, holders, epoch.params.threshold, Secret(entropy(SECRET_SIZE)))
+    plain = np.ascontiguousarray(shares, "<u4").reshape(len(holders), -1)
+    sealed, own = [], b""
+    for holder, row in zip(holders.tolist(), plain, strict=True):
+        if holder == index:
+            own = row.tobytes()
+        else:
+            sealed.append(sealing.seal(secrets[holder], user, epoch.user(holder), row.tobytes()))
+    commitment = seed_commitment(epoch, round_number, user, private_seed)
+    message = ShareKeys(round_number, epoch.binding, user_number(user), mask_key, commitment, b"".join(sealed))
+    return KeyPackage(
+        message=encode(message),
+        mask_key=mask_key,
+        mask_secret=mask_secret,
+        private_seed=private_seed,
+        own_shares=SecretShares(own),
+    )
+
+
+def open_pair(epoch: Epoch, owner: int, holder: int, sealed: bytes, secret: RoundSecret) -> bytes | None:
+    """Return the two shares that `owner` dealt to `holder`, or None if they do not open."""
+    plain = sealing.unseal(secret, epoch.user(owner), epoch.user(holder), sealed)
+    return plain if plain is not None and shamir.are_shares(plain) else None
+
+
+def mask_private(epoch: Epoch, round_number: int, user: int, secret: SharedSecret) -> PrivateKey:
+    """Return the private mask key; run, round and user are in it, so that a guess tests one target."""
+    names = number_bytes(round_number) + user_number(user)
+    return PrivateKey(derive(secret.reveal(), "mask key", epoch.params.run, names))
+
+
+def seed_commitment(epoch: Epoch, round_number: int, user: int, seed: SharedSecret) -> bytes:
+    """Return the hash by which a user commits to its private seed, so that a wrong restoration is noticed."""
+    return digest("private seed", epoch.params.run, number_bytes(round_number), user_number(user), seed.reveal())

@@ -7,12 +7,18 @@ follows the one before. The same request may get the same bytes again.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from sparsesecagg.crypto.kdf import digest
 from sparsesecagg.errors import AlreadyAnswered
-from sparsesecagg.protocol.client_state import StateStep
-from sparsesecagg.protocol.juror import JurorState
+from sparsesecagg.protocol.messages import RoundHeader, UnmaskRequest
+from sparsesecagg.protocol.stages import Progress
+from sparsesecagg.protocol.state import ClientState, StateStep
+
+OVERTAKEN = "another process has answered in this client's place"
 
 
 @dataclass(frozen=True)
@@ -22,10 +28,9 @@ class Entry:
     version: int = 0
     """Counts the entries; a client that works on an older one has been overtaken."""
     round_number: int = -1
-    stage: int = -1
-    """The last stage that was answered, in order; −1 for none."""
+    progress: int = Progress.NOTHING
     request: bytes = b""
-    """Digest of the request that was answered."""
+    """Digest of the request that was accepted or answered."""
     answer: bytes = b""
 
 
@@ -41,12 +46,6 @@ class Ledger(Protocol):
     def record(self, entry: Entry, step: StateStep) -> None:
         """Write down an entry and the next state with it, or raise `AlreadyAnswered` unless it follows the last one."""
 
-    def juror(self) -> JurorState:
-        """Return what the user has answered as a juror, under whatever roster lists its chain of nonces."""
-
-    def record_juror(self, before: JurorState, after: JurorState) -> None:
-        """Write down what a juror is about to answer, or raise `AlreadyAnswered` if `before` is not the last."""
-
 
 class MemoryLedger:
     """A ledger for simulations and tests: nothing outlives the process."""
@@ -54,7 +53,6 @@ class MemoryLedger:
     def __init__(self, keep_answers: bool = True, last: Entry | None = None) -> None:
         """`last` is the entry of a client that is restored from its saved state."""
         self._last = last or Entry()
-        self._juror = JurorState()
         self._keep_answers = keep_answers
 
     def last(self) -> Entry:
@@ -67,15 +65,69 @@ class MemoryLedger:
     def record(self, entry: Entry, step: StateStep) -> None:  # noqa: ARG002
         """Keep the entry."""
         if entry.version != self._last.version + 1:
-            raise AlreadyAnswered("another process has answered in this client's place")
+            raise AlreadyAnswered(OVERTAKEN)
         self._last = entry if self._keep_answers else replace(entry, answer=b"")
 
-    def juror(self) -> JurorState:
-        """Return what was answered as a juror."""
-        return self._juror
 
-    def record_juror(self, before: JurorState, after: JurorState) -> None:
-        """Keep it."""
-        if before != self._juror:
-            raise AlreadyAnswered("another process has answered in this juror's place")
-        self._juror = after
+class Journal:
+    """A client's state with its ledger: a step that can't be written down is not taken."""
+
+    def __init__(self, ledger: Ledger, state: ClientState) -> None:
+        self.ledger = ledger
+        self.state = state
+        self._entry: Entry | None = None
+        """What is to be written when the block of `one_entry` ends."""
+        self._inside = False
+
+    def answered(self, message: RoundHeader | UnmaskRequest, progress: Progress, data: bytes) -> bytes | None:
+        """Return the stored answer to this very request, None if it is still open; raise if it is over."""
+        last, position = self._last(), (message.round_number, progress)
+        reached = last.round_number, last.progress
+        same = last.request == _request(data)
+        if position == reached and same and (last.answer or progress is Progress.HEADER):
+            return last.answer
+        if position <= reached:
+            raise AlreadyAnswered(f"round {message.round_number} is over for this client at {progress.name}")
+        if last.version != self.state.version:
+            raise AlreadyAnswered(OVERTAKEN)
+        return None
+
+    def record(self, state: ClientState, request: bytes = b"", answer: bytes = b"") -> None:
+        """Write the new state down, then take it on and erase what it no longer holds."""
+        with self.one_entry():
+            version = self.state.version if self._entry else self.state.version + 1
+            entry = Entry(version, state.round_number, state.progress)
+            if request:
+                entry = replace(entry, request=_request(request), answer=answer)
+            else:
+                last = self._last()
+                if (last.round_number, last.progress) == (entry.round_number, entry.progress):
+                    entry = replace(last, version=version)
+            self._entry, self.state = entry, state.with_changes(version=version)
+
+    @contextmanager
+    def one_entry(self) -> Iterator[None]:
+        """Write all that is recorded inside down as one entry, when the block ends."""
+        if self._inside:
+            yield
+            return
+        before, self._inside = self.state, True
+        try:
+            yield
+        finally:
+            entry, after = self._entry, self.state
+            self._entry, self._inside = None, False
+            if entry:
+                self.state = before
+                step = StateStep(before, after)
+                self.ledger.record(entry, step)
+                for secret in step.dropped():
+                    secret.wipe()
+                self.state = after
+
+    def _last(self) -> Entry:
+        return self._entry or self.ledger.last()
+
+
+def _request(data: bytes) -> bytes:
+    return digest("request", data)

@@ -2,12 +2,13 @@
 
 On the wire a message is one byte of version, a MessagePack array that starts with the message's name, and a checksum
 against accidents on the way (no protection against an attacker; that is the transport's and the roster's). Sets of
-users are bitmaps over the pod; what belongs to several users is laid out in the order of their places in it, so no
+users are bitmaps over the group; what belongs to several users is laid out in the order of their indices in it, so no
 numbers travel. All lengths follow from the parameters and the groups, and are checked against them before use.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -19,13 +20,11 @@ from sparsesecagg.crypto.keys import PUBLIC_KEY_SIZE
 from sparsesecagg.crypto.sealing import SEAL_OVERHEAD
 from sparsesecagg.crypto.shamir import SHARE_SIZE
 from sparsesecagg.errors import MalformedMessage
-from sparsesecagg.patterns.graphs import Users
+from sparsesecagg.patterns.groups import Users
 from sparsesecagg.protocol.parameters import MAX_CLIENTS, VERSION
 
 USER_SIZE = 4
-NONCE_SIZE = 16
-VIEW_SIZE = 8
-HEAD_SIZE = PUBLIC_KEY_SIZE + DIGEST_SIZE
+BINDING_SIZE = 8
 SEALED_SIZE = 2 * SHARE_SIZE + SEAL_OVERHEAD
 """A share of the mask secret and a share of the private seed, sealed."""
 LARGEST_ROUND = (1 << 63) - 1
@@ -35,20 +34,19 @@ UserNumber = Annotated[bytes, msgspec.Meta(min_length=USER_SIZE, max_length=USER
 """Little-endian: MessagePack's own integers would make some users' messages longer than others'."""
 PublicKey = Annotated[bytes, msgspec.Meta(min_length=PUBLIC_KEY_SIZE, max_length=PUBLIC_KEY_SIZE)]
 Digest = Annotated[bytes, msgspec.Meta(min_length=DIGEST_SIZE, max_length=DIGEST_SIZE)]
-View = Annotated[bytes, msgspec.Meta(min_length=VIEW_SIZE, max_length=VIEW_SIZE)]
-Nonce = Annotated[bytes, msgspec.Meta(min_length=NONCE_SIZE, max_length=NONCE_SIZE)]
+Binding = Annotated[bytes, msgspec.Meta(min_length=BINDING_SIZE, max_length=BINDING_SIZE)]
 UserSet = Annotated[bytes, msgspec.Meta(max_length=MAX_CLIENTS // 8)]
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What all messages have: the round, and a view that tells what the sender works with.
+    """What all messages have: the round, and what the sender works with.
 
-    The view is the start of a digest: of the parameters (ADVERTISE_KEYS), of the epoch (packages and orders), of the
-    order (from UPLOAD on).
+    The binding is the start of a digest: of the parameters (ADVERTISE_KEYS), of the epoch (key packages and headers),
+    of the header (from UPLOAD on).
     """
 
     round_number: Round
-    view: View
+    binding: Binding
 
 
 class UserMessage(Message, frozen=True):
@@ -63,84 +61,69 @@ class UserMessage(Message, frozen=True):
 
 
 class AdvertiseKeys(UserMessage, frozen=True, tag="advertise keys"):
-    """User to server, once per epoch: a fresh sealing key, and a nonce for the draw. The round is the epoch."""
+    """User to server, once per epoch: a fresh sealing key. The round is the epoch."""
 
     sealing_key: PublicKey
-    nonce: Nonce
 
 
 class EpochKeys(Message, frozen=True, tag="epoch keys"):
-    """Server to user: the draw, who of its pod advertised a key, and their sealing keys. The round is the epoch."""
+    """Server to user: who of its group advertised a key, and their sealing keys. The round is the epoch."""
 
     first_round: Round
-    draw: bytes
-    """What shows that the draw was not chosen; see protocol/epoch.py."""
     present: UserSet
     keys: bytes
 
 
 class ShareKeys(UserMessage, frozen=True, tag="share keys"):
-    """User to server, ahead of the round: the package. A head, and a sealed pair of shares per holder, in order."""
+    """User to server, ahead of the round: its key package."""
 
-    head: Annotated[bytes, msgspec.Meta(min_length=HEAD_SIZE, max_length=HEAD_SIZE)]
-    """A fresh mask key, and the commitment to the private seed."""
+    mask_key: PublicKey
+    """Fresh; others derive masks with it."""
+    commitment: Digest
+    """To the private seed, so that the server recognises it."""
     shares: bytes
+    """A sealed pair of shares per holder, in order."""
 
 
-class Order(Message, frozen=True, tag="order"):
-    """Server to user: what is to be uploaded, with whom, and the shares that the others have dealt to it."""
+class RoundHeader(Message, frozen=True, tag="round header"):
+    """Server to user: who takes part in the round, for what, and the shares that the others have dealt to it."""
 
     members: UserSet
-    """Whose packages are used."""
-    committees: bytes
-    """For each committee of the pod the digest of its members' heads."""
-    heads: bytes
-    """The heads of the members of the user's own committee."""
-    terms: Digest
+    """Whose key packages are used."""
+    mask_keys: bytes
+    """Those of all members."""
+    context: Digest
     """Everything else that decides what a user contributes, as a digest: the model, for one."""
-    history: bytes
-    """The declared survivors of earlier rounds, since the last that the user knows."""
     shares: bytes
 
 
 class Upload(UserMessage, frozen=True, tag="upload"):
-    """User to server: masked words, their locations unless they are public, a tag over the order for each holder."""
+    """User to server: masked words, their locations unless they are public, a tag over the header for each holder."""
 
     locations: bytes
     words: memoryview
     tags: bytes
 
 
-class ConfirmRequest(Message, frozen=True, tag="confirm request"):
-    """Server to user: whose uploads arrived. The user will open the sum of these and no others."""
-
-    survivors: UserSet
-
-
-class Confirm(UserMessage, frozen=True, tag="confirm"):
-    """User to server: for each other survivor in order a tag that shows it which survivors this user was told."""
-
-    tags: bytes
-
-
 class UnmaskRequest(Message, frozen=True, tag="unmask request"):
-    """Server to user: whose uploads arrived, and their tags over the order; where asked for, confirmations too."""
+    """Server to user: whose uploads arrived, and their tags over the header."""
 
     survivors: UserSet
     tags: bytes
-    confirmers: UserSet = b""
-    confirmations: bytes = b""
 
 
 class Unmask(UserMessage, frozen=True, tag="unmask"):
-    """User to server: one share per owner; of the private seed if the owner survived, else of the mask secret."""
+    """User to server: one share per owner."""
 
+    survivors: UserSet
+    """Those whose tag was valid: of these the private seed, of all others the mask secret."""
     owners: UserSet
+    """Of whom there is a share: all members but those whose sealed pair did not open."""
     shares: bytes
 
 
-ClientMessage = AdvertiseKeys | ShareKeys | Upload | Confirm | Unmask
-ServerMessage = EpochKeys | Order | ConfirmRequest | UnmaskRequest
+ClientMessage = AdvertiseKeys | ShareKeys | Upload | Unmask
+ServerMessage = EpochKeys | RoundHeader | UnmaskRequest
 
 _CLIENT_DECODER: msgspec.msgpack.Decoder[ClientMessage] = msgspec.msgpack.Decoder(ClientMessage)
 _SERVER_DECODER: msgspec.msgpack.Decoder[ServerMessage] = msgspec.msgpack.Decoder(ServerMessage)
@@ -184,20 +167,25 @@ def user_number(user: int) -> bytes:
     return user.to_bytes(USER_SIZE, "little")
 
 
+def number_bytes(number: int) -> bytes:
+    """Return a round or an epoch as digests take it."""
+    return number.to_bytes(8, "little")
+
+
 def encode_users(users: Users, count: int) -> bytes:
-    """Return the bitmap of a set of places among `count`."""
+    """Return the bitmap of a set of indices among `count`."""
     bits = np.zeros(count, np.uint8)
     bits[users] = 1
     return np.packbits(bits, bitorder="little").tobytes()
 
 
 def decode_users(data: bytes, count: int) -> Users:
-    """Return the sorted places of a bitmap; refuse a bitmap of another group's size."""
+    """Return the sorted indices of a bitmap; refuse a bitmap of another group's size."""
     if len(data) != (count + 7) // 8:
         raise MalformedMessage(f"a set of {count} users takes {(count + 7) // 8} bytes, got {len(data)}")
     users = np.flatnonzero(np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little"))
     if len(users) and users[-1] >= count:
-        raise MalformedMessage(f"place {users[-1]} is not among the {count} of the group")
+        raise MalformedMessage(f"index {users[-1]} is not among the {count} of the group")
     return users
 
 
@@ -211,3 +199,23 @@ def require_pieces(data: bytes, count: int, size: int, what: str) -> None:
     """Raise unless `data` consists of `count` pieces of `size` bytes."""
     if len(data) != count * size:
         raise MalformedMessage(f"{what} of {count} users take {count * size} bytes, got {len(data)}")
+
+
+def sorted_by_receiver(sent: Mapping[int, tuple[Users, bytes]], size: int) -> dict[int, bytes]:
+    """Return each receiver's pieces of `size` bytes, in the order of their senders.
+
+    `sent` has by sender the receivers, and one piece for each of them, one behind the other. A group of P users
+    exchanges P² sealed shares and P² tags in a round, so they are moved as arrays and not one by one.
+    """
+    if not sent:
+        return {}
+    senders = sorted(sent)
+    receivers = np.concatenate([sent[sender][0] for sender in senders])
+    parts = np.frombuffer(b"".join(sent[sender][1] for sender in senders), np.dtype((np.void, size)))
+    order = np.argsort(receivers, kind="stable")
+    found, starts = np.unique(receivers[order], return_index=True)
+    behind = np.append(starts, len(order))[1:].tolist()
+    return {
+        receiver: parts[order[start:stop]].tobytes()
+        for receiver, start, stop in zip(found.tolist(), starts.tolist(), behind, strict=True)
+    }

@@ -1,106 +1,116 @@
-"""Opening sums: restore one secret per member of a pod from the shares in the UNMASK messages.
+"""Opening a sum: restore one secret per member from the shares in the UNMASK messages.
 
-Every secret is checked against the head that its owner dealt, so a false share is noticed instead of spoiling the sum,
-corrected where enough others are there, and its holder named.
+Who is in the sum is decided here, member by member: t shares of its private seed, and it is in; t shares of its mask
+secret, and it is out; neither, and the group's round is lost. Every secret is checked against what its owner published,
+so a false share is noticed instead of spoiling the sum, corrected where enough others are there, and its holder named.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sparsesecagg.crypto import shamir
 from sparsesecagg.crypto.decoding import restore
 from sparsesecagg.crypto.keys import KeyAgreement
+from sparsesecagg.crypto.prime_field import Elements
 from sparsesecagg.crypto.secrets import SharedSecret
+from sparsesecagg.patterns.masks import Pair
+from sparsesecagg.protocol.epoch import mask_private, seed_commitment
+from sparsesecagg.protocol.header import Header
 from sparsesecagg.protocol.messages import ShareKeys, Unmask, decode_users
-from sparsesecagg.protocol.order import OrderView, commitment_of, mask_key_of
-from sparsesecagg.protocol.package import mask_private, seed_commitment
-from sparsesecagg.protocol.work import Pair
 
 
 @dataclass(frozen=True)
 class Restored:
-    """The private seed of each survivor, the mask secret of each other member, by place; missing if not restored."""
+    """What the shares give. Users go by their indices."""
 
-    secrets: Mapping[int, SharedSecret]
+    seeds: Mapping[int, SharedSecret]
+    """The private seed of each member that is in the sum."""
     agreements: Mapping[int, KeyAgreement]
-    """By place of each member that dropped out: its side of all agreements. To parse a key takes as long as one."""
+    """Of each member that is out: its side of all agreements."""
+    failed: tuple[int, ...]
+    """Members neither of whose secrets could be restored."""
     false_shares: tuple[tuple[int, int], ...]
-    """Holder and owner of shares that were found false. Which of the two is to blame can't be told: one may have sent,
-    or the other dealt, a false one."""
+    """Holder and owner of shares that were found false. Which of the two is to blame can't be told from one: the
+    holder may have sent, or the owner dealt, a false one."""
+
+    def pairs(self, header: Header) -> list[Pair]:
+        """Return the pairs of one that is in the sum and one that is out, with what they have agreed on."""
+        epoch = header.epoch
+        return [
+            Pair(epoch.user(peer), epoch.user(gone), agreement.with_peer(header.mask_key[peer]))
+            for gone, agreement in self.agreements.items()
+            for peer in header.partners(gone).tolist()
+            if peer in self.seeds
+        ]
+
+
+class _Shares:
+    """All shares of a group's round: (members, holders, limbs), which there are, and which are of private seeds."""
+
+    def __init__(self, header: Header, unmask: Mapping[int, Unmask]) -> None:
+        size, members = len(header.epoch.group), header.members
+        row_of = np.full(size, -1)
+        row_of[members] = np.arange(len(members))
+        self.holders = np.array(sorted(unmask), np.int64)
+        self._elements = np.zeros((len(self.holders), len(members), shamir.LIMBS), np.uint64)
+        self.present = np.zeros((len(members), len(self.holders)), np.bool_)
+        self.of_seed = np.zeros_like(self.present)
+        for column, holder in enumerate(self.holders.tolist()):
+            message = unmask[holder]
+            rows = row_of[decode_users(message.owners, size)]
+            self._elements[column, rows] = _decoded(message).reshape(-1, shamir.LIMBS)
+            self.present[rows, column] = True
+            survivors = row_of[decode_users(message.survivors, size)]
+            self.of_seed[survivors[survivors >= 0], column] = True
+
+    def restore(
+        self, which: NDArray[np.bool_], threshold: int, genuine: Callable[[int, bytes], bool]
+    ) -> tuple[list[bytes | None], list[tuple[int, int]]]:
+        """Restore secrets from some of the shares; return them, and (column, row) of false shares."""
+        found = restore(self._elements.transpose(1, 0, 2), self.holders, threshold, genuine, self.present & which)
+        rows, columns = np.nonzero(found.false)
+        return found.secrets, list(zip(columns.tolist(), rows.tolist(), strict=True))
+
+
+def _decoded(message: Unmask) -> Elements:
+    elements = shamir.decode_shares(message.shares)
+    return np.empty(0, np.uint64) if elements is None else elements  # Checked when it was received.
 
 
 def restore_secrets(
-    order: OrderView,
-    owners: Sequence[int],
-    survived: set[int],
-    packages: Mapping[int, ShareKeys],
-    unmask: Mapping[int, Unmask],
+    header: Header, packages: Mapping[int, ShareKeys], uploaded: Collection[int], unmask: Mapping[int, Unmask]
 ) -> Restored:
-    """Restore what can be restored; everything is by place."""
-    pod, epoch = order.epoch.pod, order.epoch
-    row_of = np.full(len(pod), -1)
-    row_of[list(owners)] = np.arange(len(owners))
-    holders = np.array(sorted(unmask), np.int64)
-    by_holder = np.zeros((len(holders), len(owners), shamir.LIMBS), np.uint64)
-    present = np.zeros((len(owners), len(holders)), np.bool_)
-    for column, holder in enumerate(holders.tolist()):
-        message = unmask[holder]
-        rows = row_of[decode_users(message.owners, len(pod))]
-        elements = shamir.decode_shares(message.shares)
-        assert elements is not None  # noqa: S101  # Checked when it was received.
-        wanted = rows >= 0
-        by_holder[column, rows[wanted]] = elements.reshape(-1, shamir.LIMBS)[wanted]
-        present[rows[wanted], column] = True
-
+    """Restore what can be restored; everything is by index."""
+    epoch, number, threshold = header.epoch, header.round_number, header.epoch.params.threshold
+    members: list[int] = header.members.tolist()
+    shares = _Shares(header, unmask)
+    has_uploaded = np.isin(header.members, list(uploaded))[:, None]
     agreements: dict[int, KeyAgreement] = {}
 
-    def genuine(row: int, found: bytes) -> bool:
-        owner, secret = owners[row], SharedSecret(found)
-        user, head = int(pod.users[owner]), packages[owner].head
-        if owner in survived:
-            return seed_commitment(epoch, order.round_number, user, secret) == commitment_of(head)
-        agreement = KeyAgreement(mask_private(epoch, order.round_number, user, secret))
-        if agreement.public != mask_key_of(head):
+    def genuine_seed(row: int, found: bytes) -> bool:
+        user = epoch.user(members[row])
+        return seed_commitment(epoch, number, user, SharedSecret(found)) == packages[members[row]].commitment
+
+    def genuine_mask_secret(row: int, found: bytes) -> bool:
+        owner = members[row]
+        agreement = KeyAgreement(mask_private(epoch, number, epoch.user(owner), SharedSecret(found)))
+        if agreement.public != header.mask_key[owner]:
             return False
         agreements[owner] = agreement
         return True
 
-    restored = restore(by_holder.transpose(1, 0, 2), holders, epoch.threshold, genuine, present)
-    false_rows, false_columns = np.nonzero(restored.false)
+    found, false = shares.restore(shares.of_seed & has_uploaded, threshold, genuine_seed)
+    seeds = {owner: SharedSecret(each) for owner, each in zip(members, found, strict=True) if each is not None}
+    is_out = np.array([owner not in seeds for owner in members])[:, None]
+    _, more = shares.restore(~shares.of_seed & is_out, threshold, genuine_mask_secret)
     return Restored(
-        {owner: SharedSecret(each) for owner, each in zip(owners, restored.secrets, strict=True) if each is not None},
+        seeds,
         agreements,
-        tuple(sorted(zip(holders[false_columns].tolist(), np.array(owners)[false_rows].tolist(), strict=True))),
+        tuple(owner for owner in members if owner not in seeds and owner not in agreements),
+        tuple(sorted((int(shares.holders[column]), members[row]) for column, row in {*false, *more})),
     )
-
-
-def orphaned_pairs(
-    order: OrderView,
-    committee: int,
-    survived: set[int],
-    secrets: Mapping[int, SharedSecret],
-    packages: Mapping[int, ShareKeys],
-    agreements: Mapping[int, KeyAgreement] | None = None,
-) -> list[Pair]:
-    """Return the pairs of a survivor and a dropped member of a committee, with what they have agreed on.
-
-    `agreements` are those that follow from the `secrets` of dropped members, as far as they are known already.
-    """
-    users = order.epoch.pod.users
-    pairs = []
-    for dropped in order.committee(committee).tolist():
-        if dropped in survived:
-            continue
-        agreement = (agreements or {}).get(dropped) or KeyAgreement(
-            mask_private(order.epoch, order.round_number, int(users[dropped]), secrets[dropped])
-        )
-        pairs += [
-            Pair(int(users[peer]), int(users[dropped]), agreement.with_peer(mask_key_of(packages[peer].head)))
-            for peer in order.mask_peers(dropped)
-            if peer in survived
-        ]
-    return pairs

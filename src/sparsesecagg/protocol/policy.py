@@ -1,23 +1,30 @@
 """The client's own policy: what it demands of a run, whatever the server says.
 
 A server chooses the parameters, so a client that believed them would protect nobody. A policy is stated as what it
-means: among how many honest users every opened sum must hide this one, if that part of the users helps the server, and
-with which chance of failure per run. The client computes from the parameters whether they keep it, before it sends
-anything.
+means: how many honest users every opened sum must have, if that fraction of the users helps the server, and with which
+chance of failure per run. The client computes from group sizes and threshold whether they keep it, before it sends
+anything. With a roster the default is a malicious server and a tenth of the users colluding; its owner may write less,
+no field of the server's parameters can.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
-from math import inf
 
+from sparsesecagg.crypto.identity import USUAL_COLLUDING, Roster
 from sparsesecagg.errors import InvalidInput, PolicyViolation
-from sparsesecagg.field import WORD_BITS
-from sparsesecagg.patterns.anonymity import Server, Structure, colluder_count, failure_log2, kept_anonymity
+from sparsesecagg.patterns import PATTERNS, group_count
+from sparsesecagg.privacy.anonymity import (
+    SERVER_MODELS,
+    Promise,
+    ServerModel,
+    colluder_count,
+    promise,
+    sparse_promise,
+)
 from sparsesecagg.protocol.parameters import Parameters
 
-PROTECTING = frozenset({"committee", "full"})
+PROTECTING = frozenset(name for name, pattern in PATTERNS.items() if pattern.protects)
 """`pairwise`, as published, gives single values away: only who asks for it by name takes part in it."""
 
 
@@ -27,117 +34,92 @@ class Policy:
 
     min_anonymity: int = 2
     """Honest users that every opened sum must have."""
-    colluding: float = 0.0
-    """The part of all users that may help the server."""
+    colluding: float | None = None
+    """The fraction of all users that may help the server; None: the roster's, at least a tenth, or none without one."""
     failure_log2: float = -40.0
     """The chance per run that this may fail, as a power of two."""
-    server: Server = "curious"
-    """Follows the protocol and keeps everything it sees, or lies about anything; the latter takes a roster."""
+    server: ServerModel | None = None
+    """Semi-honest or malicious; the latter takes a roster. None: malicious with a roster, semi-honest without."""
     authenticated: bool = False
     """Take part only in runs that are bound to a roster of identities."""
     min_clients: int = 3
     """The smallest cohort."""
-    min_survivors: int = 2
-    """The smallest number of users, honest or not, whose sum may be opened."""
-    max_exposure: float = inf
-    """The most that α times this client's weight may be: how much of its influence one round may carry."""
     max_dim: int = 1 << 30
     max_clients: int = 1 << 17
     patterns: frozenset[str] = PROTECTING
-    modulus_bits: frozenset[int] = frozenset(WORD_BITS)
 
     def __post_init__(self) -> None:
         """Refuse demands that no run could meet, with what could be met."""
-        if not 0 <= self.colluding < 1:
+        if self.colluding is not None and not 0 <= self.colluding < 1:
             raise InvalidInput("colluding", f"must be in [0, 1), got {self.colluding}")
+        if self.server is not None and self.server not in SERVER_MODELS:
+            raise InvalidInput("server", f"must be one of {', '.join(SERVER_MODELS)}, got {self.server!r}")
         if not self.min_clients <= self.max_clients:
             raise InvalidInput(
                 "min_clients", f"must be at most max_clients, which is {self.max_clients}, got {self.min_clients}"
             )
-        if not self.min_anonymity <= (most := _most_honest(self.max_clients, self.colluding)):
+        most = self.max_clients - colluder_count(self.max_clients, self.colluding or 0.0)
+        if not self.min_anonymity <= most:
             raise InvalidInput(
                 "min_anonymity",
                 f"must be at most {most}, the honest users of the largest cohort that is allowed ({self.max_clients}), "
                 f"got {self.min_anonymity}",
             )
-        for name in ("patterns", "modulus_bits"):
-            if not getattr(self, name):
-                raise InvalidInput(name, "must allow at least one, or no run is good enough")
+        if not self.patterns:
+            raise InvalidInput("patterns", "must allow at least one, or no run is good enough")
 
-    def check_parameters(self, params: Parameters) -> None:
-        """Raise `PolicyViolation`, with both figures, if the run's parameters keep less than this policy demands."""
+    def check(self, params: Parameters, roster: Roster | None = None) -> None:
+        """Raise `PolicyViolation`, with both figures, if a run keeps less than this policy demands."""
         _demand(
             self.min_clients <= params.clients <= self.max_clients,
             f"the cohort has {params.clients} users, the policy allows {self.min_clients} to {self.max_clients}",
         )
         _demand(params.dim <= self.max_dim, f"the model has {params.dim} coordinates, the policy allows {self.max_dim}")
         _demand(
-            params.authenticated or not (self.authenticated or self.server == "lying"),
+            params.authenticated or not (self.authenticated or self.server == "malicious"),
             "the run is not authenticated, the policy demands a roster",
         )
         _demand(params.pattern in self.patterns, f"the pattern {params.pattern!r} is not allowed by the policy")
+        if roster is not None:
+            self._check_roster(params, roster)
+        if not params.shape.protects:
+            return  # Whoever allows it knows that it keeps nothing.
+        server, colluding = self._server(roster), self._colluding(roster)
+        kept = kept_by(params, server, colluding, self.failure_log2).anonymity
         _demand(
-            params.modulus_bits in self.modulus_bits,
-            f"words of {params.modulus_bits} bits are not allowed by the policy",
-        )
-        self.check_structure(params, params.structure)
-
-    def check_structure(self, params: Parameters, structure: Structure) -> None:
-        """Raise if groups of these sizes keep less anonymity than is demanded."""
-        if params.pattern == "pairwise":
-            return  # Whoever allows it knows that it keeps none.
-        colluders = colluder_count(params.clients, self.colluding)
-        found = _failure(structure, self.min_anonymity, colluders, self.server, params.confirm, params.dropout)
-        if found <= self.failure_log2:
-            return
-        kept = kept_anonymity(
-            structure,
-            allowed_log2=self.failure_log2,
-            colluders=min(colluders, structure.clients),
-            server=self.server,
-            confirm=params.confirm,
-            dropout=params.dropout,
-        )
-        raise PolicyViolation(
-            f"the run keeps an anonymity of {kept} at 2^{self.failure_log2:g} against a {self.server} server with "
-            f"{self.colluding:g} colluding, the policy demands {self.min_anonymity}"
-            + self._out_of_reach(params.clients)
+            kept >= self.min_anonymity,
+            f"the run keeps {kept} honest users in every sum at 2^{self.failure_log2:g} against a {server} server with "
+            f"{colluding:g} colluding (groups of {params.contributors}, threshold {params.threshold}), the policy "
+            f"demands {self.min_anonymity}",
         )
 
-    def _out_of_reach(self, clients: int) -> str:
-        """Return the end of a sentence if no groups of so many users could be enough."""
-        most = _most_honest(clients, self.colluding)
-        if self.min_anonymity <= most:
-            return ""
-        return f", and no run of {clients} users could keep more than {most}"
-
-    def check_weight(self, params: Parameters, weight: int) -> None:
-        """Raise if this client would put more into the round than it allows."""
-        exposure = params.selection_probability * weight
+    def _check_roster(self, params: Parameters, roster: Roster) -> None:
+        """Raise unless the run is cut as the roster says: another cut of the same draw is another draw."""
+        _demand(bool(roster.seed), "the roster has no seed: build it with `sparsesecagg roster build`")
+        expected = group_count(params.clients, roster.group_size)
         _demand(
-            exposure <= self.max_exposure,
-            # The weight is private, and this text may reach the server: no number.
-            "α times this client's weight is more than its policy allows",
+            params.groups in (1, expected),
+            f"the roster makes {expected} groups of {params.clients} users, the run has {params.groups}",
         )
 
+    def _server(self, roster: Roster | None) -> ServerModel:
+        return self.server or ("malicious" if roster else "semi-honest")
 
-@lru_cache(maxsize=64)  # All simulated users of a process ask the same.
-def _failure(
-    structure: Structure, anonymity: int, colluders: int, server: Server, confirm: bool, dropout: float
-) -> float:
-    return failure_log2(
-        structure,
-        anonymity=anonymity,
-        colluders=min(colluders, structure.clients),
-        server=server,
-        confirm=confirm,
-        dropout=dropout,
-    )
+    def _colluding(self, roster: Roster | None) -> float:
+        if self.colluding is not None:
+            return self.colluding
+        return max(USUAL_COLLUDING, roster.colluding) if roster else 0.0
 
 
-def _most_honest(clients: int, colluding: float) -> int:
-    """Return the honest users of a cohort: the most that any of its runs could hide one among, itself included."""
-    return clients - colluder_count(clients, colluding)
+def kept_by(params: Parameters, server: ServerModel, colluding: float, failure_log2: float = -40.0) -> Promise:
+    """Return what a run's groups and threshold keep."""
+    colluders = colluder_count(params.clients, colluding)
+    if params.neighbours:
+        if server == "malicious":
+            return Promise(0, colluders, 0.0)
+        graph = params.neighbours, params.threshold
+        return sparse_promise(params.clients, params.quorum, graph, colluders, failure_log2)
+    return promise(params.sizes, params.threshold, colluders, server, failure_log2)
 
 
 def _demand(holds: bool, problem: str) -> None:

@@ -10,9 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsesecagg.errors import InvalidInput
+from sparsesecagg.protocol.combine import Total
 from sparsesecagg.protocol.parameters import Parameters
 
 Normalisation = Literal["observed", "expected"]
+_NO_RNG = np.random.Generator(np.random.SFC64(0))  # Steps are only undone here, which draws nothing.
 
 
 @dataclass(frozen=True)
@@ -21,20 +23,13 @@ class Result:
 
     params: Parameters
     round_number: int
-    values: NDArray[np.signedinteger[Any]]
-    """`total` in the shortest type that holds it."""
-    counts: NDArray[np.unsignedinteger[Any]]
-    """`contributors_per_slice` in the shortest type that holds it."""
-    weight_per_slice: NDArray[np.int64] | None
-    """Per slice: the sum of its contributors' private weights; None in a run without weights."""
-    clipped: int | None
-    """Values clipped by all contributors together; None if the pattern can't count them privately."""
+    combined: Total
+    members: int
+    """Users whose key packages were used."""
     survivors: tuple[int, ...]
-    """The users whose uploads arrived; those of committees that were lost are not in the sum."""
+    """The users that are in the sum."""
     lost: Mapping[int, str]
-    """By committee whose sum was not opened: why."""
-    committees_opened: int
-    """How many committees' sums were opened."""
+    """By group whose sum was not opened: why."""
     dropped: Mapping[str, int]
     """By stage: how many users dropped out there."""
     sent_bytes: Mapping[str, tuple[int, ...]]
@@ -43,52 +38,70 @@ class Result:
     """By stage: the size of the server's message to each client, without the model itself."""
     false_shares: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """By user that sent false shares, or was dealt false ones: the owners of the secrets."""
+    excluded: Mapping[int, str] = field(default_factory=dict)
+    """By user that gets no more rounds since this one: why."""
 
     @property
     def total(self) -> NDArray[np.int64]:
-        """Per coordinate: the sum of the survivors' quantised values, exact; zero where nothing was opened."""
-        return self.values.astype(np.int64)
-
-    @property
-    def contributors_per_slice(self) -> NDArray[np.int64]:
-        """Per slice (per coordinate in `pairwise`): how many users are in the sum; zero where nothing was opened."""
-        return self.counts.astype(np.int64)
+        """Per coordinate: the sum of the survivors' integers, exact; zero where nothing was opened."""
+        return self.combined.values.astype(np.int64)
 
     @property
     def contributors(self) -> NDArray[np.int64]:
-        """Per coordinate: how many users are in the sum."""
-        return self.params.slices.spread(self.contributors_per_slice)
+        """Per coordinate: how many users are in the sum; zero where nothing was opened."""
+        return self.combined.contributors.astype(np.int64)
+
+    @property
+    def clipped(self) -> int | None:
+        """Values clipped by all contributors together; None if the pattern can't count them privately."""
+        return self.combined.clipped
 
     @property
     def updated(self) -> NDArray[np.bool_]:
         """Per coordinate: whether anything was opened there."""
-        return self.contributors > 0
+        return self.combined.contributors > 0
 
     @property
     def coordinates_updated(self) -> float:
         """The fraction of the coordinates that somebody's value is in."""
-        return self.params.slices.coordinates(self.counts > 0) / self.params.dim
+        return int(np.count_nonzero(self.combined.contributors)) / self.params.dim
+
+    @property
+    def groups_opened(self) -> int:
+        """How many groups' sums were opened."""
+        return self.params.groups - len(self.lost)
 
     def sum(self) -> NDArray[np.float64]:
         """Return the sum of the contributions as real numbers; of weight · update in a run with weights."""
-        return self.params.quantizer.dequantize(self.values) * max(1, self.params.max_weight)
+        values: NDArray[Any] = self.combined.values
+        for step in reversed(self.params.steps(1, _NO_RNG)):
+            values = step.undo(values)
+        return values * max(1, self.params.max_weight)
 
-    def mean(self, normalisation: Normalisation = "observed") -> NDArray[np.float32]:
+    def mean(self, normalisation: Normalisation = "observed", total_weight: int | None = None) -> NDArray[np.float32]:
         """Return the mean update; zero, so that the model stays as it is, where nothing was opened.
 
         "observed" divides each coordinate by the contributors, or the weight, that it really had: exact for whoever
-        is in it. "expected" divides by p·(1−θ)·N as the paper does (Lemma 1): unbiased over patterns and dropouts,
-        noisier in a single round, and only for runs without private weights.
+        is in it. "expected" divides by p·(1−θ)·M as the paper does (Lemma 1; M users take part): unbiased over patterns
+        and dropouts, noisier in a single round. With private weights it takes the public `total_weight` of all users.
         """
+        if self.combined.mean is not None:
+            return self.combined.mean
         if normalisation == "expected":
+            expected = self.params.shape.fraction(self.members) * (1 - self.params.dropout) * self.members
             if self.params.max_weight:
-                raise InvalidInput("normalisation", "must be 'observed' with private weights")
-            expected = self.params.selection_probability * (1 - self.params.dropout) * self.params.clients
+                if not total_weight or total_weight < 0:
+                    raise InvalidInput(
+                        "total_weight", "must be positive: the sum of all users' weights, which is public"
+                    )
+                expected *= total_weight / self.params.clients
             return (self.sum() / expected).astype(np.float32)
         if normalisation != "observed":
             raise InvalidInput("normalisation", f"must be 'observed' or 'expected', got {normalisation!r}")
-        divisor = self.counts if self.weight_per_slice is None else self.weight_per_slice
-        mean: NDArray[np.float32] = (self.sum() / self.params.slices.spread(np.maximum(divisor, 1))).astype(np.float32)
+        if self.params.max_weight and self.combined.weights is None:
+            raise InvalidInput("normalisation", "must be 'expected' where weights do not travel beside the values")
+        divisor = self.combined.contributors if self.combined.weights is None else self.combined.weights
+        mean: NDArray[np.float32] = (self.sum() / np.maximum(divisor, 1)).astype(np.float32)
         return mean
 
     @staticmethod

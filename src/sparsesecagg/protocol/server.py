@@ -1,95 +1,111 @@
 """The server's side of a run: a state machine without I/O.
 
 `receive` takes one client message at a time, `close_stage` ends a stage and returns the next message for each client,
-`begin_round` starts a round. A message that does not fit raises a typed error and changes nothing. What is here is the
-run's own: which stage it is at, who may send in it, and what was sent. `server_epoch` draws the groups and finds the
-pod of a message, `server_round` adds up what the pods have opened.
+`begin_round` starts a round. A message that does not fit raises a typed error and changes nothing.
 """
 
 from __future__ import annotations
 
 import os
-from typing import TypeVar
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
+import numpy as np
 
 from sparsesecagg.crypto.identity import Roster
 from sparsesecagg.crypto.kdf import DIGEST_SIZE
+from sparsesecagg.crypto.keys import require_usable
 from sparsesecagg.errors import (
     DuplicateMessage,
     InvalidInput,
+    InvalidKey,
+    MalformedMessage,
+    ThresholdNotMet,
+    TooLittleOpened,
     UnknownSender,
+    WrongBinding,
     WrongRound,
     WrongSender,
     WrongStage,
 )
 from sparsesecagg.patterns import Groups
-from sparsesecagg.protocol.draws import session_of
+from sparsesecagg.protocol.combine import Combiner, Sum
+from sparsesecagg.protocol.epoch import AHEAD, Epoch
+from sparsesecagg.protocol.header import NO_CONTEXT
 from sparsesecagg.protocol.messages import (
+    BINDING_SIZE,
+    SEALED_SIZE,
     AdvertiseKeys,
-    Confirm,
+    EpochKeys,
     Message,
     ShareKeys,
     Unmask,
     Upload,
     decode_client_message,
+    decode_server_message,
+    encode,
+    encode_users,
+    require_pieces,
 )
-from sparsesecagg.protocol.order import NO_TERMS
-from sparsesecagg.protocol.package import AHEAD
 from sparsesecagg.protocol.parameters import Parameters
-from sparsesecagg.protocol.pod_round import PodRound
 from sparsesecagg.protocol.result import Result
-from sparsesecagg.protocol.server_epoch import ServerEpoch
-from sparsesecagg.protocol.server_round import ServerRound, Sizes
-from sparsesecagg.protocol.server_state import restore_server_state
-from sparsesecagg.protocol.stages import Stage, next_stage, round_stages
+from sparsesecagg.protocol.server_group import GroupRound, GroupState, ServerGroup
+from sparsesecagg.protocol.stages import NEXT_STAGE, Stage
 
-_MESSAGE_OF: dict[Stage, type[Message]] = {
+MESSAGE_OF: dict[Stage, type[Message]] = {
     Stage.ADVERTISE_KEYS: AdvertiseKeys,
     Stage.UPLOAD: Upload,
-    Stage.CONFIRM: Confirm,
     Stage.UNMASK: Unmask,
 }
-Kept = TypeVar("Kept")
+"""What `receive` takes in each stage; key packages come at any time."""
+
+Sizes = dict[str, dict[int, int]]
+"""By stage and user: bytes."""
+
+
+class ServerState(msgspec.Struct, frozen=True, array_like=True):
+    """A run between rounds, as bytes."""
+
+    params: bytes
+    epoch_number: int
+    round_number: int
+    groups: list[GroupState]
+    excluded: dict[int, str]
+    accusers: dict[int, list[int]]
 
 
 class Server:
     """A run. Feed it with `receive`, end each stage with `close_stage`, start rounds with `begin_round`, read `result`.
 
-    In a plain run `seed` is the server's part of the draw, to which `params.session` commits it (`session_of`).
-    Committees are opened in as many `threads`, by default one for each processor.
+    Groups are opened in as many `threads`, by default one for each processor. `combine` makes what adds them up.
     """
 
     def __init__(
         self,
         params: Parameters,
-        seed: bytes = bytes(32),
         roster: Roster | None = None,
         threads: int | None = None,
+        combine: Callable[[Parameters], Combiner] = Sum,
     ) -> None:
         params.check()
         if threads is not None and threads < 1:
             raise InvalidInput("threads", f"must be at least 1, got {threads}")
-        self.threads = threads or os.cpu_count() or 1
-        if not params.authenticated and params.session != session_of(seed):
-            raise InvalidInput("session", "must commit to the server's seed: session_of(seed)")
-        self.params = params
         if params.authenticated and (roster is None or roster.digest != params.roster_digest):
             raise InvalidInput("roster", "must be given in an authenticated run, the one that the parameters name")
-        self.roster = roster
-        self._epoch = ServerEpoch(params, seed, roster)
-        self._stage = Stage.ADVERTISE_KEYS
-        self._result: Result | None = None
-        self.epoch_number = 1
+        self.params = params
+        self.roster = roster if params.authenticated else None
+        self.threads = threads or os.cpu_count() or 1
         self.round_number = 0
-        self._seed = seed
-        self._present: set[int] = set(range(params.clients))
-        """Who may send in this stage."""
-        self._heard: set[int] = set()
-        """Who has sent in this stage."""
-        self._round: ServerRound | None = None
-        self.dropped: dict[str, int] = {Stage.ADVERTISE_KEYS.name: 0}
-        self._forget_sizes()
+        self.excluded: dict[int, str] = {}
+        """By user that gets no more rounds: why."""
+        self._combine = combine
+        self._accusers: dict[int, set[int]] = {}
+        """By user: who found no valid tag of it, in all rounds."""
+        self._result: Result | None = None
+        self._begin_epoch(1)
+
+    # Receiving
 
     def receive(self, data: bytes, sender: int | None = None) -> int:
         """Take one message; return its sender.
@@ -97,22 +113,17 @@ class Server:
         `sender` is who the transport says it came from, if it knows. Raises a typed error, and changes nothing, for
         a message that is malformed, late, early, of another round, a second one, or from somebody unknown.
         """
-        if self.stage is Stage.DRAW:
-            user = _kept(self._epoch.jury).receive(data, sender)
-            self._heard.add(user)
-            self.sent_bytes[Stage.DRAW.name][user] = len(data)
-            return user
         message = decode_client_message(data)
         if sender not in (None, message.sender):
             raise WrongSender(message.sender, sender)
         if message.sender >= self.params.clients:
             raise UnknownSender(message.sender)
         if isinstance(message, ShareKeys):
-            self._epoch.take_package(message, self.round_number)
+            self._take_package(message)
             sizes = self.sent_bytes[Stage.SHARE_KEYS.name]
             sizes[message.sender] = sizes.get(message.sender, 0) + len(data)
             return message.sender
-        if not isinstance(message, _MESSAGE_OF.get(self.stage, ())):
+        if not isinstance(message, MESSAGE_OF.get(self.stage, ())):
             raise WrongStage(type(message).__name__, self.stage.name)
         expected = self.epoch_number if self.stage is Stage.ADVERTISE_KEYS else self.round_number
         if message.round_number != expected:
@@ -122,12 +133,54 @@ class Server:
         if message.sender in self._heard:
             raise DuplicateMessage(message.sender, self.stage.name)
         if isinstance(message, AdvertiseKeys):
-            self._epoch.take_keys(message)
+            self._take_keys(message)
         else:
-            _kept(self._round).take(message)
+            self._take_answer(message)
         self._heard.add(message.sender)
         self.sent_bytes[self.stage.name][message.sender] = len(data)
         return message.sender
+
+    def _take_keys(self, message: AdvertiseKeys) -> None:
+        if message.binding != self.params.digest[:BINDING_SIZE]:
+            raise WrongBinding(f"user {message.sender}")
+        if message.sealing_key in self._adverts.values():
+            raise InvalidKey(f"user {message.sender} advertises a sealing key that occurs twice")
+        require_usable(message.sealing_key)  # Otherwise its whole group would refuse the epoch.
+        self._adverts[message.sender] = message.sealing_key
+
+    def _take_package(self, message: ShareKeys) -> None:
+        group, index = self._group_of(message.sender)
+        if message.binding != group.epoch.binding:
+            raise WrongBinding(f"user {message.sender}")
+        if not self.round_number < message.round_number <= self.round_number + AHEAD:
+            raise WrongRound(message.round_number, self.round_number + 1)
+        if index in group.packages[message.round_number]:
+            raise DuplicateMessage(message.sender, Stage.SHARE_KEYS.name)
+        require_pieces(message.shares, len(group.epoch.partners(index)), SEALED_SIZE, "the shares")
+        require_usable(message.mask_key)
+        group.take_package(index, message)
+
+    def _take_answer(self, message: Message) -> None:
+        if not isinstance(message, Upload | Unmask):
+            raise WrongStage(type(message).__name__, self.stage.name)
+        group, index = self._group_of(message.sender)
+        current = self._rounds[group.epoch.group.number]
+        if message.binding != current.header.binding:
+            raise WrongBinding(f"user {message.sender}")
+        if isinstance(message, Upload):
+            current.take_upload(index, message)
+        else:
+            current.take_unmask(index, message)
+
+    def _group_of(self, user: int) -> tuple[ServerGroup, int]:
+        """Return the group of a user that takes part in the epoch, and its index there."""
+        drawn = self.groups.of(user)
+        group, index = self._groups.get(drawn.number), drawn.index_of[user]
+        if group is None or index not in group.epoch:
+            raise UnknownSender(user)
+        return group, index
+
+    # What one may ask
 
     @property
     def stage(self) -> Stage:
@@ -140,115 +193,117 @@ class Server:
         return self._result
 
     @property
-    def groups(self) -> Groups:
-        """The groups that are drawn in this epoch; none before."""
-        return self._epoch.groups
-
-    @property
-    def pod_rounds(self) -> list[PodRound]:
-        """The round of each pod; none before the first."""
-        return self._round.pods if self._round else []
+    def rounds(self) -> list[GroupRound]:
+        """The current round of each group that takes part; none before the first."""
+        return list(self._rounds.values())
 
     @property
     def waiting_for(self) -> set[int]:
         """The users that may still send in this stage."""
         return self._present - self._heard
 
-    def save(self) -> bytes:
-        """Return the run as bytes, for a server that is to be started again; at any time once the groups are drawn.
+    def lacking(self, user: int) -> list[int]:
+        """Return the rounds ahead for which a user could have sent its key package and has not."""
+        try:
+            group, index = self._group_of(user)
+        except UnknownSender:
+            return []
+        ahead = range(self.round_number + 1, self.round_number + 1 + AHEAD)
+        return [number for number in ahead if index not in group.packages.get(number, {})]
 
-        A round that is under way is over for the restored server, and the next one follows. So save before the orders
-        of a round leave, since its number must not be used twice, and before the requests for UNMASK leave, since users
-        refuse rounds after one that they helped to open and that is not declared.
-        """
-        if not self._epoch.pods:
-            raise WrongStage("save", self.stage.name)
-        return msgspec.msgpack.encode(self._epoch.save(self.epoch_number, self.round_number))
-
-    @staticmethod
-    def restore(data: bytes, roster: Roster | None = None, threads: int | None = None) -> Server:
-        """Return the server that `save` wrote down; the roster of an authenticated run is given again."""
-        state = restore_server_state(data)
-        server = Server(Parameters.decode(state.params), state.seed, roster, threads)
-        server._epoch = ServerEpoch.restore(state, server.params, roster)
-        server.epoch_number, server.round_number = state.epoch_number, state.round_number
-        server._stage = Stage.DONE
-        server._forget_sizes()
-        return server
+    def shared(self, round_number: int) -> set[int]:
+        """Return the users whose key package for a round has arrived: only they can take part in it."""
+        return {
+            group.epoch.user(index)
+            for group in self._groups.values()
+            for index in group.packages.get(round_number, {})
+            if group.epoch.user(index) not in self.excluded
+        }
 
     # The epoch
 
     def begin_epoch(self, epoch_number: int | None = None) -> None:
-        """Ask for new keys, for groups that a jury draws anew: when those of the last epoch are no longer viable.
+        """Ask for new keys; with several groups they are drawn anew. Epoch numbers rise, rounds go on where they were.
 
-        Only with a roster: in a plain run the server's seed is known by then, so a new run takes its place. The number
-        is the next one by default. Rounds and draws go on where they were.
+        In a run of several groups there are at most 16 epochs, because all their draws are known from the start.
         """
         number = self.epoch_number + 1 if epoch_number is None else epoch_number
-        last = self._epoch.jury
-        if last is None:
-            raise InvalidInput("roster", "must be given: a plain run has one epoch, so start a new run")
-        if number < self.epoch_number or (number == self.epoch_number and self._epoch.pods):
+        if number < self.epoch_number or (number == self.epoch_number and self._groups):
             raise WrongRound(number, self.epoch_number + 1)
-        self._epoch = ServerEpoch(self.params, self._seed, last.roster, last.last_draw, last.silent)
-        self._round = None
-        self._stage, self.epoch_number = Stage.ADVERTISE_KEYS, number
-        self._present, self._heard = set(range(self.params.clients)), set()
-        self.dropped = {Stage.ADVERTISE_KEYS.name: 0}
+        self._begin_epoch(number)
+
+    def _begin_epoch(self, number: int) -> None:
+        self._seed = self.params.epoch_seed(number, self.roster)
+        self.groups: Groups = self.params.draw(self._seed)
+        self.epoch_number = number
+        self._groups: dict[int, ServerGroup] = {}
+        """Those enough of whose users advertised keys, by number; none before."""
+        self._adverts: dict[int, bytes] = {}
+        self._rounds: dict[int, GroupRound] = {}
+        self._stage = Stage.ADVERTISE_KEYS
+        self._present, self._heard = set(range(self.params.clients)), set[int]()
+        self.dropped: dict[str, int] = {Stage.ADVERTISE_KEYS.name: 0}
         self._forget_sizes()
 
-    def catch_up(self, round_number: int, draw: int = 0) -> None:
-        """Pass over rounds and draws that users know of and this server does not, as after a restart."""
+    def _publish_keys(self) -> dict[int, bytes]:
+        """Give everybody the sealing keys of its group."""
+        outbound: dict[int, bytes] = {}
+        for drawn in self.groups.groups:
+            present = np.array([i for i, user in enumerate(drawn.users.tolist()) if user in self._adverts], np.int64)
+            if len(present) < self.params.threshold:
+                continue
+            users = drawn.users[present].tolist()
+            message = EpochKeys(
+                self.epoch_number,
+                self.params.digest[:BINDING_SIZE],
+                self.round_number + 1,
+                encode_users(present, len(drawn)),
+                b"".join(self._adverts[user] for user in users),
+            )
+            encoded = encode(message)
+            self._groups[drawn.number] = ServerGroup(Epoch(self.params, message, self._seed, drawn), encoded)
+            outbound |= dict.fromkeys(users, encoded)
+        if not outbound:
+            raise ThresholdNotMet(Stage.ADVERTISE_KEYS.name, len(self._adverts), self.params.threshold)
+        self.received_bytes[Stage.ADVERTISE_KEYS.name] = {user: len(data) for user, data in outbound.items()}
+        return outbound
+
+    def catch_up(self, round_number: int) -> None:
+        """Pass over rounds that users know of and this server does not, as after a restart."""
         if self.stage not in (Stage.ADVERTISE_KEYS, Stage.DONE):
             raise WrongStage("catch_up", self.stage.name)
         self.round_number = max(self.round_number, round_number)
-        if self._epoch.jury is not None:
-            self._epoch.jury.last_draw = max(self._epoch.jury.last_draw, draw)
-
-    # Packages
-
-    def lacking(self, user: int) -> list[int]:
-        """Return the rounds ahead for which a user could have sent its package and has not."""
-        try:
-            pod, place = self._epoch.place_of(user)
-        except UnknownSender:
-            return []
-        ahead = range(self.round_number + 1, self.round_number + 1 + AHEAD)
-        return [number for number in ahead if place not in pod.packages.get(number, {})]
-
-    def dealt(self, round_number: int) -> set[int]:
-        """Return the users whose package for a round has arrived: only they can take part in it."""
-        return {
-            int(pod.epoch.pod.users[place])
-            for pod in self._epoch.pods
-            if pod is not None
-            for place in pod.packages.get(round_number, {})
-        }
 
     # A round
 
     def begin_round(
-        self, round_number: int | None = None, *, terms: bytes = NO_TERMS, min_updated: float = 0.0
+        self, round_number: int | None = None, *, context: bytes = NO_CONTEXT, min_updated: float = 0.0
     ) -> dict[int, bytes]:
-        """Start a round, the next one by default; return the order for each member.
+        """Start a round, the next one by default; return the header for each member.
 
-        `terms` is a digest of everything else that decides what users contribute, the model for one. `min_updated` is
-        the fraction of the coordinates that must be opened for the round to count.
+        `context` is a digest of everything else that decides what users contribute, the model for one. `min_updated` is
+        the fraction of what the round's slices cover that must be opened for the round to count.
         """
-        if self.stage is not Stage.DONE or not any(self._epoch.pods):
+        if self.stage is not Stage.DONE or not self._groups:
             raise WrongStage("begin_round", self.stage.name)
-        if len(terms) != DIGEST_SIZE:
-            raise InvalidInput("terms", f"must have {DIGEST_SIZE} bytes, got {len(terms)}")
+        if len(context) != DIGEST_SIZE:
+            raise InvalidInput("context", f"must have {DIGEST_SIZE} bytes, got {len(context)}")
         if not 0 <= min_updated <= 1:
             raise InvalidInput("min_updated", f"must be in [0, 1], got {min_updated}")
         number = self.round_number + 1 if round_number is None else round_number
         if number <= self.round_number:
             raise WrongRound(number, self.round_number + 1)
-        self.round_number, self._result, self._round = number, None, None
+        self.round_number, self._result, self._min_updated = number, None, min_updated
+        self._rounds = {name: self._begin(group, number, context) for name, group in self._groups.items()}
         self._forget_sizes()
-        self._round = ServerRound(self._epoch, number, terms, min_updated)
-        self.dropped = {Stage.SHARE_KEYS.name: self._round.absent}
-        return self._go_to(Stage.UPLOAD, self._round.orders())
+        there = sum(len(group.epoch.present) for group in self._groups.values())
+        self.dropped = {Stage.SHARE_KEYS.name: there - self._members()}
+        return self._go_to(Stage.UPLOAD, self._by_user({name: each.headers() for name, each in self._rounds.items()}))
+
+    def _begin(self, group: ServerGroup, number: int, context: bytes) -> GroupRound:
+        packages = group.packages_of(number)
+        used = {index: each for index, each in packages.items() if group.epoch.user(index) not in self.excluded}
+        return GroupRound(group.epoch, number, used, context)
 
     def close_stage(self) -> dict[int, bytes]:
         """End the stage: count who dropped out, and return the next message for each who did not.
@@ -256,27 +311,91 @@ class Server:
         Raises `ThresholdNotMet` or `TooLittleOpened` when too little is left; then the round is over. After UNMASK the
         answer is empty and `result` is set.
         """
-        if self.stage is Stage.DONE:
-            raise WrongStage("close_stage", self.stage.name)
-        stage, heard, jury = self.stage, len(self._heard), self._epoch.jury
-        if stage is Stage.DRAW and jury and jury.missing:
-            jury.give_up()
-            return self._go_to(Stage.DRAW, self._epoch.name_jurors(jury))
-        self.dropped[stage.name] = len(self._present) - heard
-        if stage is Stage.ADVERTISE_KEYS and jury:
-            return self._go_to(Stage.DRAW, self._epoch.name_jurors(jury))
+        stage = self.stage
+        if stage not in NEXT_STAGE:
+            raise WrongStage("close_stage", stage.name)
+        self.dropped[stage.name] = len(self._present) - len(self._heard)
         self._stage = Stage.DONE  # A round that fails below is over.
-        if stage in (Stage.ADVERTISE_KEYS, Stage.DRAW):
-            outbound = self._epoch.draw(self.epoch_number, self.round_number + 1)
-            self.received_bytes[Stage.ADVERTISE_KEYS.name] = {user: len(data) for user, data in outbound.items()}
-            return outbound
-        current = _kept(self._round)
+        if stage is Stage.ADVERTISE_KEYS:
+            return self._publish_keys()
         if stage is Stage.UNMASK:
-            self._result = current.open(heard, self.threads, self.dropped, self.sent_bytes, self.received_bytes)
+            self._result = self._open()
             return {}
-        current.close(stage, heard)
-        following = next_stage(stage, self.params.confirm)
-        return self._go_to(following, current.requests(following))
+        for each in self._rounds.values():
+            each.close_upload()
+        self._require_any(stage)
+        requests = self._by_user({name: each.unmask_requests() for name, each in self._rounds.items()})
+        return self._go_to(NEXT_STAGE[stage], requests)
+
+    def _open(self) -> Result:
+        """Open all groups and add them up; raise if too little was opened."""
+        combiner = self._combine(self.params)
+        in_sum: list[int] = []
+
+        def open_one(each: GroupRound) -> None:
+            opened = each.open()
+            if opened:
+                combiner.add(opened)
+                in_sum.extend(opened.users)
+
+        with ThreadPoolExecutor(self.threads) as pool:
+            list(pool.map(open_one, [each for each in self.rounds if not each.lost]))
+        excluded = self._exclude()
+        self._require_any(Stage.UNMASK)
+        lost = {name: each.lost for name, each in self._rounds.items() if each.lost}
+        silent = [group.number for group in self.groups.groups if group.number not in self._groups]
+        lost |= dict.fromkeys(silent, "too few of its users advertised keys")
+        result = Result(
+            params=self.params,
+            round_number=self.round_number,
+            combined=combiner.total(),
+            members=self._members(),
+            survivors=tuple(sorted(in_sum)),
+            lost=lost,
+            dropped=dict(self.dropped),
+            sent_bytes={stage: tuple(sizes.values()) for stage, sizes in self.sent_bytes.items()},
+            received_bytes={stage: tuple(sizes.values()) for stage, sizes in self.received_bytes.items()},
+            false_shares={
+                holder: tuple(sorted(owners)) for each in self.rounds for holder, owners in each.false_shares.items()
+            },
+            excluded=excluded,
+        )
+        wanted = self._min_updated * self.params.shape.coverage
+        if result.coordinates_updated < wanted:
+            reasons = list(result.lost.values())
+            raise TooLittleOpened(result.coordinates_updated, wanted, reasons[0] if reasons else "nothing sent")
+        return result
+
+    def _exclude(self) -> dict[int, str]:
+        """Decide who gets no more rounds: who dealt or sent what is false, or has more accusers than may collude."""
+        before = set(self.excluded)
+        for each in self.rounds:
+            self.excluded |= each.suspects
+            for user, accusers in each.accused.items():
+                known = self._accusers.setdefault(user, set())
+                known |= accusers
+                if len(known) > self.params.accusers:
+                    self.excluded.setdefault(user, f"{len(known)} users found no valid tag of it")
+        return {user: reason for user, reason in self.excluded.items() if user not in before}
+
+    def _require_any(self, stage: Stage) -> None:
+        """Raise if nothing can be opened any more."""
+        if not all(each.lost for each in self.rounds):
+            return
+        heard, needed = len(self._heard), sum(each.epoch.params.quorum for each in self.rounds)
+        if heard < needed:
+            raise ThresholdNotMet(stage.name, heard, needed)
+        raise TooLittleOpened(0.0, self._min_updated, f"{self.rounds[0].lost} at {stage.name}")
+
+    def _members(self) -> int:
+        return sum(len(each.packages) for each in self.rounds)
+
+    def _by_user(self, messages: dict[int, dict[int, bytes]]) -> dict[int, bytes]:
+        return {
+            self._groups[name].epoch.user(index): data
+            for name, of_group in messages.items()
+            for index, data in of_group.items()
+        }
 
     def _go_to(self, stage: Stage, outbound: dict[int, bytes]) -> dict[int, bytes]:
         self._stage = stage
@@ -285,17 +404,59 @@ class Server:
         return outbound
 
     def _forget_sizes(self) -> None:
-        stages = (
-            (Stage.ADVERTISE_KEYS, Stage.DRAW, Stage.SHARE_KEYS)
-            if self.stage is Stage.ADVERTISE_KEYS
-            else (Stage.SHARE_KEYS, *round_stages(self.params.confirm))
-        )
+        first = Stage.ADVERTISE_KEYS if self.stage is Stage.ADVERTISE_KEYS else None
+        stages = (first, Stage.SHARE_KEYS) if first else (Stage.SHARE_KEYS, Stage.UPLOAD, Stage.UNMASK)
         self.sent_bytes: Sizes = {stage.name: {} for stage in stages}
         """By stage and user: bytes of this round; before the first round, of the set-up."""
         self.received_bytes: Sizes = {stage.name: {} for stage in stages}
 
+    # A server that is started again
 
-def _kept(value: Kept | None) -> Kept:
-    """Return what an earlier stage has set."""
-    assert value is not None  # noqa: S101  # The stages run in order.
-    return value
+    def save(self) -> bytes:
+        """Return the run as bytes, for a server that is to be started again; at any time once keys were published.
+
+        A round that is under way is over for the restored server, and the next one follows. So save before the headers
+        of a round leave, since its number must not be used twice.
+        """
+        if not self._groups:
+            raise WrongStage("save", self.stage.name)
+        numbers = range(self.params.groups)
+        state = ServerState(
+            params=self.params.encode(),
+            epoch_number=self.epoch_number,
+            round_number=self.round_number,
+            groups=[self._groups[name].save() if name in self._groups else GroupState(b"") for name in numbers],
+            excluded=self.excluded,
+            accusers={user: sorted(accusers) for user, accusers in self._accusers.items()},
+        )
+        return msgspec.msgpack.encode(state)
+
+    @staticmethod
+    def restore(
+        data: bytes,
+        roster: Roster | None = None,
+        threads: int | None = None,
+        combine: Callable[[Parameters], Combiner] = Sum,
+    ) -> Server:
+        """Return the server that `save` wrote down; the roster of an authenticated run is given again."""
+        try:
+            state = msgspec.msgpack.decode(data, type=ServerState)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            raise MalformedMessage("the bytes are not a saved server") from None
+        server = Server(Parameters.decode(state.params), roster, threads, combine)
+        server._begin_epoch(state.epoch_number)
+        if len(state.groups) != server.params.groups:
+            raise MalformedMessage("the saved groups are not those of the parameters")
+        for drawn, saved in zip(server.groups.groups, state.groups, strict=True):
+            if saved.keys:
+                message = decode_server_message(saved.keys)
+                if not isinstance(message, EpochKeys):
+                    raise MalformedMessage("the saved keys are not those of an epoch")
+                group = ServerGroup(Epoch(server.params, message, server._seed, drawn), saved.keys)
+                group.restore(saved)
+                server._groups[drawn.number] = group
+        server.round_number, server._stage = state.round_number, Stage.DONE
+        server.excluded = dict(state.excluded)
+        server._accusers = {user: set(accusers) for user, accusers in state.accusers.items()}
+        server._forget_sizes()
+        return server

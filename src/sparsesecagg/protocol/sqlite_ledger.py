@@ -3,12 +3,13 @@
 One SQLite database per folder, one row per run and user, which holds the last entry, and the client's state in parts,
 of which only those are written that have changed. Both are written in one transaction, on disk before the answer
 leaves, and only if nobody else has written meanwhile.
-What a user answers as a juror has a row of its own per chain of nonces, since several rosters may list one chain.
+A run's name stands for one roster: another one under the same name, which would be another draw of the groups, is
+refused.
 
 The state holds the user's secrets, so folder and file belong to their owner alone. What a later state no longer has is
-overwritten in the file, and the log beside it is emptied after each round; copies that a disk or a backup keeps are out
-of reach. A file that is put back from a backup can't be told from the latest one: whoever does that counts as a
-colluder.
+overwritten in the file, and the log beside it is emptied whenever a step drops a secret; copies that a disk or a backup
+keeps are out of reach. A file that is put back from a backup can't be told from the latest one: whoever does that
+counts as a colluder.
 """
 
 from __future__ import annotations
@@ -24,45 +25,41 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from sparsesecagg.errors import AlreadyAnswered, LedgerUnusable, MalformedMessage
-from sparsesecagg.protocol.client_state import StateStep, join_parts, restore_state
-from sparsesecagg.protocol.juror import JurorState
-from sparsesecagg.protocol.ledger import Entry
+from sparsesecagg.crypto.identity import Roster
+from sparsesecagg.errors import AlreadyAnswered, LedgerUnusable, MalformedMessage, PolicyViolation
+from sparsesecagg.protocol.ledger import OVERTAKEN, Entry
 from sparsesecagg.protocol.parameters import Parameters
-from sparsesecagg.protocol.stages import ROUND_STAGES, Stage
+from sparsesecagg.protocol.state import StateStep, join_parts, restore_state
 
 FILE = "ledger.sqlite3"
-_VERSION = 3
+_VERSION = 4
 _PATIENCE = 30.0
 """Seconds that one process waits for another to finish its transaction."""
 _PLAIN_DAYS = 30
 """A plain run is over for good when its keys are gone, so rows of old ones are removed; those of rosters stay."""
-_LAST_STAGE = ROUND_STAGES.index(Stage.UNMASK)
-_OVERTAKEN = "another process has answered in this client's place"
 
 # Without row numbers a table is its own index, so a commit writes fewer pages.
 _TABLES = """
 CREATE TABLE IF NOT EXISTS clients (
     run BLOB NOT NULL, user INTEGER NOT NULL, plain INTEGER NOT NULL, touched INTEGER NOT NULL,
-    version INTEGER NOT NULL, round INTEGER NOT NULL, stage INTEGER NOT NULL,
+    version INTEGER NOT NULL, round INTEGER NOT NULL, progress INTEGER NOT NULL,
     request BLOB NOT NULL, answer BLOB NOT NULL, PRIMARY KEY (run, user)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS states (
     run BLOB NOT NULL, user INTEGER NOT NULL, part TEXT NOT NULL, value BLOB NOT NULL,
     PRIMARY KEY (run, user, part)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS jurors (
-    chain BLOB PRIMARY KEY, last_draw INTEGER NOT NULL, statement BLOB NOT NULL, answer BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS rosters (name TEXT PRIMARY KEY, digest BLOB NOT NULL);
 """
 
 
 class SqliteLedger:
     """The ledger of one user in one run. Use it as a context, which closes the file.
 
-    `folder` is made if it does not exist. `run` is `Parameters.run`, `chain` the tip of the user's chain of nonces in a
-    run with a roster. Raises `LedgerUnusable` for a folder or file that can't be used.
+    `folder` is made if it does not exist. `run` is `Parameters.run`. Raises `LedgerUnusable` for a folder or file that
+    can't be used, `PolicyViolation` if the roster's run name stands for another roster here.
     """
 
-    def __init__(self, folder: Path, run: bytes, user: int, chain: bytes = b"") -> None:
-        self._run, self._user, self._chain = run, user, chain
+    def __init__(self, folder: Path, run: bytes, user: int, roster: Roster | None = None) -> None:
+        self._run, self._user, self._plain = run, user, roster is None
         self._path = folder / FILE
         _make_private(folder, self._path)
         with self._problems():
@@ -78,6 +75,8 @@ class SqliteLedger:
                 self._database.execute(f"PRAGMA {setting}").fetchall()
         try:
             self._prepare()
+            if roster:
+                self._bind(roster)
         except BaseException:
             self.close()
             raise
@@ -99,7 +98,7 @@ class SqliteLedger:
 
     def last(self) -> Entry:
         """Return the last entry."""
-        rows = self._rows("version, round, stage, request, answer", "clients")
+        rows = self._rows("version, round, progress, request, answer", "clients")
         return Entry(*rows[0]) if rows else Entry()
 
     def state(self) -> bytes | None:
@@ -123,40 +122,32 @@ class SqliteLedger:
         with self._exclusively():
             last = self._rows("version", "clients")
             if entry.version != (last[0][0] if last else 0) + 1:
-                raise AlreadyAnswered(_OVERTAKEN)
+                raise AlreadyAnswered(OVERTAKEN)
             if not last:
                 self._remove_old(now - _PLAIN_DAYS * 24 * 3600)
             self._database.execute(
                 "INSERT OR REPLACE INTO clients VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (*owner, not self._chain, now, *astuple(entry)),
+                (*owner, self._plain, now, *astuple(entry)),
             )
             for part, value in step.changes().items():
                 if value is None:
                     self._database.execute("DELETE FROM states WHERE run = ? AND user = ? AND part = ?", (*owner, part))
                 else:
                     self._database.execute("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?)", (*owner, part, value))
-        if entry.stage == _LAST_STAGE:
-            # The log still has the secrets of the round. If another process reads just now, the next round empties it.
+        if step.dropped():
+            # The log still has them. If another process reads just now, the next step that drops a secret empties it.
             with self._problems():
                 self._ask("PRAGMA wal_checkpoint(TRUNCATE)")
 
-    def juror(self) -> JurorState:
-        """Return what the owner of this chain of nonces has answered as a juror."""
-        with self._problems():
-            rows = self._database.execute(
-                "SELECT last_draw, statement, answer FROM jurors WHERE chain = ?", (self._chain,)
-            ).fetchall()
-        return JurorState(*rows[0]) if rows else JurorState()
-
-    def record_juror(self, before: JurorState, after: JurorState) -> None:
-        """Write down what a juror is about to answer, or raise `AlreadyAnswered` if `before` is not the last."""
+    def _bind(self, roster: Roster) -> None:
+        """Let a run's name stand for this roster, or raise if it stands for another."""
         with self._exclusively():
-            if self.juror() != before:
-                raise AlreadyAnswered("another process has answered in this juror's place")
-            self._database.execute(
-                "INSERT OR REPLACE INTO jurors VALUES (?, ?, ?, ?)",
-                (self._chain, after.last_draw, after.statement, after.answer),
-            )
+            self._database.execute("INSERT OR IGNORE INTO rosters VALUES (?, ?)", (roster.run, roster.digest))
+            found = self._database.execute("SELECT digest FROM rosters WHERE name = ?", (roster.run,)).fetchone()
+            if found[0] != roster.digest:
+                raise PolicyViolation(
+                    f"the run {roster.run!r} has another roster in this ledger: a new roster needs a new run name"
+                )
 
     # The file
 

@@ -1,40 +1,44 @@
 """The stages of the protocol; one word each, the same word everywhere.
 
-ADVERTISE_KEYS happens once per epoch, and with a roster DRAW after it, for the jury. SHARE_KEYS is a package that
-travels ahead of its round. A round itself is UPLOAD and UNMASK, with CONFIRM between them where the parameters ask for
-it.
+ADVERTISE_KEYS happens once per epoch. SHARE_KEYS is a key package that travels ahead of its round. A round itself is
+two exchanges, UPLOAD and UNMASK.
 """
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import Enum, IntEnum
 
 
 class Stage(Enum):
     """Where a run is."""
 
     ADVERTISE_KEYS = "ADVERTISE_KEYS"
-    DRAW = "DRAW"
     SHARE_KEYS = "SHARE_KEYS"
     UPLOAD = "UPLOAD"
-    CONFIRM = "CONFIRM"
     UNMASK = "UNMASK"
     DONE = "DONE"
 
 
-STAGES = (Stage.ADVERTISE_KEYS, Stage.SHARE_KEYS, Stage.UPLOAD, Stage.CONFIRM, Stage.UNMASK)
+STAGES = (Stage.ADVERTISE_KEYS, Stage.SHARE_KEYS, Stage.UPLOAD, Stage.UNMASK)
 """In the order in which a user meets them."""
 
-ROUND_STAGES = (Stage.UPLOAD, Stage.CONFIRM, Stage.UNMASK)
-"""What a client answers in a round, in this order, each once."""
+ROUND_STAGES = (Stage.UPLOAD, Stage.UNMASK)
+"""The exchanges of a round."""
+
+NEXT_STAGE = {Stage.ADVERTISE_KEYS: Stage.DONE, Stage.UPLOAD: Stage.UNMASK, Stage.UNMASK: Stage.DONE}
+"""What follows at the server when a stage is closed; a round begins from DONE with UPLOAD."""
 
 
-def round_stages(confirm: bool) -> tuple[Stage, ...]:
-    """Return the exchanges of a round."""
-    return ROUND_STAGES if confirm else (Stage.UPLOAD, Stage.UNMASK)
+class Progress(IntEnum):
+    """How far a client is in a round; it only goes up, each step is on record before anything leaves."""
+
+    NOTHING = 0
+    HEADER = 1
+    """Has accepted a header: no other one for this round."""
+    UPLOAD = 2
+    UNMASK = 3
+    """Over, whether shares were released or refused."""
 
 
-def next_stage(stage: Stage, confirm: bool) -> Stage:
-    """Return what follows a stage of a round."""
-    stages = (*round_stages(confirm), Stage.DONE)
-    return stages[stages.index(stage) + 1]
+ANSWERS = {Stage.UPLOAD: Progress.UPLOAD, Stage.UNMASK: Progress.UNMASK}
+"""How far a client is when it has answered a stage."""

@@ -10,7 +10,7 @@ peak_memory   what the process has needed, for reports
 """
 
 from sparsesecagg.simulate.observer import Observer, Transcript
-from sparsesecagg.simulate.run import InProcessRun, Outcome, run_round
+from sparsesecagg.simulate.run import Cohort, InProcessRun, Outcome, run_round
 from sparsesecagg.simulate.secure_sum import secure_sum
 
-__all__ = ["InProcessRun", "Observer", "Outcome", "Transcript", "run_round", "secure_sum"]
+__all__ = ["Cohort", "InProcessRun", "Observer", "Outcome", "Transcript", "run_round", "secure_sum"]

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from sparsesecagg.simulate.observer import Observer
 from sparsesecagg.protocol.server import Server
 from sparsesecagg.protocol.stages import Stage
+from sparsesecagg.simulate.observer import Observer
 
 
 class Clock:

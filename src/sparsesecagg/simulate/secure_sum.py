@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sparsesecagg.simulate.run import run_round
 from sparsesecagg.errors import InvalidInput
+from sparsesecagg.protocol.options import RoundOptions
 from sparsesecagg.protocol.parameters import Parameters
 from sparsesecagg.protocol.policy import Policy
 from sparsesecagg.protocol.result import Result
 from sparsesecagg.protocol.stages import ROUND_STAGES, Stage
+from sparsesecagg.simulate.run import Cohort, run_round
 
 DROPPABLE = tuple(stage.name for stage in (Stage.ADVERTISE_KEYS, Stage.SHARE_KEYS, *ROUND_STAGES))
 """Stages at which a user may drop out."""
@@ -24,30 +26,28 @@ def secure_sum(
     *,
     weights: Sequence[int] | None = None,
     drops: Mapping[int, Stage | str] | None = None,
-    clip: float | None = None,
-    **settings: Any,
+    options: RoundOptions | None = None,
 ) -> Result:
     """Add up the users' vectors as a server would that sees none of them; `result.sum()`, `result.mean()`.
 
     Updates are vectors of floats or integers, all of one length. `drops` says at which stage a user drops out, by the
-    stage or its name. `settings` go to `Parameters.create`: alpha, pattern, modulus_bits, neighbours, threshold, …
-    `clip` is by default the largest magnitude in the updates, which only works because all of them are in one process
-    here: in a deployment it must be public beforehand.
+    stage or its name. `options` say how users aggregate: alpha, pattern, modulus_bits, … Without them the clip is the
+    largest magnitude in the updates, which only works because all of them are in one process here: in a deployment it
+    must be public beforehand.
     """
     if len(updates) < 3:
         raise InvalidInput("updates", f"must come from at least 3 users, got {len(updates)}")
     arrays = [_vector(user, update) for user, update in enumerate(updates)]
     if weights is not None and len(weights) != len(arrays):
         raise InvalidInput("weights", f"must be one for each of {len(arrays)} users, got {len(weights)}")
-    if clip is None:
+    if options is None:
         largest = max(float(np.abs(array).max(initial=0.0)) for array in arrays)
-        clip = largest if np.isfinite(largest) and largest > 0 else 1.0
-    max_weight = max(weights) if weights is not None else 0
-    params = Parameters.create(
-        clients=len(arrays), dim=max(1, arrays[0].size), clip=clip, max_weight=max_weight, **settings
-    )
-    policy = Policy(patterns=frozenset({params.pattern}))  # Whoever names a pattern here has opted in.
-    return run_round(params, arrays, weights=weights, drops=_stages(drops or {}, len(arrays)), policy=policy).result
+        options = RoundOptions(clip=largest if np.isfinite(largest) and largest > 0 else 1.0)
+    if weights is not None:
+        options = replace(options, max_weight=max(weights))
+    params = Parameters.create(len(arrays), max(1, arrays[0].size), options)
+    cohort = Cohort(policy=Policy(patterns=frozenset({params.pattern})))  # Whoever names a pattern here has opted in.
+    return run_round(params, arrays, cohort, weights=weights, drops=_stages(drops or {}, len(arrays))).result
 
 
 def _vector(user: int, update: Any) -> NDArray[np.floating[Any]]:

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsesecagg.crypto.identity import Identity, IdentityKey, Roster, RunSecret, enrol
+from sparsesecagg.crypto.identity import USUAL_COLLUDING, Identity, IdentityKey, Roster, RunSecret, enrol
 from sparsesecagg.crypto.kdf import derive
 from sparsesecagg.crypto.secrets import SECRET_SIZE, Entropy, Secret
 from sparsesecagg.crypto.stream import KeyStream
-from sparsesecagg.simulate.run import EntropyOf
 from sparsesecagg.protocol.stages import Stage
+from sparsesecagg.simulate.run import EntropyOf
 
 
 class SimulationSeed(Secret):
@@ -99,8 +99,16 @@ def draw_dropouts(
     return {user: stages[int(at[user])] for user in np.flatnonzero(gone).tolist()}
 
 
-def make_identities(clients: int, run: str, entropy: Entropy) -> list[Identity]:
-    """Enrol simulated users with fresh identities; return them with their common roster."""
+def make_identities(
+    clients: int,
+    run: str,
+    entropy: Entropy,
+    *,
+    group_size: int | None = None,
+    colluding: float = USUAL_COLLUDING,
+) -> list[Identity]:
+    """Enrol simulated users with fresh identities; return them with their common roster, its seed drawn last."""
     secrets = [RunSecret(entropy(SECRET_SIZE)) for _ in range(clients)]
-    roster = Roster(run, tuple(enrol(IdentityKey(entropy(SECRET_SIZE)), run, secret) for secret in secrets))
+    entries = tuple(enrol(IdentityKey(entropy(SECRET_SIZE)), run, secret) for secret in secrets)
+    roster = Roster(run, entries, group_size=group_size, colluding=colluding).with_seed(entropy(SECRET_SIZE))
     return [Identity(user, secret, roster) for user, secret in enumerate(secrets)]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.patterns.anonymity import colluder_count
+from sparsesecagg.privacy.anonymity import colluder_count
 from sparsesecagg.patterns.sizes import even_parts
 from sparsesecagg.lab.audit import theory
 

@@ -22,7 +22,7 @@ from sparsesecagg.protocol.messages import decode_client_message, encode
 from sparsesecagg.protocol.order import OrderView
 from sparsesecagg.protocol.parameters import MAX_DIM
 from sparsesecagg.protocol.sliced import Sliced
-from sparsesecagg.quantize import Quantizer
+from sparsesecagg.rounding import Quantizer
 
 
 @contextmanager

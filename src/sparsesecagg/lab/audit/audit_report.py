@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.patterns.anonymity import colluder_count
+from sparsesecagg.privacy.anonymity import colluder_count
 from sparsesecagg.lab.audit.exposure import expected_fraction
 from sparsesecagg.lab.audit.truth import Score
 from sparsesecagg.protocol import Parameters, Stage

@@ -7,7 +7,7 @@ dropouts are independent (binomial), as in the paper of SparseSecAgg, rather tha
 
 from __future__ import annotations
 
-from sparsesecagg.patterns.tails import log_binomial_below
+from sparsesecagg.privacy.tails import log_binomial_below
 
 
 def log_holders_missing(degree: int, dropout: float, threshold: int) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparsesecagg.patterns.anonymity import Server, colluder_count, kept_anonymity
+from sparsesecagg.privacy.anonymity import Server, colluder_count, kept_anonymity
 from sparsesecagg.protocol import Parameters
 
 ALONE = 1

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.patterns import Slices
-from sparsesecagg.patterns.anonymity import colluder_count
+from sparsesecagg.privacy.anonymity import colluder_count
 from sparsesecagg.patterns.sizes import even_parts, scaled
 
 Members = NDArray[np.bool_]

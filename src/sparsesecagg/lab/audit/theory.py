@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.patterns.anonymity import colluder_count
+from sparsesecagg.privacy.anonymity import colluder_count
 from sparsesecagg.patterns.sizes import even_parts, scaled
-from sparsesecagg.patterns.tails import log_binomial, log_hypergeometric
+from sparsesecagg.privacy.tails import log_binomial, log_hypergeometric
 
 
 def edge_probability(alpha: float, clients: int) -> float:

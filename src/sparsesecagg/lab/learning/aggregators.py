@@ -12,8 +12,8 @@ from sparsesecagg.lab.learning.models import Model
 from sparsesecagg.lab.learning.models.base import Vector
 from sparsesecagg.lab.learning.plain import PlainAggregator, RandomK, TopK
 from sparsesecagg.lab.learning.secure import SecureAggregator, SecureSettings
-from sparsesecagg.patterns.anonymity import availability
-from sparsesecagg.patterns.tails import log_binomial_below
+from sparsesecagg.privacy.anonymity import availability
+from sparsesecagg.privacy.tails import log_binomial_below
 from sparsesecagg.lab.audit.exposure import expected_fraction
 from sparsesecagg.lab.audit.graph_tails import log_holders_missing
 from sparsesecagg.protocol import Parameters

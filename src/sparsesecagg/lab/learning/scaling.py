@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsesecagg.lab.learning.models.base import Layer, Vector
-from sparsesecagg.quantize.clips import next_clips
+from sparsesecagg.rounding import next_clips
 
 LEAST_HEADROOM = 3.0
 MOST_HEADROOM = 64.0

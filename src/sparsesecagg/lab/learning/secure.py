@@ -28,7 +28,7 @@ from sparsesecagg.lab.learning.aggregation import Aggregation, Aggregator, BySta
 from sparsesecagg.lab.learning.models.base import Layer, Vector
 from sparsesecagg.lab.learning.plain import kept_values
 from sparsesecagg.lab.learning.scaling import AdaptiveClip
-from sparsesecagg.patterns.anonymity import availability
+from sparsesecagg.privacy.anonymity import availability
 from sparsesecagg.protocol import Parameters, Policy, Result, Stage
 from sparsesecagg.protocol.stages import round_stages
 

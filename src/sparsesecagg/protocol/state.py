@@ -11,15 +11,18 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from sparsesecagg.crypto.secrets import PairChain, PrivateKey, RoundSecret, Secret
-from sparsesecagg.errors import MalformedMessage
-from sparsesecagg.protocol.package import Package
+from sparsesecagg.crypto import sealing
+from sparsesecagg.crypto.identity import Identity
+from sparsesecagg.crypto.secrets import Entropy, PairRatchet, PrivateKey, RoundSecret, Secret
+from sparsesecagg.errors import MalformedMessage, PolicyViolation
+from sparsesecagg.protocol.epoch import Epoch, KeyPackage, make_package
+from sparsesecagg.protocol.stages import Progress
+
+LARGEST_SKIP = 1 << 12
+"""Rounds that a server may skip: the secrets of pairs are hashed once for each."""
 
 Kind = TypeVar("Kind")
-
-_NO_KEY = PrivateKey(b"")
-
-Holder = Secret | Package | Mapping[int, Secret]
+Holder = Secret | KeyPackage | Mapping[int, Secret]
 """Part of a state that has secrets."""
 
 
@@ -34,49 +37,57 @@ class ClientState(msgspec.Struct, frozen=True, kw_only=True):
 
     # The epoch
     epoch_number: int = 0
-    sealing_private: PrivateKey = _NO_KEY
-    """Only until the pairs' chains exist."""
-    nonce: bytes = b""
-    epoch: bytes = b""
-    """The epoch's keys, as they were received; empty before."""
-    draw: int = 0
-    """The number of the last draw that was accepted."""
-    chain_round: int = 0
-    """The round that the pairs' chains stand at."""
-    chains: dict[int, PairChain] = {}
-    """By place of the partner."""
+    sealing_private: PrivateKey | None = None
+    """From ADVERTISE_KEYS until the group's keys arrive and the ratchets start."""
+    keys: bytes | None = None
+    """The epoch's keys, as they were received; None before."""
+    ratchet_round: int = 0
+    """The round that the ratchets stand at."""
+    ratchets: dict[int, PairRatchet] = {}
+    """By index of the partner."""
     secrets: dict[int, dict[int, RoundSecret]] = {}
-    """By round and place: secrets of rounds that packages were dealt for and that are not over."""
-    packages: dict[int, Package] = {}
+    """By round and index: secrets of rounds that packages were made for and that are not over."""
+    packages: dict[int, KeyPackage] = {}
     """By round."""
 
     # The round
     round_number: int = 0
     """The last round that was answered or seen; earlier ones are over for good."""
-    answered: int = -1
-    """The last stage that was answered in it, in order."""
-    order: bytes = b""
-    """The order, as it was received."""
-    confirmed: bytes = b""
-    """The survivors that the user has settled for."""
+    progress: Progress = Progress.NOTHING
+    """How far this user is in it."""
+    header: bytes | None = None
+    """The header that was accepted, as it was received, until the round is over."""
     clipped: int = 0
-
-    # What was declared
-    history: bytes = b""
-    """The chain of declared survivors so far."""
-    history_round: int = -1
-    """The last round in it."""
-    uploaded: dict[int, bytes] = {}
-    """By round that is not in the chain yet: the survivors that were answered at UNMASK, or nothing."""
-    uploads: int = 0
-    exclusions: int = 0
-    """How many of the uploads were declared missing."""
-    stopped: str = ""
-    """Why this client takes no further part in the run."""
 
     def with_changes(self, **changes: Any) -> ClientState:
         """Return the state with some fields changed."""
         return msgspec.structs.replace(self, **changes)
+
+    def advertised(self, epoch_number: int, params: bytes, entropy: Entropy, size: int) -> ClientState:
+        """Return the state with a fresh sealing key; nothing of the epoch before is left in it."""
+        return self.with_changes(
+            params=params,
+            epoch_number=epoch_number,
+            sealing_private=PrivateKey(entropy(size)),
+            keys=None,
+            ratchets={},
+            secrets={},
+            packages={},
+            header=None,
+        )
+
+    def joined(self, epoch: Epoch, index: int, data: bytes, identity: Identity | None) -> ClientState:
+        """Return the state with a ratchet for each partner, from the epoch's keys as they were received."""
+        return self.with_changes(
+            sealing_private=None,
+            keys=data,
+            ratchet_round=epoch.first_round,
+            ratchets=epoch.ratchets(index, self.sealing_private or PrivateKey(b""), identity),
+            secrets={},
+            packages={},
+            round_number=epoch.first_round - 1,
+            progress=Progress.UNMASK,  # The round before the first is over.
+        )
 
     def from_round(self, round_number: int) -> ClientState:
         """Return the state when a round begins: nothing of earlier rounds is left in it."""
@@ -86,9 +97,8 @@ class ClientState(msgspec.Struct, frozen=True, kw_only=True):
             packages={number: each for number, each in self.packages.items() if number >= round_number},
             secrets={number: each for number, each in self.secrets.items() if number >= round_number},
             round_number=round_number,
-            answered=-1,
-            order=b"",
-            confirmed=b"",
+            progress=Progress.NOTHING,
+            header=None,
         )
 
     def after_round(self) -> ClientState:
@@ -97,18 +107,37 @@ class ClientState(msgspec.Struct, frozen=True, kw_only=True):
         return self.with_changes(
             packages={each: package for each, package in self.packages.items() if each != number},
             secrets={each: secrets for each, secrets in self.secrets.items() if each != number},
-            order=b"",
+            progress=Progress.UNMASK,
+            header=None,
         )
 
-    def held_secrets(self) -> Iterator[Secret]:
-        """Yield every secret in the state."""
-        for holder in self.holders():
-            yield from _held_by(holder)
+    def may_share(self, number: int) -> bool:
+        """Tell whether the round's secrets are still to come: a package is made once."""
+        return number not in self.packages and (number >= self.ratchet_round or number in self.secrets)
+
+    def with_packages(self, epoch: Epoch, index: int, numbers: list[int], entropy: Entropy) -> ClientState:
+        """Move the ratchets on and make the packages of some rounds."""
+        upto = numbers[-1]
+        if upto - self.ratchet_round > LARGEST_SKIP:
+            raise PolicyViolation(f"round {upto} skips more than {LARGEST_SKIP} rounds")
+        ratchets, secrets = self.ratchets, dict(self.secrets)
+        for number in range(self.ratchet_round, upto + 1):
+            if number > self.round_number:  # Rounds that are over get none.
+                secrets[number] = {partner: sealing.round_secret(each) for partner, each in ratchets.items()}
+            ratchets = {partner: sealing.next_ratchet(each) for partner, each in ratchets.items()}
+        made = {number: make_package(epoch, number, index, secrets[number], entropy) for number in numbers}
+        return self.with_changes(
+            ratchet_round=max(self.ratchet_round, upto + 1),
+            ratchets=ratchets,
+            secrets=secrets,
+            packages={**self.packages, **made},
+        )
 
     def holders(self) -> Iterator[Holder]:
         """Yield what holds secrets: none of it is ever changed, so the same object holds the same secrets."""
-        yield self.sealing_private
-        yield self.chains
+        if self.sealing_private:
+            yield self.sealing_private
+        yield self.ratchets
         yield from self.packages.values()
         yield from self.secrets.values()
 
@@ -116,32 +145,16 @@ class ClientState(msgspec.Struct, frozen=True, kw_only=True):
 def _held_by(holder: Holder) -> Iterable[Secret]:
     if isinstance(holder, Secret):
         return (holder,)
-    if isinstance(holder, Package):
+    if isinstance(holder, KeyPackage):
         return holder.mask_secret, holder.private_seed, holder.own_shares
     return holder.values()
 
 
-def erase(before: ClientState, after: ClientState) -> None:
-    """Overwrite the secrets that the later state no longer has. Only once that state is on record."""
-    old, new = ({id(holder): holder for holder in state.holders()} for state in (before, after))
-    # A new holder may have taken over some of the secrets.
-    kept = {id(secret) for name, holder in new.items() if name not in old for secret in _held_by(holder)}
-    for name, holder in old.items():
-        if name not in new:
-            for secret in _held_by(holder):
-                if id(secret) not in kept:
-                    secret.wipe()
-
-
 class StateStep(NamedTuple):
-    """From one state to the next, for a ledger to write down: the whole of it, or only what has changed."""
+    """From one state to the next, for a ledger to write down: only what has changed."""
 
     before: ClientState
     after: ClientState
-
-    def whole(self) -> bytes:
-        """Return the next state as bytes; they hold the user's secrets."""
-        return save_state(self.after)
 
     def changes(self) -> dict[str, bytes | None]:
         """Return the parts of the next state that the one before does not have, and None for those that are gone."""
@@ -149,6 +162,14 @@ class StateStep(NamedTuple):
         old, new = _parts(self.before) if self.before.version else {}, _parts(self.after)
         changed = {name: _encode(part) for name, part in new.items() if old.get(name) is not part}
         return {**changed, **dict.fromkeys(old.keys() - new.keys())}
+
+    def dropped(self) -> list[Secret]:
+        """Return the secrets that the next state no longer has."""
+        old, new = ({id(holder): holder for holder in state.holders()} for state in self)
+        # A new holder may have taken over some of the secrets.
+        kept = {id(secret) for name, holder in new.items() if name not in old for secret in _held_by(holder)}
+        gone = [secret for name, holder in old.items() if name not in new for secret in _held_by(holder)]
+        return [secret for secret in gone if id(secret) not in kept]
 
 
 def save_state(state: ClientState) -> bytes:
@@ -181,18 +202,19 @@ def restore_state(data: bytes) -> ClientState:
 
 _REST = "rest"
 _KINDS: dict[str, Any] = {
-    "epoch": bytes,
-    "order": bytes,
-    "chains": dict[int, PairChain],
-    "packages": Package,
+    "keys": bytes,
+    "header": bytes,
+    "ratchets": dict[int, PairRatchet],
+    "packages": KeyPackage,
     "secrets": dict[int, RoundSecret],
 }
 """The large parts of a state, which change at different times: those of packages and secrets are one per round."""
 
 
 def _parts(state: ClientState) -> dict[str, Any]:
-    rest = state.with_changes(epoch=b"", order=b"", chains={}, packages={}, secrets={})
-    parts: dict[str, Any] = {_REST: rest, "epoch": state.epoch, "order": state.order, "chains": state.chains}
+    rest = state.with_changes(keys=None, header=None, ratchets={}, packages={}, secrets={})
+    parts: dict[str, Any] = {_REST: rest, "ratchets": state.ratchets}
+    parts |= {name: each for name in ("keys", "header") if (each := getattr(state, name)) is not None}
     parts |= {f"packages {number}": package for number, package in state.packages.items()}
     parts |= {f"secrets {number}": secrets for number, secrets in state.secrets.items()}
     return parts

@@ -1,7 +1,8 @@
 """Locations on the wire: which coordinates an upload carries, in the smaller of two codes.
 
-A bitmap takes one bit per coordinate. Rice-coded gaps take close to the entropy: a gap g is written as g >> k ones-
-free unary bits and k low bits. Both halves are kept in streams of their own, which lets NumPy write and read them
+A bitmap takes one bit per coordinate. Rice-coded gaps take close to the entropy: a gap g is written as the quotient
+g >> k in unary
+and k remainder bits. Both halves are kept in streams of their own, which lets NumPy write and read them
 without a loop: the unary stream is a bitmap with a one at the end of each quotient.
 
     bitmap:  0x00 ‖ bits

@@ -1,8 +1,8 @@
 """Masks: what they are derived from, and adding them up, the hot loop of client and server.
 
 Both sides of a pair read the same stream of words over the same coordinates, one with a plus and one with a minus, so
-the pair cancels in the sum. A mask of a committee covers the whole upload; a mask of `pairwise` the coordinates that
-the pair has drawn.
+the pair cancels in the sum. A mask of `sliced` covers the whole upload; a mask of `pairwise` the coordinates that the
+pair has drawn.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,14 @@ from sparsesecagg.patterns.gaps import Positions
 
 _BATCH_WORDS = 1 << 16
 """Words of masks on drawn coordinates that are added at a time."""
+
+
+class Pair(NamedTuple):
+    """Two users that share a mask, and what their mask keys agree on."""
+
+    user: int
+    peer: int
+    agreed: AgreedSecret
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +49,11 @@ class DrawnMask(Mask):
     rows: Positions
 
 
-def pair_seeds(agreed: AgreedSecret, context: bytes, one: int, other: int) -> tuple[MaskSeed, PatternSeed]:
+def pair_seeds(pair: Pair, context: bytes) -> tuple[MaskSeed, PatternSeed]:
     """Derive the seeds of a pair's masks and of its pattern; the same for both sides."""
-    names = min(one, other).to_bytes(4, "little") + max(one, other).to_bytes(4, "little")
-    both = derive(agreed.reveal(), "pair mask", context, names, length=64)
+    low, high = min(pair.user, pair.peer), max(pair.user, pair.peer)
+    names = low.to_bytes(4, "little") + high.to_bytes(4, "little")
+    both = derive(pair.agreed.reveal(), "pair mask", context, names, length=64)
     return MaskSeed(both[:32]), PatternSeed(both[32:])
 
 

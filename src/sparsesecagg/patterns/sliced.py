@@ -1,0 +1,291 @@
+"""`sliced`: everybody in a group sends the same public random part of the model. `full` is the same with α = 1.
+
+α = a/L with small integers. The vector is cut into blocks of L neighbours; of block b, in round r, a group sends the
+coordinates at
+
+    (h(b) + shift + a·r + j) mod L,   j < a,
+
+where h(b) is a public pseudo-random offset and `shift` tells groups apart that send different slices. So a slice is
+spread evenly over every layer, every coordinate is sent equally often, and nothing about locations travels. Slices hide
+nothing and protect nobody: the size of the group does, and noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsesecagg.crypto.secrets import SharedSecret
+from sparsesecagg.crypto.stream import CHUNK_BYTES, MaskStream
+from sparsesecagg.errors import InvalidInput, MalformedMessage
+from sparsesecagg.field import packed_size, unpack
+from sparsesecagg.patterns.base import (
+    GroupSum,
+    Index,
+    Layout,
+    MaskedSum,
+    MaskedUpdate,
+    Pattern,
+    Trace,
+    UpdateSource,
+)
+from sparsesecagg.patterns.groups import public_stream
+from sparsesecagg.patterns.masks import Mask, Pair, WholeMasks, pair_seeds
+from sparsesecagg.privacy.anonymity import default_threshold
+from sparsesecagg.rounding import Digits, Step
+
+_PIECE = 1 << 16
+"""Coordinates worked on at a time: their floats and random numbers stay in the cache."""
+_LARGEST_BLOCK = 1 << 20
+_TOLERANCE = 100
+"""What is used may differ from what is asked by one part in this many."""
+
+
+@lru_cache(maxsize=256)
+def block_of(alpha_q32: int) -> tuple[int, int]:
+    """Return (a, L), with the smallest L for which a/L is within 1 % of α."""
+    one = 1 << 32
+    for block in range(1, _LARGEST_BLOCK + 1):
+        part = (alpha_q32 * block + one // 2) // one
+        if part and abs(part * one - alpha_q32 * block) * _TOLERANCE <= alpha_q32 * block:
+            return part, block
+    raise InvalidInput("alpha", f"must be at least 2^-20, got {alpha_q32 / one:g}")
+
+
+@lru_cache(maxsize=2)  # All users of a run, in all rounds, have the same.
+def _offsets(seed: bytes, blocks: int, block: int) -> NDArray[np.int32]:
+    """Return h(b) of all blocks: 32-bit draws scaled down to 0 … L − 1."""
+    draws = public_stream(seed, "slices").read(4 * blocks).view("<u4").astype(np.uint64)
+    draws *= np.uint64(block)
+    draws >>= np.uint64(32)
+    return draws.astype(np.int32)
+
+
+class Sliced(Pattern):
+    """Slices of α of the coordinates, another one each round."""
+
+    name = "sliced"
+
+    def __init__(self, layout: Layout) -> None:
+        super().__init__(layout)
+        self.part, self.block = block_of(layout.alpha_q32)
+        if layout.dim < self.block:
+            raise InvalidInput(
+                "alpha",
+                f"of {layout.alpha:g} sends {self.part} of every {self.block} coordinates, and the model has "
+                f"{layout.dim}: use {-(-1000 // layout.dim) / 1000:g} or more",
+            )
+
+    @property
+    def length(self) -> int:
+        """Coordinates of a slice, at most."""
+        return -(-self.layout.dim // self.block) * self.part
+
+    @cached_property
+    def digits(self) -> Digits:
+        """The weight, and how many values were clipped."""
+        layout = self.layout
+        return Digits.fit(layout.word, layout.contributors, (layout.max_weight, self.length))
+
+    def fraction(self, members: int | None = None) -> float:
+        """Return a/L, whoever takes part."""
+        return self.part / self.block
+
+    @property
+    def coverage(self) -> float:
+        """What all groups together send."""
+        return min(1.0, self.layout.slices * self.fraction())
+
+    def default_threshold(self, sizes: tuple[int, ...], dropout: float, colluding: float) -> int:
+        """Return a threshold as high as dropouts allow; half of a sparse graph's holders, as in SecAgg+."""
+        if self.layout.neighbours:
+            return (self.layout.neighbours + 1) // 2 + 1
+        return default_threshold(min(sizes), max(sizes), dropout, colluding)
+
+    def upload_size(self) -> int:
+        """Return the bytes of the words."""
+        return packed_size(self.length + self.digits.total, self.layout.word.bits)
+
+    def masked_sum(self, group: int, round_number: int, seed: bytes, context: bytes) -> SlicedSum:
+        """Return the sum of a group's slice."""
+        layout = self.layout
+        shift = group % layout.slices * self.block // layout.slices + self.part * round_number
+        return SlicedSum(self, group, context, _Slice(self, shift % self.block, seed))
+
+
+class _Slice:
+    """The coordinates of one slice, piece by piece."""
+
+    def __init__(self, pattern: Sliced, shift: int, seed: bytes) -> None:
+        self._dim, self._block, self._part = pattern.layout.dim, pattern.block, pattern.part
+        self._shift, self._seed = shift, seed
+
+    def __len__(self) -> int:
+        whole, rest = divmod(self._dim, self._block)
+        return whole * self._part + (int(np.count_nonzero(self._inside(whole, whole + 1) < rest)) if rest else 0)
+
+    def __iter__(self) -> Iterator[Index]:
+        dim, block = self._dim, self._block
+        if block == 1:
+            for low in range(0, dim, _PIECE):
+                yield slice(low, min(dim, low + _PIECE))
+            return
+        blocks, step = -(-dim // block), max(1, _PIECE // self._part)
+        for first in range(0, blocks, step):
+            behind = min(blocks, first + step)
+            starts = np.arange(first * block, behind * block, block, dtype=np.int64)
+            coordinates = (self._inside(first, behind) + starts[:, None]).reshape(-1)
+            yield coordinates[coordinates < dim] if behind == blocks else coordinates
+
+    def _inside(self, first: int, behind: int) -> NDArray[np.int32]:
+        """Return where the slice lies in some blocks: (blocks, a), increasing in each."""
+        offsets = _offsets(self._seed, -(-self._dim // self._block), self._block)[first:behind]
+        inside = offsets[:, None] + (np.arange(self._part, dtype=np.int32) + np.int32(self._shift))[None, :]
+        inside %= self._block
+        if self._part > 1:
+            inside.sort(axis=1)
+        return inside
+
+
+class SlicedSum(MaskedSum):
+    """Every mask covers all that a user sends. Works piece by piece, so that memory stays at the upload's size."""
+
+    def __init__(self, pattern: Sliced, group: int, context: bytes, where: _Slice) -> None:
+        super().__init__(pattern, group, context)
+        self._where = where
+        self._length = len(where)
+        self._uploads: dict[int, bytes | memoryview] = {}
+        self._sums: NDArray[Any] | None = None
+
+    def indices(self) -> Iterable[Index]:
+        """Return the coordinates of the slice."""
+        return self._where
+
+    def mask(
+        self,
+        update: UpdateSource,
+        steps: Sequence[Step],
+        weight: int,
+        pairs: Sequence[Pair],
+        private: Mask,
+        trace: Trace | None = None,
+    ) -> MaskedUpdate:
+        """Return the masked words of the slice, the private integers behind them."""
+        word = self.layout.word
+        masks = WholeMasks([*(self._mask_of(pair, pair.user < pair.peer) for pair in pairs), private], word)
+        words = np.empty(self._length + self.digits.total, word.dtype)
+        # Small pieces are masked several at a time: a mask costs as much for each piece as for a few thousand words.
+        sums = np.empty(min(len(words), CHUNK_BYTES // word.dtype.itemsize), word.accumulator)
+        done = filled = 0
+        for integers in self._integers(update, steps, weight, trace):
+            start = 0
+            while start < len(integers):
+                some = integers[start : start + len(sums) - filled]
+                sums[filled : filled + len(some)] = some  # As `word.embed` does, without a copy.
+                start, filled = start + len(some), filled + len(some)
+                if filled == len(sums) or done + filled == len(words):
+                    masks.add(sums[:filled])
+                    words[done : done + filled] = word.reduce(sums[:filled])
+                    done, filled = done + filled, 0
+        return MaskedUpdate(b"", words, sum(step.clipped for step in steps))
+
+    def _integers(
+        self, update: UpdateSource, steps: Sequence[Step], weight: int, trace: Trace | None
+    ) -> Iterator[NDArray[Any]]:
+        """Yield the integers of the slice piece by piece, then the digits of what travels beside them."""
+        for step in steps:
+            step.begin(lambda: (_read(update, index) for index in self._where))
+        for index in self._where:
+            piece: NDArray[Any] = _read(update, index)
+            for step in steps:
+                piece = step.apply(piece)
+            if trace:
+                trace(index, piece)
+            yield piece
+        clipped = min(self._length, sum(step.clipped for step in steps))
+        yield self.digits.write((weight if self.layout.max_weight else 0, clipped))
+
+    def add(self, user: int, locations: bytes, words: bytes | memoryview) -> None:
+        """Add one upload's words."""
+        if locations:
+            raise MalformedMessage("the pattern has public locations, none may be sent")
+        unpacked = unpack(words, self._length + self.digits.total, self.layout.word)
+        if self._sums is None:
+            self._sums = unpacked.astype(self.layout.word.accumulator)
+        else:
+            np.add(self._sums, unpacked, out=self._sums)
+        self._uploads[user] = words
+
+    def remove(self, user: int) -> None:
+        """Subtract one upload's words."""
+        words = unpack(self._uploads.pop(user), self._length + self.digits.total, self.layout.word)
+        sums = self._opened_sums()
+        np.subtract(sums, words, out=sums)
+
+    def open(self, private: Mapping[int, SharedSecret], orphaned: Sequence[Pair]) -> None:
+        """Take away the masks that are left in the sum."""
+        masks = [self.private_mask(user, seed, positive=False) for user, seed in private.items()]
+        # The user in the sum added the mask if its number is the smaller one; now it is taken away.
+        masks += [self._mask_of(pair, pair.user > pair.peer) for pair in orphaned]
+        WholeMasks(masks, self.layout.word).add(self._opened_sums())
+
+    def problem(self) -> str:
+        """Compare the sum with what honest users can reach: weights within the limit, means within the clip."""
+        layout, count = self.layout, len(self._uploads)
+        (weight, clipped), values = self._beside, self._values
+        if weight > count * max(1, layout.max_weight) or clipped > count * self._length:
+            return "its users sent weights or counts above what is allowed"
+        share = weight / layout.max_weight if layout.max_weight else count
+        largest = max(int(values.max(initial=0)), -int(values.min(initial=0)))
+        # Each contribution is rounded by less than one.
+        return "its users sent values beyond the clip" if largest > layout.limit * share + count else ""
+
+    def result(self) -> GroupSum:
+        """Return the values of the slice."""
+        weight, clipped = self._beside
+        return GroupSum(
+            group=self.group,
+            users=tuple(sorted(self._uploads)),
+            indices=self._where,
+            values=self._values,
+            contributors=None,
+            weight=weight if self.layout.max_weight else None,
+            clipped=clipped,
+        )
+
+    @cached_property
+    def _values(self) -> NDArray[np.signedinteger[Any]]:
+        return self.layout.word.lift_short(self._opened_sums()[: self._length])
+
+    @property
+    def _beside(self) -> tuple[int, ...]:
+        """Weight and clipped values, which are not negative: no lifting."""
+        return self.digits.read(self.layout.word.reduce(self._opened_sums()[self._length :]).tolist())
+
+    def _opened_sums(self) -> NDArray[Any]:
+        if self._sums is None:
+            raise MalformedMessage("nobody has uploaded anything")
+        return self._sums
+
+    def _mask_of(self, pair: Pair, positive: bool) -> Mask:
+        return Mask(MaskStream(pair_seeds(pair, self.context)[0], self.layout.word), positive)
+
+
+def _read(update: UpdateSource, index: Index) -> NDArray[Any]:
+    return update.read(index.start, index.stop) if isinstance(index, slice) else update.take(index)
+
+
+class Full(Sliced):
+    """SecAgg: everybody sends everything."""
+
+    name = "full"
+    several_groups = False
+
+    def __init__(self, layout: Layout) -> None:
+        if layout.alpha_q32 != 1 << 32:
+            raise InvalidInput("alpha", f"must be 1 with full, which sends everything, got {layout.alpha:g}")
+        super().__init__(layout)

@@ -1,0 +1,160 @@
+"""What groups promise: how many honest users every sum has that a server can open.
+
+A cohort of N users is cut into K groups by a random draw. A group has P users of whom c collude; t shares open a secret
+and a sum opens with t survivors or more. Then every sum that can be read has at least
+
+    t − c                                  honest users, if the server follows the protocol (semi-honest);
+    t − c − ⌊(P − t)² / (t − c)⌋           if it lies about anything (malicious), provided that 2t > P + c.
+
+The first is the definition of t. The second (docs/protocol.md has the proof): a holder that releases shares counts at
+least t − c honest survivors under its own header, and two headers would need 2(t − c) ≤ P − c, so one header at most
+opens anything; each of the P − c honest holders may be told another set of survivors, each leaves out P − t members at
+most, and a member is out of the sum only if t − c honest holders leave it out. With 2t ≤ P + c one user can be read.
+
+With one group c is what collusion in the cohort is, and nothing is left to chance. With several groups c is random
+(hypergeometric); a plan allows a probability, per run, that some group of some draw has more. Corruption is static:
+whoever colludes was chosen before the seed of the draw was known.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, Literal
+
+import numpy as np
+
+from sparsesecagg.errors import InvalidInput
+from sparsesecagg.privacy.tails import (
+    IMPOSSIBLE,
+    log_binomial_below,
+    log_hypergeometric_at_least,
+    log_sum,
+    log_union,
+)
+
+ServerModel = Literal["malicious", "semi-honest"]
+SERVER_MODELS: Final[tuple[ServerModel, ...]] = ("malicious", "semi-honest")
+MAX_EPOCHS: Final = 16
+"""The most epochs of a run with several groups: all draws are known at once, so a server takes the best of them."""
+MAX_FAILED: Final = 0.02
+"""The fraction of a group's rounds that the default threshold may fail in."""
+LEAST_DROPOUT: Final = 0.01
+"""A run whose owner expects no dropouts has this rate in its default threshold, so that one does not end it."""
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What a run's groups keep against one kind of server, except with probability 2^failure_log2 per run."""
+
+    anonymity: int
+    """Honest users in every sum that can be opened; 0 if one user can be read."""
+    colluders: int
+    """The most colluders in a group that this allows for."""
+    failure_log2: float
+    """Of more colluders than that in some group of some draw; −inf where that is impossible."""
+
+
+def colluder_count(users: int, colluding: float) -> int:
+    """Return the number of colluding users: γN rounded to the nearest, halves up (the safe side)."""
+    return math.floor(colluding * users + 0.5)
+
+
+def planned_colluders(size: int, colluding: float) -> int:
+    """Return c as the default threshold and the server's patience with accusers take it: at least one."""
+    return max(1, colluder_count(size, colluding))
+
+
+def availability(dropout: float) -> float:
+    """Return (1 − θ²)(1 − θ): a user takes part in a round.
+
+    It has a key package for the round, sent in either of the two rounds before, and does not drop out of this one.
+    """
+    return (1 - dropout**2) * (1 - dropout)
+
+
+def failed_rounds(size: int, threshold: int, dropout: float) -> float:
+    """Return the probability that fewer than `threshold` users of a group stay in a round."""
+    return math.exp(log_binomial_below(size, availability(dropout), threshold))
+
+
+def honest_in_sum(size: int, threshold: int, colluders: int, server: ServerModel) -> int:
+    """Return how many honest users every sum of a group has that can be opened; 0 if there is no bound."""
+    if server not in SERVER_MODELS:
+        raise InvalidInput("server", f"must be one of {', '.join(SERVER_MODELS)}, got {server!r}")
+    honest = threshold - colluders
+    if honest <= 0:
+        return 0
+    if server == "semi-honest":
+        return honest
+    if 2 * threshold <= size + colluders:
+        return 0
+    return max(0, honest - (size - threshold) ** 2 // honest)
+
+
+def least_threshold(size: int, colluders: int) -> int:
+    """Return the least t with 2t > P + c and two honest users in every sum; all of the group if there is none."""
+    first = (size + colluders) // 2 + 1
+    return next((t for t in range(first, size) if honest_in_sum(size, t, colluders, "malicious") >= 2), size)
+
+
+@lru_cache(maxsize=1024)
+def default_threshold(smallest: int, largest: int, dropout: float, colluding: float) -> int:
+    """Return t for groups of these sizes: as high as dropouts allow, and never so low that a sum hides nobody.
+
+    max(the largest t that fails in at most 2 % of the smallest group's rounds, the least t that keeps the largest one).
+    """
+    rate = max(dropout, LEAST_DROPOUT)
+    low, high = 1, smallest
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if failed_rounds(smallest, middle, rate) <= MAX_FAILED else (low, middle - 1)
+    return min(smallest, max(low, least_threshold(largest, planned_colluders(largest, colluding))))
+
+
+def excess_log2(sizes: tuple[int, ...], colluders: int, most: int) -> float:
+    """Bound log2 P[in some draw of a run some group has more than `most` of the run's colluders]; −inf if never.
+
+    One group has all of them: nothing is drawn, so nothing is charged.
+    """
+    clients = sum(sizes)
+    if len(sizes) == 1:
+        return IMPOSSIBLE if colluders <= most else 0.0
+    logs = [
+        log_union(log_hypergeometric_at_least(clients, colluders, size, most + 1), sizes.count(size))
+        for size in set(sizes)
+    ]
+    return log_union(log_sum(np.array(logs)), MAX_EPOCHS) / math.log(2)
+
+
+@lru_cache(maxsize=4096)
+def colluders_in_a_group(sizes: tuple[int, ...], colluders: int, failure_log2: float) -> int:
+    """Return the least c such that no group of no draw has more colluders, except with the given probability."""
+    low, high = 0, min(colluders, max(sizes))
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if excess_log2(sizes, colluders, middle) <= failure_log2 else (middle + 1, high)
+    return low
+
+
+def promise(
+    sizes: tuple[int, ...], threshold: int, colluders: int, server: ServerModel, failure_log2: float
+) -> Promise:
+    """Return what groups of these sizes keep, `colluders` of all their users colluding. The largest one decides."""
+    if not 0 <= colluders <= sum(sizes):
+        raise InvalidInput("colluders", f"must be from 0 to the {sum(sizes)} users, got {colluders}")
+    most = colluders_in_a_group(sizes, colluders, failure_log2)
+    kept = min(honest_in_sum(size, threshold, min(most, size), server) for size in set(sizes))
+    return Promise(kept, most, excess_log2(sizes, colluders, most))
+
+
+def sparse_promise(clients: int, quorum: int, graph: tuple[int, int], colluders: int, failure_log2: float) -> Promise:
+    """Return what one group with a sparse graph (degree, threshold) keeps against a semi-honest server.
+
+    A sum has at least `quorum` survivors, joined by masks. Someone's secrets are lost if `threshold` of its neighbours
+    collude, which is a matter of chance. Nothing is promised against a malicious server.
+    """
+    degree, threshold = graph
+    lost = log_union(log_hypergeometric_at_least(clients - 1, colluders, degree, threshold), clients) / math.log(2)
+    return Promise(max(0, quorum - colluders) if lost <= failure_log2 else 0, colluders, lost)

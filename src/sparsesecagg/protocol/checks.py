@@ -1,0 +1,166 @@
+"""What a client checks before it does or releases anything. It believes nothing that the server says unchecked.
+
+The rule of release: a holder's *own* survivors are itself and those declared ones whose tag over the holder's own
+header is valid. Are they t or more, it releases the private-seed share of each of them and the mask-secret share of
+every other member; are they fewer, nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from sparsesecagg.crypto import sealing, shamir
+from sparsesecagg.crypto.identity import Identity
+from sparsesecagg.crypto.secrets import RoundSecret
+from sparsesecagg.errors import InvalidInput, InvalidKey, PolicyViolation, WrongBinding
+from sparsesecagg.patterns.base import ArrayUpdate, UpdateSource
+from sparsesecagg.protocol.epoch import Epoch, KeyPackage, open_pair
+from sparsesecagg.protocol.header import Header, Tags
+from sparsesecagg.protocol.ledger import Ledger, MemoryLedger
+from sparsesecagg.protocol.messages import (
+    SEALED_SIZE,
+    RoundHeader,
+    UnmaskRequest,
+    decode_users,
+    pieces,
+    require_pieces,
+)
+from sparsesecagg.protocol.parameters import Parameters
+
+# What the owner of a client gives it: mistakes here are its own, not the server's
+
+
+def checked_weight(weight: int, params: Parameters) -> int:
+    """Return the weight as it counts: within the bounds, because a refusal would tell the server about it."""
+    if params.max_weight == 0:
+        if weight != 1:
+            raise InvalidInput("weight", "must be 1 in a run without weights: set max_weight")
+        return 1
+    return 1 if weight < 0 else min(weight, params.max_weight)
+
+
+def checked_update(update: Any, params: Parameters) -> UpdateSource:
+    """Return where the update is read from."""
+    if isinstance(update, np.ndarray):
+        if update.dtype.kind != "f":
+            raise InvalidInput("update", f"must be a NumPy array of floats, got {update.dtype}")
+        if update.shape != (params.dim,):
+            raise InvalidInput("update", f"must have shape ({params.dim},), got {update.shape}")
+        return ArrayUpdate(update)
+    if getattr(update, "dim", None) != params.dim:
+        raise InvalidInput("update", f"must be a NumPy array or a source of {params.dim} floats, got {type(update)}")
+    source: UpdateSource = update
+    return source
+
+
+def checked_ledger(ledger: Ledger | None, params: Parameters) -> Ledger:
+    """Return the ledger. What a roster promises rests on it, so a client with an identity does not start without."""
+    if ledger is None and params.authenticated:
+        raise InvalidInput(
+            "ledger", "must be given in a run with a roster: SqliteLedger on a node, MemoryLedger in a simulation"
+        )
+    return ledger or MemoryLedger()
+
+
+def checked_identity(identity: Identity | None, user: int, params: Parameters) -> Identity | None:
+    """Return the identity if it belongs to this user and this run; None in a run without authentication."""
+    if not params.authenticated:
+        return None
+    if identity is None:
+        raise PolicyViolation("the run is authenticated, but this client has no identity")
+    if identity.user != user or identity.roster.digest != params.roster_digest:
+        raise PolicyViolation("the run is bound to another roster, or this user has another number in it")
+    if len(identity.roster.entries) != params.clients:
+        raise PolicyViolation(f"the roster has {len(identity.roster.entries)} users, the run {params.clients}")
+    return identity
+
+
+# The epoch and the round
+
+
+def require_keys(epoch: Epoch, index: int, sealing_key: bytes) -> None:
+    """Raise unless the epoch has the sealing key that this user advertised, and enough others to hold its shares."""
+    if index not in epoch or epoch.sealing_key(index) != sealing_key:
+        raise InvalidKey("the epoch has another sealing key for this user than it advertised, or none")
+    holders = len(epoch.holders(index))
+    if holders < epoch.params.threshold:
+        raise PolicyViolation(f"only {holders} users would hold shares, the threshold is {epoch.params.threshold}")
+
+
+def accepted_header(epoch: Epoch, index: int, message: RoundHeader, package: KeyPackage, context: bytes) -> Header:
+    """Return the header if everything that can be checked is right.
+
+    `context` is this user's own digest of what it contributes to. Its own mask key must be the one that it dealt, else
+    a server could put keys of its own for all peers of one user into everybody's header.
+    """
+    if message.binding != epoch.binding:
+        raise WrongBinding("the server")
+    header, least = Header(epoch, message), epoch.params.threshold
+    if not header.is_member[index]:
+        raise PolicyViolation("asked to upload, but this user's keys are not part of the round")
+    if not np.isin(header.members, epoch.present).all():
+        raise PolicyViolation("the round includes a user that never advertised a key")
+    if header.mask_key[index] != package.mask_key:
+        raise InvalidKey("the header has another mask key for this user than it shared")
+    if message.context != context:
+        raise WrongBinding("the server")
+    if len(header.members) < epoch.params.quorum:
+        raise PolicyViolation(f"only {len(header.members)} users take part, {epoch.params.quorum} are needed")
+    partners = header.partners(index)
+    if len(partners) + 1 < least:  # In a sparse graph there are fewer partners than members.
+        raise PolicyViolation(f"only {len(partners) + 1} users share masks with this one, {least} are needed")
+    require_pieces(message.shares, len(partners), SEALED_SIZE, "the shares")
+    return header
+
+
+# The rule of release
+
+
+def own_survivors(header: Header, index: int, message: UnmaskRequest, tags: Tags) -> set[int]:
+    """Return this user and the declared survivors that have shown its header; raise if they are too few.
+
+    In a sparse graph those with whom this user shares no secret count as declared, and enough of all must be joined by
+    masks.
+    """
+    users = decode_users(message.survivors, len(header.epoch.group))
+    if not header.is_member[users].all():
+        raise PolicyViolation("a declared survivor is not part of the round")
+    declared = set(users.tolist())
+    if index not in declared:
+        raise PolicyViolation("this user was declared dropped, but its shares are requested")
+    partners = [partner for partner in header.partners(index).tolist() if partner in declared]
+    made = pieces(message.tags, len(partners), sealing.TAG_SIZE, "the tags")
+    bad = {partner for partner, tag in zip(partners, made, strict=True) if not tags.valid(partner, tag)}
+    survivors, params = declared - bad, header.epoch.params
+    near = len(partners) - len(bad) + 1
+    least = min((len(part) for part in header.components(survivors)), default=0)
+    if near < params.threshold or least < params.quorum:
+        raise PolicyViolation(
+            f"{near} survivors have valid tags for this round, {params.threshold} are needed"
+            if near < params.threshold
+            else f"masks join only {least} of the survivors, {params.quorum} are needed"
+        )
+    return survivors
+
+
+def held_shares(
+    header: Header, index: int, message: RoundHeader, package: KeyPackage, secrets: Mapping[int, RoundSecret]
+) -> dict[int, bytes]:
+    """Return the pairs of shares that this user holds, by owner: its own, and those of the others that open."""
+    partners = header.partners(index).tolist()
+    sealed = pieces(message.shares, len(partners), SEALED_SIZE, "the shares")
+    held = {index: package.own_shares.reveal()}
+    for owner, each in zip(partners, sealed, strict=True):
+        pair = open_pair(header.epoch, owner, index, each, secrets[owner])
+        if pair is not None:  # Otherwise the owner sealed rubbish; others may still restore its secrets.
+            held[owner] = pair
+    return held
+
+
+def released_shares(held: Mapping[int, bytes], survivors: set[int]) -> dict[int, bytes]:
+    """Return one share per owner: of the private seed if it is an own survivor, else of the mask secret."""
+    size = shamir.SHARE_SIZE
+    return {owner: pair[size:] if owner in survivors else pair[:size] for owner, pair in sorted(held.items())}

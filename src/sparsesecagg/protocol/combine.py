@@ -1,0 +1,81 @@
+"""From the opened sums of groups to the result of a round: the one place that knows more than one group.
+
+`Sum` adds them up. Whoever wants something else of several groups (a median, centred clipping) writes another
+`Combiner` and gives it to the server; masks, shares and messages do not change.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsesecagg.patterns.base import GroupSum
+from sparsesecagg.protocol.parameters import Parameters
+
+
+@dataclass(frozen=True)
+class Total:
+    """What a round's sums come to, per coordinate."""
+
+    values: NDArray[np.signedinteger[Any]]
+    """The sum of the users' integers; zero where nothing was opened."""
+    contributors: NDArray[np.unsignedinteger[Any]]
+    """How many users are in it."""
+    weights: NDArray[np.int64] | None
+    """The sum of their private weights; None in a run without weights."""
+    clipped: int | None
+    """Values clipped by all together; None if the pattern can't count them privately."""
+    mean: NDArray[np.float32] | None = None
+    """What to take for the mean, if it is not the sum divided by its contributors."""
+
+
+class Combiner(ABC):
+    """Takes the sums of one round's groups, in any order and from several threads, and says what they come to."""
+
+    def __init__(self, params: Parameters) -> None:
+        self.params = params
+
+    @abstractmethod
+    def add(self, opened: GroupSum) -> None:
+        """Take the opened sum of one group."""
+
+    @abstractmethod
+    def total(self) -> Total:
+        """Return what the groups come to."""
+
+
+class Sum(Combiner):
+    """All groups added up, exactly."""
+
+    def __init__(self, params: Parameters) -> None:
+        super().__init__(params)
+        # As short as the sum of all groups that may send a coordinate allows: fresh memory costs more than to add.
+        largest = params.groups * (params.word.largest + 1)
+        self._values: NDArray[Any] = np.zeros(params.dim, np.min_scalar_type(-largest))
+        self._contributors: NDArray[Any] = np.zeros(params.dim, np.min_scalar_type(params.clients))
+        weighted = params.max_weight > 0 and params.shape.digits.total > 0
+        self._weights = np.zeros(params.dim, np.int64) if weighted else None
+        self._clipped: int | None = 0
+        self._lock = Lock()
+
+    def add(self, opened: GroupSum) -> None:
+        """Add a group's values where they belong."""
+        with self._lock:
+            for index, values, contributors in opened.pieces():
+                self._values[index] += values
+                self._contributors[index] += np.asarray(contributors).astype(self._contributors.dtype)
+                if self._weights is not None and opened.weight is not None:
+                    self._weights[index] += opened.weight
+            if opened.clipped is None or self._clipped is None:
+                self._clipped = None
+            else:
+                self._clipped += opened.clipped
+
+    def total(self) -> Total:
+        """Return the sums."""
+        return Total(self._values, self._contributors, self._weights, self._clipped)

@@ -1,0 +1,32 @@
+"""The choices of a round, in one value: `secure_sum`, `simulate`, `train`, `SecAgg` and the planner take or make it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class RoundOptions:
+    """How users aggregate. The defaults protect; α = 1 sends everything."""
+
+    pattern: str = "sliced"
+    alpha: float = 1.0
+    """The fraction of the model that each user sends in a round."""
+    group_size: int | None = None
+    """Users of a group, at most; None: one group up to 128 users, else groups of at most 100."""
+    threshold: int | None = None
+    """Users that must stay for a sum to open (t); None: as many as the dropouts allow."""
+    dropout: float = 0.1
+    """The dropout rate θ that is expected: for the default threshold and the paper's normalisation."""
+    colluding: float | None = None
+    """The fraction of the users that may help the server, for the default threshold; None: the roster's, or none."""
+    modulus_bits: int = 32
+    """Bits of a word."""
+    neighbours: int | None = None
+    """Degree of the graph of masks and shares, rounded up to even (SecAgg+); None: complete."""
+    clip: float = 1.0
+    """The largest magnitude that a coordinate of an update may have."""
+    max_weight: int = 0
+    """0: all weights are one. Otherwise weights are private integers up to this."""
+    same_slices: bool = False
+    """All groups send the same slice, so that their means can be compared; else different ones, to cover more."""

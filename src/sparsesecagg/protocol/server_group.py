@@ -1,0 +1,241 @@
+"""The server's side of one group: its keys and key packages between rounds, and one round of it.
+
+Uploads are added as they arrive and kept until UNMASK is over, because a user that the holders count as dropped must
+come out of the sum again. A group below its threshold loses the round; the others do not.
+"""
+
+from __future__ import annotations
+
+import mmap
+import tempfile
+from collections import defaultdict
+from collections.abc import Mapping
+
+import msgspec
+import numpy as np
+
+from sparsesecagg.crypto import sealing, shamir
+from sparsesecagg.errors import InvalidKey, InvalidShare, MalformedMessage
+from sparsesecagg.patterns.base import GroupSum
+from sparsesecagg.patterns.groups import Users
+from sparsesecagg.protocol.epoch import Epoch
+from sparsesecagg.protocol.header import Header
+from sparsesecagg.protocol.messages import (
+    SEALED_SIZE,
+    RoundHeader,
+    ShareKeys,
+    Unmask,
+    UnmaskRequest,
+    Upload,
+    decode_client_message,
+    decode_users,
+    encode,
+    encode_users,
+    require_pieces,
+    sorted_by_receiver,
+)
+from sparsesecagg.protocol.opening import restore_secrets
+
+IN_MEMORY = 1 << 29
+"""Bytes of a group's uploads that are kept in memory; more go to a temporary file."""
+
+
+class GroupState(msgspec.Struct, frozen=True, array_like=True):
+    """A group between rounds, as bytes. Nothing in it is a secret of a user."""
+
+    keys: bytes
+    """The epoch's keys, as its members got them; empty for a group too few of whose users advertised keys."""
+    packages: list[bytes] = []
+    """Those of rounds to come."""
+
+
+class ServerGroup:
+    """What the server keeps of a group between rounds. Users go by their indices."""
+
+    def __init__(self, epoch: Epoch, keys: bytes) -> None:
+        self.epoch = epoch
+        self.keys = keys
+        """The message that the members got."""
+        self.packages: dict[int, dict[int, ShareKeys]] = defaultdict(dict)
+        """By round and index."""
+        self._mask_keys: dict[int, set[bytes]] = defaultdict(set)
+        """By round: the mask keys of these packages."""
+
+    def take_package(self, index: int, package: ShareKeys) -> None:
+        """Keep a member's key package, whose mask key must be fresh."""
+        known = self._mask_keys[package.round_number]
+        if package.mask_key in known:
+            raise InvalidKey(f"user {package.sender} shares a mask key that occurs twice")
+        known.add(package.mask_key)
+        self.packages[package.round_number][index] = package
+
+    def packages_of(self, round_number: int) -> dict[int, ShareKeys]:
+        """Return the packages of a round that begins, by index, and forget them and all older ones."""
+        packages = self.packages.get(round_number, {})
+        for number in [each for each in self.packages if each <= round_number]:
+            del self.packages[number]
+            self._mask_keys.pop(number, None)
+        return packages
+
+    def save(self) -> GroupState:
+        """Return what is kept."""
+        return GroupState(self.keys, [encode(each) for of in self.packages.values() for each in of.values()])
+
+    def restore(self, saved: GroupState) -> None:
+        """Take up the packages that `save` wrote down."""
+        for data in saved.packages:
+            package = decode_client_message(data)
+            if not isinstance(package, ShareKeys):
+                raise MalformedMessage("a saved key package is not one")
+            self.take_package(self.epoch.group.index_of[package.sender], package)
+
+
+class GroupRound:
+    """One group in one round. Users go by their indices."""
+
+    def __init__(self, epoch: Epoch, round_number: int, packages: Mapping[int, ShareKeys], context: bytes) -> None:
+        self.epoch = epoch
+        self.packages = packages
+        members = sorted(packages)
+        self._message = RoundHeader(
+            round_number,
+            epoch.binding,
+            encode_users(np.array(members, np.int64), len(epoch.group)),
+            b"".join(packages[index].mask_key for index in members),
+            context,
+            b"",
+        )
+        self.header = Header(epoch, self._message)
+        self.lost = ""
+        """Why the sum can't be opened; empty while it can."""
+        self.false_shares: dict[int, set[int]] = {}
+        """By holder whose shares were false: the owners of the secrets. User numbers."""
+        self.accused: dict[int, set[int]] = {}
+        """By user without a valid tag: who said so. User numbers."""
+        self.suspects: dict[int, str] = {}
+        """By user that the round failed for, or would have: why. User numbers."""
+        self._sum = self.header.masked_sum()
+        self._tags: dict[int, tuple[Users, bytes]] = {}
+        """By sender: the receivers, and a tag for each."""
+        self._unmask: dict[int, Unmask] = {}
+        self._kept = _Kept()
+        self._require(len(members), "sent key packages")
+
+    def headers(self) -> dict[int, bytes]:
+        """Return the header for each member."""
+        if self.lost:
+            return {}
+        sealed = sorted_by_receiver(
+            {owner: (self.epoch.partners(owner), package.shares) for owner, package in self.packages.items()},
+            SEALED_SIZE,
+        )
+        return {
+            index: encode(msgspec.structs.replace(self._message, shares=sealed.get(index, b"")))
+            for index in self.header.members.tolist()
+        }
+
+    @property
+    def survivors(self) -> list[int]:
+        """Those whose uploads arrived."""
+        return sorted(self._tags)
+
+    def take_upload(self, index: int, upload: Upload) -> None:
+        """Add an upload to the sum, and keep it and its tags."""
+        partners = self.header.partners(index)
+        require_pieces(upload.tags, len(partners), sealing.TAG_SIZE, "the tags")
+        self._sum.add(upload.sender, upload.locations, self._kept.keep(upload.words))
+        self._tags[index] = partners, upload.tags
+
+    def take_unmask(self, index: int, message: Unmask) -> None:
+        """Keep the shares that a survivor releases."""
+        size = len(self.epoch.group)
+        owners = decode_users(message.owners, size)
+        decode_users(message.survivors, size)
+        held = np.zeros(size, np.bool_)
+        held[self.header.partners(index)] = held[index] = True
+        if not held[owners].all():
+            raise InvalidShare(f"user {message.sender} sends shares of secrets that it does not hold")
+        require_pieces(message.shares, len(owners), shamir.SHARE_SIZE, "the shares")
+        if shamir.decode_shares(message.shares) is None:
+            raise InvalidShare(f"user {message.sender} sends a share outside the field")
+        self._unmask[index] = message
+
+    def close_upload(self) -> None:
+        """End UPLOAD: see whether enough are left."""
+        self._require(len(self._tags), "uploaded")
+
+    def unmask_requests(self) -> dict[int, bytes]:
+        """Return what asks the survivors for shares."""
+        if self.lost:
+            return {}
+        survivors = self.survivors
+        bitmap = encode_users(np.array(survivors, np.int64), len(self.epoch.group))
+        tags = sorted_by_receiver(self._tags, sealing.TAG_SIZE)
+        number, binding = self.header.round_number, self.header.binding
+        return {index: encode(UnmaskRequest(number, binding, bitmap, tags.get(index, b""))) for index in survivors}
+
+    def open(self) -> GroupSum | None:
+        """Restore the secrets, take out who is not in the sum, remove the masks; None if the round is lost."""
+        self._note_accusations()
+        self._require(len(self._unmask), "sent shares")
+        if self.lost:
+            return None
+        epoch = self.epoch
+        restored = restore_secrets(self.header, self.packages, self._tags, self._unmask)
+        for holder, owner in restored.false_shares:
+            self.false_shares.setdefault(epoch.user(holder), set()).add(epoch.user(owner))
+        self._suspect(restored.false_shares, restored.failed)
+        if restored.failed:
+            self.lost = f"the secrets of user {epoch.user(restored.failed[0])} can't be restored from the shares sent"
+            return None
+        for index in self._tags:
+            if index not in restored.seeds:
+                self._sum.remove(epoch.user(index))
+        if len(restored.seeds) < epoch.params.threshold:
+            self.lost = f"{len(restored.seeds)} users are in the sum, {epoch.params.threshold} are needed"
+            return None
+        self._sum.open({epoch.user(index): seed for index, seed in restored.seeds.items()}, restored.pairs(self.header))
+        self.lost = self._sum.problem()
+        return None if self.lost else self._sum.result()
+
+    def _note_accusations(self) -> None:
+        """Count who found no valid tag of whom. Users never act on this; the server excludes who has many accusers."""
+        declared = set(self._tags)
+        for holder, message in self._unmask.items():
+            near = {*self.header.partners(holder).tolist(), holder}
+            for index in (declared & near).difference(decode_users(message.survivors, len(self.epoch.group)).tolist()):
+                self.accused.setdefault(self.epoch.user(index), set()).add(self.epoch.user(holder))
+
+    def _suspect(self, false_shares: tuple[tuple[int, int], ...], failed: tuple[int, ...]) -> None:
+        """Name who dealt or sent what is false: a dealer is whose own secret alone fails, a holder fails for many."""
+        members = len(self.header.members)
+        for holder in {holder for holder, _ in false_shares}:
+            if 2 * sum(each == holder for each, _ in false_shares) > members:
+                self.suspects[self.epoch.user(holder)] = "sent false shares"
+        if 2 * len(failed) <= members:
+            for index in failed:
+                user = self.epoch.user(index)
+                if len(self.accused.get(user, ())) == 0:
+                    self.suspects[user] = "shared secrets that can't be restored"
+
+    def _require(self, count: int, what: str) -> None:
+        needed = self.epoch.params.quorum
+        if count < needed and not self.lost:
+            self.lost = f"{count} of its users {what}, {needed} are needed"
+
+
+class _Kept:
+    """Uploads until the round is over: in memory, and beyond a limit in a file that has no name."""
+
+    def __init__(self) -> None:
+        self._left = IN_MEMORY
+
+    def keep(self, words: memoryview) -> memoryview:
+        """Return the same bytes."""
+        self._left -= len(words)
+        if self._left >= 0 or not len(words):
+            return words
+        with tempfile.TemporaryFile() as file:
+            file.write(words)
+            file.flush()
+            return memoryview(mmap.mmap(file.fileno(), len(words), access=mmap.ACCESS_READ))
