@@ -1,1 +1,0 @@
-"""What a smaller α costs in accuracy: everything else alike, several seeds."""
