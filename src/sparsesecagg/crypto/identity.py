@@ -15,6 +15,7 @@ roster's digest and the beacon's value, which nobody knew then.
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
@@ -124,8 +125,9 @@ class Roster:
     @cached_property
     def unseeded_digest(self) -> bytes:
         """What is fixed before the seed: handed out first if a beacon makes it."""
-        rules = json.dumps([self.group_size, self.colluding, self.beacon]).encode()
-        return digest("roster", self.run.encode(), rules, *(part for entry in self.entries for part in entry.public))
+        rules = struct.pack("<Id", self.group_size or 0, self.colluding)
+        keys = [part for entry in self.entries for part in entry.public]
+        return digest("roster", self.run.encode(), rules, self.beacon.encode(), *keys)
 
     @cached_property
     def digest(self) -> bytes:

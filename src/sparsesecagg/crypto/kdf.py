@@ -18,7 +18,7 @@ _FEW = 8
 def digest(label: str, *parts: bytes | bytearray | memoryview) -> bytes:
     """Return SHA-256 of the label and the parts, each preceded by its length so that parts can't run together."""
     state = _begun(label).copy()
-    if len(parts) > _FEW:  # Many are short, such as the heads of a committee: it is faster to join them first.
+    if len(parts) > _FEW:  # Many are short, such as the keys of a roster: it is faster to join them first.
         state.update(b"".join([piece for part in parts for piece in (len(part).to_bytes(8, "little"), part)]))
         return state.finalize()
     for part in parts:
