@@ -2,6 +2,7 @@
 
     words      `Word`: modulus, lazy accumulation, signed mapping
     packing    words to exactly `bits` bits each, and back
+    locations  which coordinates an upload carries, coded
 
 This package knows nothing of keys, users or messages.
 """

@@ -2,7 +2,7 @@
 
 base        the interface: `Pattern` in a run, `MaskedSum` of a group in a round, `GroupSum` when it is opened
 sliced      everybody in a group sends the same public random part; `full` is the same with α = 1
-pairwise    the published sparse pattern; gaps: its Bernoulli patterns; locations: its coordinates on the wire
+pairwise    the published sparse pattern; gaps: its Bernoulli patterns
 groups      who is in which group
 masks       deriving masks and adding them up
 anonymity   what groups promise; tails: exact tail probabilities

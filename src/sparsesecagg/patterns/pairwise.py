@@ -18,7 +18,7 @@ from sparsesecagg.crypto.stream import MaskStream
 from sparsesecagg.field import packed_size, unpack
 from sparsesecagg.patterns.base import GroupSum, Index, MaskedSum, MaskedUpdate, Pattern, Trace, UpdateSource
 from sparsesecagg.patterns.gaps import ONE, bernoulli_positions
-from sparsesecagg.patterns.locations import decode_steps, encode_locations
+from sparsesecagg.field.locations import decode_steps, encode_locations
 from sparsesecagg.patterns.masks import DrawnMask, Mask, Pair, WholeMasks, add_to_column, add_up, pair_seeds
 from sparsesecagg.rounding import Digits, Step
 

@@ -70,15 +70,13 @@ class Parameters(msgspec.Struct, frozen=True, array_like=True, dict=True, forbid
     ) -> Parameters:
         """Return checked parameters. `session` is random by default; a roster decides group size and collusion."""
         options = options or RoundOptions()
-        _require("alpha", _is_fraction(options.alpha), f"must be in (0, 1], got {options.alpha}")
+        is_number = isinstance(options.alpha, int | float)
+        _require("alpha", is_number and 0 < options.alpha <= 1, f"must be in (0, 1], got {options.alpha}")
         _require_range("clients", clients, SMALLEST_GROUP, MAX_CLIENTS)
-        _require("dropout", 0 <= options.dropout < 0.5, f"must be in [0, 0.5), got {options.dropout}")
-        kind = _pattern_class(options.pattern)
-        groups = _group_count(clients, options, kind, roster)
+        groups = _group_count(clients, options, roster)
         colluding = options.colluding
         if colluding is None:
             colluding = roster.colluding if roster else 0.0
-        _require("colluding", 0 <= colluding < 0.5, f"must be in [0, 0.5), got {colluding}")
         params = Parameters(
             version=VERSION,
             clients=clients,
@@ -118,18 +116,18 @@ class Parameters(msgspec.Struct, frozen=True, array_like=True, dict=True, forbid
         _ = self.shape.digits  # Raise if the word is too short.
 
     def _check_sizes(self) -> None:
-        kind = _pattern_class(self.pattern)
+        several = _pattern_class(self.pattern).several_groups
         _require_range("clients", self.clients, SMALLEST_GROUP, MAX_CLIENTS)
         _require("dim", 1 <= self.dim <= MAX_DIM, f"must be from 1 to 2^40, got {self.dim}")
         _require("alpha", 0 < self.alpha_q32 <= 1 << 32, f"must be in (0, 1], got {self.alpha}")
-        _require("dropout", 0 <= self.dropout < 0.5, f"must be in [0, 0.5), got {self.dropout}")
-        _require("colluding", 0 <= self.colluding < 0.5, f"must be in [0, 0.5), got {self.colluding}")
+        for name in ("dropout", "colluding"):
+            _require(name, 0 <= getattr(self, name) < 0.5, f"must be in [0, 0.5), got {getattr(self, name)}")
         _require("clip", SMALLEST_CLIP <= self.clip <= LARGEST_CLIP, f"must be from 1e-30 to 1e30, got {self.clip}")
         _require("max_weight", 0 <= self.max_weight <= MAX_WEIGHT, f"must be from 0 to 2^40, got {self.max_weight}")
         for name in ("session", "roster_digest"):
             _require(name, len(getattr(self, name)) == DIGEST_SIZE, f"must have {DIGEST_SIZE} bytes")
         _require_range("groups", self.groups, 1, self.clients // SMALLEST_GROUP)
-        _require("groups", self.groups == 1 or kind.several_groups, f"must be 1 with {self.pattern}, got {self.groups}")
+        _require("groups", self.groups == 1 or several, f"must be 1 with {self.pattern}, got {self.groups}")
         _require_range("slices", self.slices, 1, self.groups)
         sparse = self.neighbours % 2 == 0 and 0 <= self.neighbours < self.clients - 1
         _require("neighbours", sparse, f"must be even and less than clients − 1, got {self.neighbours}")
@@ -249,14 +247,14 @@ class Parameters(msgspec.Struct, frozen=True, array_like=True, dict=True, forbid
         return changed
 
 
-def _group_count(clients: int, options: RoundOptions, kind: type[Pattern], roster: Roster | None) -> int:
+def _group_count(clients: int, options: RoundOptions, roster: Roster | None) -> int:
     """Return the number of groups; the roster's word on their size is the only one in a run that has a roster."""
     size = options.group_size
     if roster is not None:
         _require("clients", clients == len(roster.entries), f"must be the roster's {len(roster.entries)} users")
         _require("group_size", size in (None, roster.group_size), f"must be the roster's {roster.group_size}")
         size = roster.group_size
-    if kind.several_groups and not (options.neighbours and size is None):
+    if _pattern_class(options.pattern).several_groups and not (options.neighbours and size is None):
         return group_count(clients, size)
     _require("group_size", size in (None, clients), f"must not be given with {options.pattern}, which has one group")
     return 1
@@ -274,10 +272,6 @@ def _even_degree(neighbours: int | None, clients: int) -> int:
     _require("neighbours", neighbours >= 2, f"must be at least 2, got {neighbours}")
     degree = neighbours + neighbours % 2
     return 0 if degree >= clients - 1 else degree
-
-
-def _is_fraction(value: Any) -> bool:
-    return isinstance(value, int | float) and 0 < value <= 1
 
 
 def _require(option: str, holds: bool, problem: str) -> None:

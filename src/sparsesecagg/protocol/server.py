@@ -11,15 +11,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
-import numpy as np
 
 from sparsesecagg.crypto.identity import Roster
 from sparsesecagg.crypto.kdf import DIGEST_SIZE
-from sparsesecagg.crypto.keys import require_usable
 from sparsesecagg.errors import (
     DuplicateMessage,
     InvalidInput,
-    InvalidKey,
     MalformedMessage,
     ThresholdNotMet,
     TooLittleOpened,
@@ -31,26 +28,19 @@ from sparsesecagg.errors import (
 )
 from sparsesecagg.patterns import Groups
 from sparsesecagg.protocol.combine import Combiner, Sum
-from sparsesecagg.protocol.epoch import AHEAD, Epoch
+from sparsesecagg.protocol.epoch import AHEAD
 from sparsesecagg.protocol.header import NO_CONTEXT
 from sparsesecagg.protocol.messages import (
-    BINDING_SIZE,
-    SEALED_SIZE,
     AdvertiseKeys,
-    EpochKeys,
     Message,
     ShareKeys,
     Unmask,
     Upload,
     decode_client_message,
-    decode_server_message,
-    encode,
-    encode_users,
-    require_pieces,
 )
 from sparsesecagg.protocol.parameters import Parameters
 from sparsesecagg.protocol.result import Result
-from sparsesecagg.protocol.server_group import GroupRound, GroupState, ServerGroup
+from sparsesecagg.protocol.server_group import GroupRound, GroupState, ServerEpoch, ServerGroup
 from sparsesecagg.protocol.stages import NEXT_STAGE, Stage
 
 MESSAGE_OF: dict[Stage, type[Message]] = {
@@ -119,7 +109,7 @@ class Server:
         if message.sender >= self.params.clients:
             raise UnknownSender(message.sender)
         if isinstance(message, ShareKeys):
-            self._take_package(message)
+            self._epoch.take_package(message, self.round_number)
             sizes = self.sent_bytes[Stage.SHARE_KEYS.name]
             sizes[message.sender] = sizes.get(message.sender, 0) + len(data)
             return message.sender
@@ -133,37 +123,17 @@ class Server:
         if message.sender in self._heard:
             raise DuplicateMessage(message.sender, self.stage.name)
         if isinstance(message, AdvertiseKeys):
-            self._take_keys(message)
+            self._epoch.take_keys(message)
         else:
             self._take_answer(message)
         self._heard.add(message.sender)
         self.sent_bytes[self.stage.name][message.sender] = len(data)
         return message.sender
 
-    def _take_keys(self, message: AdvertiseKeys) -> None:
-        if message.binding != self.params.digest[:BINDING_SIZE]:
-            raise WrongBinding(f"user {message.sender}")
-        if message.sealing_key in self._adverts.values():
-            raise InvalidKey(f"user {message.sender} advertises a sealing key that occurs twice")
-        require_usable(message.sealing_key)  # Otherwise its whole group would refuse the epoch.
-        self._adverts[message.sender] = message.sealing_key
-
-    def _take_package(self, message: ShareKeys) -> None:
-        group, index = self._group_of(message.sender)
-        if message.binding != group.epoch.binding:
-            raise WrongBinding(f"user {message.sender}")
-        if not self.round_number < message.round_number <= self.round_number + AHEAD:
-            raise WrongRound(message.round_number, self.round_number + 1)
-        if index in group.packages[message.round_number]:
-            raise DuplicateMessage(message.sender, Stage.SHARE_KEYS.name)
-        require_pieces(message.shares, len(group.epoch.partners(index)), SEALED_SIZE, "the shares")
-        require_usable(message.mask_key)
-        group.take_package(index, message)
-
     def _take_answer(self, message: Message) -> None:
         if not isinstance(message, Upload | Unmask):
             raise WrongStage(type(message).__name__, self.stage.name)
-        group, index = self._group_of(message.sender)
+        group, index = self._epoch.group_of(message.sender)
         current = self._rounds[group.epoch.group.number]
         if message.binding != current.header.binding:
             raise WrongBinding(f"user {message.sender}")
@@ -172,15 +142,17 @@ class Server:
         else:
             current.take_unmask(index, message)
 
-    def _group_of(self, user: int) -> tuple[ServerGroup, int]:
-        """Return the group of a user that takes part in the epoch, and its index there."""
-        drawn = self.groups.of(user)
-        group, index = self._groups.get(drawn.number), drawn.index_of[user]
-        if group is None or index not in group.epoch:
-            raise UnknownSender(user)
-        return group, index
-
     # What one may ask
+
+    @property
+    def epoch_number(self) -> int:
+        """The epoch that the run is in."""
+        return self._epoch.number
+
+    @property
+    def groups(self) -> Groups:
+        """The groups of this epoch."""
+        return self._epoch.drawn
 
     @property
     def stage(self) -> Stage:
@@ -205,7 +177,7 @@ class Server:
     def lacking(self, user: int) -> list[int]:
         """Return the rounds ahead for which a user could have sent its key package and has not."""
         try:
-            group, index = self._group_of(user)
+            group, index = self._epoch.group_of(user)
         except UnknownSender:
             return []
         ahead = range(self.round_number + 1, self.round_number + 1 + AHEAD)
@@ -215,7 +187,7 @@ class Server:
         """Return the users whose key package for a round has arrived: only they can take part in it."""
         return {
             group.epoch.user(index)
-            for group in self._groups.values()
+            for group in self._epoch.groups.values()
             for index in group.packages.get(round_number, {})
             if group.epoch.user(index) not in self.excluded
         }
@@ -228,45 +200,17 @@ class Server:
         In a run of several groups there are at most 16 epochs, because all their draws are known from the start.
         """
         number = self.epoch_number + 1 if epoch_number is None else epoch_number
-        if number < self.epoch_number or (number == self.epoch_number and self._groups):
+        if number < self.epoch_number or (number == self._epoch.number and self._epoch.groups):
             raise WrongRound(number, self.epoch_number + 1)
         self._begin_epoch(number)
 
     def _begin_epoch(self, number: int) -> None:
-        self._seed = self.params.epoch_seed(number, self.roster)
-        self.groups: Groups = self.params.draw(self._seed)
-        self.epoch_number = number
-        self._groups: dict[int, ServerGroup] = {}
-        """Those enough of whose users advertised keys, by number; none before."""
-        self._adverts: dict[int, bytes] = {}
+        self._epoch = ServerEpoch(self.params, self.roster, number)
         self._rounds: dict[int, GroupRound] = {}
         self._stage = Stage.ADVERTISE_KEYS
         self._present, self._heard = set(range(self.params.clients)), set[int]()
         self.dropped: dict[str, int] = {Stage.ADVERTISE_KEYS.name: 0}
         self._forget_sizes()
-
-    def _publish_keys(self) -> dict[int, bytes]:
-        """Give everybody the sealing keys of its group."""
-        outbound: dict[int, bytes] = {}
-        for drawn in self.groups.groups:
-            present = np.array([i for i, user in enumerate(drawn.users.tolist()) if user in self._adverts], np.int64)
-            if len(present) < self.params.threshold:
-                continue
-            users = drawn.users[present].tolist()
-            message = EpochKeys(
-                self.epoch_number,
-                self.params.digest[:BINDING_SIZE],
-                self.round_number + 1,
-                encode_users(present, len(drawn)),
-                b"".join(self._adverts[user] for user in users),
-            )
-            encoded = encode(message)
-            self._groups[drawn.number] = ServerGroup(Epoch(self.params, message, self._seed, drawn), encoded)
-            outbound |= dict.fromkeys(users, encoded)
-        if not outbound:
-            raise ThresholdNotMet(Stage.ADVERTISE_KEYS.name, len(self._adverts), self.params.threshold)
-        self.received_bytes[Stage.ADVERTISE_KEYS.name] = {user: len(data) for user, data in outbound.items()}
-        return outbound
 
     def catch_up(self, round_number: int) -> None:
         """Pass over rounds that users know of and this server does not, as after a restart."""
@@ -284,7 +228,7 @@ class Server:
         `context` is a digest of everything else that decides what users contribute, the model for one. `min_updated` is
         the fraction of what the round's slices cover that must be opened for the round to count.
         """
-        if self.stage is not Stage.DONE or not self._groups:
+        if self.stage is not Stage.DONE or not self._epoch.groups:
             raise WrongStage("begin_round", self.stage.name)
         if len(context) != DIGEST_SIZE:
             raise InvalidInput("context", f"must have {DIGEST_SIZE} bytes, got {len(context)}")
@@ -294,9 +238,9 @@ class Server:
         if number <= self.round_number:
             raise WrongRound(number, self.round_number + 1)
         self.round_number, self._result, self._min_updated = number, None, min_updated
-        self._rounds = {name: self._begin(group, number, context) for name, group in self._groups.items()}
+        self._rounds = {name: self._begin(group, number, context) for name, group in self._epoch.groups.items()}
         self._forget_sizes()
-        there = sum(len(group.epoch.present) for group in self._groups.values())
+        there = sum(len(group.epoch.present) for group in self._epoch.groups.values())
         self.dropped = {Stage.SHARE_KEYS.name: there - self._members()}
         return self._go_to(Stage.UPLOAD, self._by_user({name: each.headers() for name, each in self._rounds.items()}))
 
@@ -317,7 +261,9 @@ class Server:
         self.dropped[stage.name] = len(self._present) - len(self._heard)
         self._stage = Stage.DONE  # A round that fails below is over.
         if stage is Stage.ADVERTISE_KEYS:
-            return self._publish_keys()
+            outbound = self._epoch.publish_keys(self.round_number + 1)
+            self.received_bytes[stage.name] = {user: len(data) for user, data in outbound.items()}
+            return outbound
         if stage is Stage.UNMASK:
             self._result = self._open()
             return {}
@@ -343,7 +289,7 @@ class Server:
         excluded = self._exclude()
         self._require_any(Stage.UNMASK)
         lost = {name: each.lost for name, each in self._rounds.items() if each.lost}
-        silent = [group.number for group in self.groups.groups if group.number not in self._groups]
+        silent = [group.number for group in self.groups.groups if group.number not in self._epoch.groups]
         lost |= dict.fromkeys(silent, "too few of its users advertised keys")
         result = Result(
             params=self.params,
@@ -392,7 +338,7 @@ class Server:
 
     def _by_user(self, messages: dict[int, dict[int, bytes]]) -> dict[int, bytes]:
         return {
-            self._groups[name].epoch.user(index): data
+            self._epoch.groups[name].epoch.user(index): data
             for name, of_group in messages.items()
             for index, data in of_group.items()
         }
@@ -418,14 +364,13 @@ class Server:
         A round that is under way is over for the restored server, and the next one follows. So save before the headers
         of a round leave, since its number must not be used twice.
         """
-        if not self._groups:
+        if not self._epoch.groups:
             raise WrongStage("save", self.stage.name)
-        numbers = range(self.params.groups)
         state = ServerState(
             params=self.params.encode(),
             epoch_number=self.epoch_number,
             round_number=self.round_number,
-            groups=[self._groups[name].save() if name in self._groups else GroupState(b"") for name in numbers],
+            groups=self._epoch.save(),
             excluded=self.excluded,
             accusers={user: sorted(accusers) for user, accusers in self._accusers.items()},
         )
@@ -445,16 +390,7 @@ class Server:
             raise MalformedMessage("the bytes are not a saved server") from None
         server = Server(Parameters.decode(state.params), roster, threads, combine)
         server._begin_epoch(state.epoch_number)
-        if len(state.groups) != server.params.groups:
-            raise MalformedMessage("the saved groups are not those of the parameters")
-        for drawn, saved in zip(server.groups.groups, state.groups, strict=True):
-            if saved.keys:
-                message = decode_server_message(saved.keys)
-                if not isinstance(message, EpochKeys):
-                    raise MalformedMessage("the saved keys are not those of an epoch")
-                group = ServerGroup(Epoch(server.params, message, server._seed, drawn), saved.keys)
-                group.restore(saved)
-                server._groups[drawn.number] = group
+        server._epoch.restore(state.groups)
         server.round_number, server._stage = state.round_number, Stage.DONE
         server.excluded = dict(state.excluded)
         server._accusers = {user: set(accusers) for user, accusers in state.accusers.items()}

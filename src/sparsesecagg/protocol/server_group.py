@@ -1,4 +1,4 @@
-"""The server's side of one group: its keys and key packages between rounds, and one round of it.
+"""The server's side of an epoch, of one group in it, and of one round of that group.
 
 Uploads are added as they arrive and kept until UNMASK is over, because a user that the holders count as dropped must
 come out of the sum again. A group below its threshold loses the round; the others do not.
@@ -15,19 +15,35 @@ import msgspec
 import numpy as np
 
 from sparsesecagg.crypto import sealing, shamir
-from sparsesecagg.errors import InvalidKey, InvalidShare, MalformedMessage
+from sparsesecagg.crypto.identity import Roster
+from sparsesecagg.crypto.keys import require_usable
+from sparsesecagg.errors import (
+    DuplicateMessage,
+    InvalidKey,
+    InvalidShare,
+    MalformedMessage,
+    ThresholdNotMet,
+    UnknownSender,
+    WrongBinding,
+    WrongRound,
+)
+from sparsesecagg.patterns import Group, Groups
 from sparsesecagg.patterns.base import GroupSum
 from sparsesecagg.patterns.groups import Users
-from sparsesecagg.protocol.epoch import Epoch
+from sparsesecagg.protocol.epoch import AHEAD, Epoch
 from sparsesecagg.protocol.header import Header
 from sparsesecagg.protocol.messages import (
+    BINDING_SIZE,
     SEALED_SIZE,
+    AdvertiseKeys,
+    EpochKeys,
     RoundHeader,
     ShareKeys,
     Unmask,
     UnmaskRequest,
     Upload,
     decode_client_message,
+    decode_server_message,
     decode_users,
     encode,
     encode_users,
@@ -35,6 +51,8 @@ from sparsesecagg.protocol.messages import (
     sorted_by_receiver,
 )
 from sparsesecagg.protocol.opening import restore_secrets
+from sparsesecagg.protocol.parameters import Parameters
+from sparsesecagg.protocol.stages import Stage
 
 IN_MEMORY = 1 << 29
 """Bytes of a group's uploads that are kept in memory; more go to a temporary file."""
@@ -88,6 +106,85 @@ class ServerGroup:
             if not isinstance(package, ShareKeys):
                 raise MalformedMessage("a saved key package is not one")
             self.take_package(self.epoch.group.index_of[package.sender], package)
+
+
+class ServerEpoch:
+    """Keys come in, groups are drawn, and whatever users send later finds its group."""
+
+    def __init__(self, params: Parameters, roster: Roster | None, number: int) -> None:
+        self.params, self.number = params, number
+        self._seed = params.epoch_seed(number, roster)
+        self.drawn: Groups = params.draw(self._seed)
+        self.groups: dict[int, ServerGroup] = {}
+        """Those enough of whose users advertised keys, by number; none before."""
+        self._adverts: dict[int, bytes] = {}
+
+    def take_keys(self, message: AdvertiseKeys) -> None:
+        """Keep what a user advertises."""
+        if message.binding != self.params.digest[:BINDING_SIZE]:
+            raise WrongBinding(f"user {message.sender}")
+        if message.sealing_key in self._adverts.values():
+            raise InvalidKey(f"user {message.sender} advertises a sealing key that occurs twice")
+        require_usable(message.sealing_key)  # Otherwise its whole group would refuse the epoch.
+        self._adverts[message.sender] = message.sealing_key
+
+    def publish_keys(self, first_round: int) -> dict[int, bytes]:
+        """Return, for each user that advertised a key, the sealing keys of its group."""
+        outbound: dict[int, bytes] = {}
+        for group in self.drawn.groups:
+            present = np.array([i for i, user in enumerate(group.users.tolist()) if user in self._adverts], np.int64)
+            if len(present) < self.params.threshold:
+                continue
+            users, bitmap = group.users[present].tolist(), encode_users(present, len(group))
+            binding, keys = self.params.digest[:BINDING_SIZE], b"".join(self._adverts[user] for user in users)
+            message = EpochKeys(self.number, binding, first_round, bitmap, keys)
+            self._add(group, message, encoded := encode(message))
+            outbound |= dict.fromkeys(users, encoded)
+        if not outbound:
+            raise ThresholdNotMet(Stage.ADVERTISE_KEYS.name, len(self._adverts), self.params.threshold)
+        return outbound
+
+    def _add(self, group: Group, message: EpochKeys, encoded: bytes) -> ServerGroup:
+        added = ServerGroup(Epoch(self.params, message, self._seed, group), encoded)
+        self.groups[group.number] = added
+        return added
+
+    def group_of(self, user: int) -> tuple[ServerGroup, int]:
+        """Return the group of a user that takes part in the epoch, and its index there."""
+        drawn = self.drawn.of(user)
+        group, index = self.groups.get(drawn.number), drawn.index_of[user]
+        if group is None or index not in group.epoch:
+            raise UnknownSender(user)
+        return group, index
+
+    def take_package(self, message: ShareKeys, round_number: int) -> None:
+        """Keep a key package that travels ahead, for one of the rounds after `round_number`."""
+        group, index = self.group_of(message.sender)
+        if message.binding != group.epoch.binding:
+            raise WrongBinding(f"user {message.sender}")
+        if not round_number < message.round_number <= round_number + AHEAD:
+            raise WrongRound(message.round_number, round_number + 1)
+        if index in group.packages[message.round_number]:
+            raise DuplicateMessage(message.sender, Stage.SHARE_KEYS.name)
+        require_pieces(message.shares, len(group.epoch.partners(index)), SEALED_SIZE, "the shares")
+        require_usable(message.mask_key)
+        group.take_package(index, message)
+
+    def save(self) -> list[GroupState]:
+        """Return what is kept between rounds, group by group."""
+        numbers = range(self.params.groups)
+        return [self.groups[number].save() if number in self.groups else GroupState(b"") for number in numbers]
+
+    def restore(self, states: list[GroupState]) -> None:
+        """Take up what `save` wrote down."""
+        if len(states) != self.params.groups:
+            raise MalformedMessage("the saved groups are not those of the parameters")
+        for group, saved in zip(self.drawn.groups, states, strict=True):
+            if saved.keys:
+                message = decode_server_message(saved.keys)
+                if not isinstance(message, EpochKeys):
+                    raise MalformedMessage("the saved keys are not those of an epoch")
+                self._add(group, message, saved.keys).restore(saved)
 
 
 class GroupRound:

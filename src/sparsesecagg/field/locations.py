@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from sparsesecagg.errors import MalformedMessage
 from sparsesecagg.field.packing import number_type, pack_numbers, unpack_numbers
-from sparsesecagg.patterns.gaps import Positions
+
+Positions = NDArray[np.signedinteger[Any]]
 
 _BITMAP, _GAPS = b"\x00", b"\x01"
 _HEADER = 10
