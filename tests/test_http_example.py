@@ -17,7 +17,9 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
-from sparsesecagg import Client, Parameters
+from sparsesecagg import Client, Parameters, RoundOptions
+
+pytestmark = pytest.mark.slow
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "http"
 USERS, DIM, UPDATE = 6, 50, 0.5
@@ -152,12 +154,12 @@ def test_a_message_in_another_users_name_is_rejected(tmp_path: Path, monkeypatch
     monkeypatch.syspath_prepend(str(EXAMPLE))
     from server import Run  # type: ignore[import-not-found]
 
-    run = Run(Parameters.create(clients=USERS, dim=DIM, alpha=0.5), rounds=1, timeout=1.0, grace=1.0, folder=tmp_path)
+    run = Run(Parameters.create(USERS, DIM, RoundOptions(alpha=0.5)), rounds=1, timeout=1.0, grace=1.0, folder=tmp_path)
     with TestClient(run.app()) as http:
         first, second = (http.post("/join").json() for _ in range(2))
         message = Client(first["user"], Parameters.decode(bytes.fromhex(first["params"]))).advertise_keys()
         answer = http.post("/messages", content=message, headers={"authorization": f"Bearer {second['token']}"})
         assert answer.status_code == httpx.codes.CONFLICT
-        assert "user 0" in answer.text
+        assert "sender 0" in answer.text
         assert "user 1" in answer.text
         assert http.get("/task", headers={"authorization": "Bearer made-up"}).status_code == httpx.codes.UNAUTHORIZED

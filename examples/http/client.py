@@ -18,11 +18,11 @@ import httpx
 import numpy as np
 
 from sparsesecagg import Client, Parameters, Policy
-from sparsesecagg.errors import ProtocolError, WronglyExcluded
+from sparsesecagg.errors import ProtocolError
 from sparsesecagg.protocol import SqliteLedger
 
 Train = Callable[[np.ndarray], np.ndarray]
-POLICY = Policy(min_anonymity=2, min_survivors=2)
+POLICY = Policy(min_anonymity=2)
 """What this user demands, whatever the server's parameters say."""
 
 
@@ -64,13 +64,11 @@ def answer_one(http: httpx.Client, client: Client, train: Train) -> bool:
                     time.sleep(0.5)
             case "UPLOAD":
                 model = np.frombuffer(patiently(http, "GET", "/model").content, np.float32)
-                terms = hashlib.sha256(model.tobytes()).digest()  # Of what this user was told, not of what is claimed.
-                answer = client.check_order(data, terms=terms)  # A bad order is refused before any training.
-                send(http, client.upload(data, train(model), terms=terms) if answer is None else answer)
+                context = hashlib.sha256(model.tobytes()).digest()  # Of what this user was told, not of what is claimed.
+                answer = client.accept(data, context=context)  # On record before any training: no second header.
+                send(http, client.upload(data, train(model), context=context) if answer is None else answer)
             case "UNMASK":
                 send(http, client.unmask(data))
-    except WronglyExcluded:
-        raise  # The server leaves this user out too often: it takes no further part.
     except ProtocolError as refusal:
         print(f"user {client.user} refuses {stage}: {refusal}", flush=True)
         time.sleep(0.5)

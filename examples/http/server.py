@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import hashlib
-import os
 import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -27,15 +26,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from sparsesecagg import Parameters, Server, Stage
+from sparsesecagg import Parameters, RoundOptions, Server, Stage
 from sparsesecagg.errors import DuplicateMessage, ProtocolError, ThresholdNotMet, TooLittleOpened
-from sparsesecagg.protocol import session_of
 
 Found = TypeVar("Found")
 PATIENCE = 10.0
 """Seconds that a request for work is held open when there is none."""
 MOST = 0.8
-"""When this part of the users has answered, the others get `grace` seconds."""
+"""When this fraction of the users has answered, the others get `grace` seconds."""
 
 
 class Saved(msgspec.Struct):
@@ -67,8 +65,7 @@ class Run:
             self.epoch_keys, self.users, self.history = saved.epoch_keys, saved.users, saved.history
             self.stage = Stage.SHARE_KEYS
         else:
-            seed = os.urandom(32)
-            self.server = Server(params.replace(session=session_of(seed)), seed)
+            self.server = Server(params)
             self.model = np.zeros(params.dim, np.float32)
 
     # The run
@@ -90,9 +87,9 @@ class Run:
 
     async def round(self) -> None:
         """UPLOAD, then UNMASK. Whoever misses the deadline has dropped out, and may be back in the next round."""
-        orders = await self.alone(partial(self.server.begin_round, terms=terms_of(self.model)))
-        await self.publish(Stage.UPLOAD, orders)
-        await self.answers(len(orders))
+        headers = await self.alone(partial(self.server.begin_round, context=context_of(self.model)))
+        await self.publish(Stage.UPLOAD, headers)
+        await self.answers(len(headers))
         requests = await self.alone(self.server.close_stage)
         await self.publish(Stage.UNMASK, requests)
         await self.answers(len(requests))
@@ -225,7 +222,7 @@ class Run:
         return Starlette(routes=routes, lifespan=lifespan)
 
 
-def terms_of(model: np.ndarray) -> bytes:
+def context_of(model: np.ndarray) -> bytes:
     """Return the digest of everything else that decides what a user contributes; here that is the model."""
     return hashlib.sha256(model.tobytes()).digest()
 
@@ -247,9 +244,8 @@ def main() -> None:
     options.add_argument("--port", type=int, default=8000)
     given = options.parse_args()
     given.state.mkdir(parents=True, exist_ok=True)
-    params = Parameters.create(
-        clients=given.users, dim=given.dim, alpha=given.alpha, modulus_bits=16, clip=1.0, dropout=0.2
-    )
+    options_of_round = RoundOptions(alpha=given.alpha, modulus_bits=16, dropout=0.2)
+    params = Parameters.create(given.users, given.dim, options_of_round)
     run = Run(params, given.rounds, given.timeout, given.grace, given.state)
     uvicorn.run(run.app(), host="127.0.0.1", port=given.port, log_level="warning")
 
