@@ -24,8 +24,8 @@ class RoundOptions:
     """Bits of a word."""
     neighbours: int | None = None
     """Degree of the graph of masks and shares, rounded up to even (SecAgg+); None: complete."""
-    clip: float = 1.0
-    """The largest magnitude that a coordinate of an update may have."""
+    clip: float | None = None
+    """The largest magnitude that a coordinate of an update may have; None: 1, or what fits in `secure_sum`."""
     max_weight: int = 0
     """0: all weights are one. Otherwise weights are private integers up to this."""
     same_slices: bool = False

@@ -88,7 +88,7 @@ class Parameters(msgspec.Struct, frozen=True, array_like=True, dict=True, forbid
             modulus_bits=options.modulus_bits,
             neighbours=_even_degree(options.neighbours, clients),
             threshold=options.threshold or 0,
-            clip=float(options.clip),
+            clip=1.0 if options.clip is None else float(options.clip),
             max_weight=options.max_weight,
             dropout=float(options.dropout),
             colluding=float(colluding),

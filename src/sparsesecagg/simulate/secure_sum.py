@@ -31,18 +31,19 @@ def secure_sum(
     """Add up the users' vectors as a server would that sees none of them; `result.sum()`, `result.mean()`.
 
     Updates are vectors of floats or integers, all of one length. `drops` says at which stage a user drops out, by the
-    stage or its name. `options` say how users aggregate: alpha, pattern, modulus_bits, … Without them the clip is the
-    largest magnitude in the updates, which only works because all of them are in one process here: in a deployment it
-    must be public beforehand.
+    stage or its name. `options` say how users aggregate: alpha, pattern, modulus_bits, … The clip is by
+    default the largest magnitude in the updates, which only works because all of them are in one process here: in a
+    deployment it must be public beforehand.
     """
     if len(updates) < 3:
         raise InvalidInput("updates", f"must come from at least 3 users, got {len(updates)}")
     arrays = [_vector(user, update) for user, update in enumerate(updates)]
     if weights is not None and len(weights) != len(arrays):
         raise InvalidInput("weights", f"must be one for each of {len(arrays)} users, got {len(weights)}")
-    if options is None:
+    options = options or RoundOptions()
+    if options.clip is None:
         largest = max(float(np.abs(array).max(initial=0.0)) for array in arrays)
-        options = RoundOptions(clip=largest if np.isfinite(largest) and largest > 0 else 1.0)
+        options = replace(options, clip=largest if np.isfinite(largest) and largest > 0 else 1.0)
     if weights is not None:
         options = replace(options, max_weight=max(weights))
     params = Parameters.create(len(arrays), max(1, arrays[0].size), options)
