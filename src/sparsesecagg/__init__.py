@@ -13,6 +13,8 @@ audit, attacks, report, and their commands.
 
 from sparsesecagg.crypto.identity import Identity, Roster
 from sparsesecagg.errors import InvalidInput, ProtocolError, SparseSecAggError
+from sparsesecagg.planning.plan import Goal, Plan
+from sparsesecagg.planning.planner import plan_round
 from sparsesecagg.protocol import (
     Client,
     MemoryLedger,
@@ -31,12 +33,14 @@ __version__ = "0.1.0"
 __all__ = [
     "Client",
     "Cohort",
+    "Goal",
     "Identity",
     "InProcessRun",
     "InvalidInput",
     "MemoryLedger",
     "Outcome",
     "Parameters",
+    "Plan",
     "Policy",
     "ProtocolError",
     "Result",
@@ -46,6 +50,7 @@ __all__ = [
     "SparseSecAggError",
     "SqliteLedger",
     "Stage",
+    "plan_round",
     "run_round",
     "secure_sum",
 ]

@@ -1,6 +1,7 @@
-"""Planning: which groups keep a promise, and what they cost.
+"""Planning: which groups and threshold keep a promise, and what they cost.
 
-plan          `Goal` and `Plan`: what the planner is asked and what it answers
-planner       `plan_round`
-candidates, nearest, message_sizes, advice
+plan            `Goal` and `Plan`: what the planner is asked and what it answers
+planner         `plan_round`
+message_sizes   levels, words, and the bytes of a round
+advice          warnings about settings that protect little or fail often
 """

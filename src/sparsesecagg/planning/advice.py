@@ -1,12 +1,13 @@
-"""Warnings about settings that are allowed but protect little or fail often; each names what would do."""
+"""Warnings about settings that are allowed but protect little or fail often; each names what would help."""
 
 from __future__ import annotations
 
+from sparsesecagg.privacy.anonymity import failed_rounds
 from sparsesecagg.protocol import Parameters
+from sparsesecagg.protocol.policy import kept_by
 
-FEW_MEMBERS = 8
-LIKELY_THIN = 0.2
-FAR_ALPHA = 0.1
+MANY_FAILED = 0.05
+"""Failing rounds beyond this fraction are worth a note."""
 PAIRWISE_WARNING = (
     "pairwise, the published pattern, reveals many single values to the server: use it to study, not to protect "
     "(docs/privacy.md)"
@@ -15,25 +16,20 @@ PAIRWISE_WARNING = (
 
 def advice(params: Parameters) -> list[str]:
     """Return one sentence for each thing that a user of these settings should know."""
-    if params.pattern == "pairwise":
-        return [PAIRWISE_WARNING]
-    if params.pattern != "committee":
-        return []
-    sentences = []
-    used = params.selection_probability
-    if used == 1 > params.alpha:
+    sentences = [] if params.shape.protects else [PAIRWISE_WARNING]
+    size = params.clients // params.groups
+    failed = failed_rounds(size, params.quorum, params.dropout)
+    if failed > MANY_FAILED:
+        what = "of the rounds fail" if params.groups == 1 else "of the rounds lose a given group"
         sentences.append(
-            f"alpha {params.alpha:.3g} rounds to one committee that sends everything: nothing is sparse; "
-            "--alpha 0.5 or less, or a --committee-size, makes it so"
+            f"about {failed:.0%} {what}, with fewer than {params.quorum} of {size} users left: "
+            "lower --dropout or --threshold"
         )
-    elif abs(used - params.alpha) > FAR_ALPHA * params.alpha:
-        sentences.append(
-            f"alpha is {used:.3g} instead of {params.alpha:.3g}: {params.committees} committees send "
-            f"{params.served} of {params.committees} slices each; set committee_size to choose alpha more finely"
-        )
-    members, wanted = params.smallest_committee, min(FEW_MEMBERS, params.clients)
-    if members < wanted:
-        sentences.append(
-            f"committees of {members} hide a user among few others: --committee-size {wanted} makes them larger"
-        )
+    if params.authenticated and params.shape.protects:
+        promise = kept_by(params, "malicious", params.colluding)
+        if promise.anonymity < 2:
+            sentences.append(
+                f"groups of {params.contributors} with up to {promise.colluders} colluding users and a threshold of "
+                f"{params.threshold} protect nobody from a malicious server: raise --group-size or --threshold"
+            )
     return sentences

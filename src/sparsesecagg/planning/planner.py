@@ -1,176 +1,188 @@
-"""Pick the groups, thresholds and words of a run of the committee pattern from what it has to promise.
+"""Pick groups, threshold and words for a run from what it has to promise. Exact tails; nothing is sampled.
 
-More committees mean that a user sends less; only privacy objects, because committees become small. Larger pods leave a
-lying server less room but cost shares and tags. So the planner looks at pods of one, two, three, … committees; for each
-it takes as many groups as keep the promise, and of all these the one with the fewest bytes of all messages, sent and
-received.
-
-Thresholds follow from sizes: `min_survivors` is as high as the dropouts allow (missed in 1 % of a committee's rounds),
-the threshold likewise (missed in 0.1 % of a pod's rounds). Higher ones protect better and cost nothing else.
-
-CONFIRM lets a lying server do less, so that groups may be smaller, but it is a third exchange in every round. It is
-left out if that costs at most a tenth more bytes. A curious server tells everybody the same anyway.
+Everybody is one group up to 128 users; larger cohorts are cut into groups of at most 100, and into larger ones only
+where the wanted anonymity needs them. The threshold starts at the protocol's default, as high as dropouts allow, and is
+raised where the anonymity needs it: a higher threshold protects more, and more rounds fail. So a goal is missed for one
+of two reasons. *Privacy*: not even a threshold of everybody would keep it. *Availability*: some threshold would, and
+too few users stay to meet it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from functools import cache
-from typing import Final
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from math import isfinite
+from typing import Final, NamedTuple
 
-from sparsesecagg.privacy.anonymity import DRAWS, Structure
-from sparsesecagg.planning.candidates import (
-    Line,
-    Shape,
-    chance_missed,
-    last_safe,
-    lines,
-    make_groups,
-    worst_failure_log2,
+from sparsesecagg.patterns.groups import group_count, group_sizes
+from sparsesecagg.planning.message_sizes import default_levels, message_bytes, secagg_upload, shortest_word
+from sparsesecagg.planning.plan import DEFAULT_ALPHA, LOWEST_FAILURE_LOG2, Goal, Plan
+from sparsesecagg.privacy.anonymity import (
+    Promise,
+    availability,
+    available_threshold,
+    default_threshold,
+    failed_rounds,
+    promise,
 )
-from sparsesecagg.planning.message_sizes import (
-    FEWER_LEVELS,
-    FRAMING,
-    MessageBytes,
-    default_levels,
-    largest_sum,
-    message_bytes,
-    shortest_word,
-)
-from sparsesecagg.planning.nearest import nearest_feasible, tenth, why_not
-from sparsesecagg.planning.plan import Goal, Plan
+from sparsesecagg.protocol.options import RoundOptions
+from sparsesecagg.protocol.parameters import MAX_CLIENTS, Parameters
 
-SERVED: Final = 1
-"""Slices per user and round: a = 1 is the smallest share of the model that G committees allow."""
-WORTH_AN_EXCHANGE: Final = 1.1
-"""CONFIRM is planned only if rounds without it take more than so many times the bytes."""
+LOST_ROUNDS: Final = (0.05, 0.3)
+"""The fraction of a group's rounds that a plan may lose: the first where some groups can, never more than the second."""
+LARGEST_GROUP: Final = 2048
+"""Larger ones are not planned: every user would send and read a hundred kilobytes of shares."""
+_GROWTH: Final = 1.1
+"""Sizes that are tried grow by this factor."""
 
 
-@dataclass(frozen=True)
-class _Choice:
-    """Groups that keep the goal, and what they cost."""
+class _Choice(NamedTuple):
+    """Groups and a threshold that keep the goal."""
 
-    groups: Structure
-    confirm: bool
-    modulus_bits: int
-    bytes: MessageBytes
+    sizes: tuple[int, ...]
+    threshold: int
+    promise: Promise
+    failed: float
+    """Of the smallest group's rounds."""
 
 
 def plan_round(goal: Goal) -> Plan:
-    """Return the settings with the fewest bytes that keep the goal, or say why there are none."""
+    """Return the settings that keep the goal with the smallest groups, or say why there are none."""
     choice = _choose(goal)
     if choice is None:
-        reachable, nearest = nearest_feasible(goal)
-        return Plan(False, why_not(goal, reachable, nearest), goal, reachable, nearest=nearest)
-    groups, sizes = choice.groups, choice.bytes
-    failure = worst_failure_log2(goal, groups, confirm=choice.confirm)
-    largest = max(size for size, _ in groups.kinds)
-    return Plan(
-        feasible=True,
-        reason=_why(goal, choice, failure),
-        goal=goal,
-        privacy_failure_log2=failure,
-        groups=groups,
-        alpha=SERVED / groups.committees,
-        slices_per_user=SERVED,
-        confirm=choice.confirm,
-        modulus_bits=choice.modulus_bits,
-        quantisation_levels=largest_sum(choice.modulus_bits) // largest,
-        upload_bytes=sizes.sent["UPLOAD"],
-        all_bytes_sent=sum(sizes.sent.values()),
-        all_bytes_received=sum(sizes.received.values()),
-        compression_vs_secagg=secagg_upload(goal.dim) / sizes.sent["UPLOAD"],
-        abort_probability=_abort_probability(goal, groups),
+        return Plan(goal, False, f"{_why_not(goal)}; {_remedies(goal)}")
+    sizes, largest = choice.sizes, max(choice.sizes)
+    options = RoundOptions(
+        alpha=DEFAULT_ALPHA if goal.alpha is None else goal.alpha,
+        group_size=largest if len(sizes) > 1 or goal.group_size else None,
+        threshold=choice.threshold,
+        dropout=goal.dropout,
+        colluding=goal.colluding,
+        modulus_bits=shortest_word(largest, goal.levels or default_levels(min(sizes))),
+        clip=goal.clip,
     )
-
-
-def plan_each(goal: Goal, anonymities: Iterable[int]) -> list[Plan]:
-    """Return a plan for each of the wanted anonymities: what privacy costs."""
-    return [plan_round(replace(goal, min_anonymity=anonymity)) for anonymity in anonymities]
-
-
-def secagg_upload(dim: int) -> int:
-    """Return the bytes of an upload of the whole model in 32-bit words."""
-    return FRAMING + 4 * dim
+    cost = message_bytes(Parameters.create(goal.clients, goal.dim, options))
+    return Plan(
+        goal=goal,
+        feasible=True,
+        reason=_why(goal, choice),
+        options=options,
+        groups=len(sizes),
+        group_size=largest,
+        threshold=choice.threshold,
+        anonymity=choice.promise.anonymity,
+        colluders=choice.promise.colluders,
+        upload_bytes=cost.upload,
+        all_bytes_sent=cost.all_sent,
+        all_bytes_received=cost.all_received,
+        compression_vs_secagg=secagg_upload(goal.dim) / cost.upload,
+        privacy_failure_log2=max(LOWEST_FAILURE_LOG2, choice.promise.failure_log2),
+        abort_probability=choice.failed,
+    )
 
 
 def _choose(goal: Goal) -> _Choice | None:
-    """Return the cheapest choice, without CONFIRM if that is hardly dearer."""
-    if goal.server == "curious" or goal.confirm is not None:
-        return _cheapest(goal, confirm=bool(goal.confirm))
-    short, long = _cheapest(goal, confirm=False), _cheapest(goal, confirm=True)
-    if short is None or long is None:
-        return short or long
-    return short if short.bytes.total <= WORTH_AN_EXCHANGE * long.bytes.total else long
+    """Return the smallest groups, with the lowest threshold, that keep the goal and lose few rounds."""
+    choices = [choice for sizes in _cuts(goal) if (choice := _threshold(goal, sizes))]
+    for allowed in LOST_ROUNDS:
+        for choice in choices:
+            if choice.failed <= allowed:
+                return choice
+    return None
 
 
-def _cheapest(goal: Goal, *, confirm: bool) -> _Choice | None:
-    """Return the choice with the fewest bytes, or None if no groups keep the goal."""
-
-    @cache
-    def groups_at(shape: Shape) -> Structure | None:
-        groups = make_groups(goal, shape)
-        if groups is None or worst_failure_log2(goal, groups, confirm=confirm) > goal.failure_log2:
-            return None
-        return groups
-
-    choices = []
-    for line in lines(goal):
-        last = last_safe(line, lambda shape: groups_at(shape) is not None)
-        shapes = [] if last is None else [last, *_in_shorter_words(goal, line, last)]
-        choices += [_cost(goal, groups, confirm) for shape in shapes if (groups := groups_at(shape))]
-    return min(choices, key=lambda choice: choice.bytes.total, default=None)
+def _cuts(goal: Goal) -> Iterator[tuple[int, ...]]:
+    """Yield the sizes of groups to try, small groups first."""
+    count = group_count(goal.clients, goal.group_size)
+    yield group_sizes(goal.clients, count)
+    while goal.group_size is None and count > 1:
+        size = max(math.ceil(_GROWTH * goal.clients / count), -(-goal.clients // (count - 1)))
+        if size > LARGEST_GROUP:
+            return
+        count = group_count(goal.clients, size)
+        yield group_sizes(goal.clients, count)
 
 
-def _in_shorter_words(goal: Goal, line: Line, last: Shape) -> list[Shape]:
-    """Return the shapes whose committees are just large enough for fewer levels, if those of `last` are too small."""
-    if goal.levels is not None:
-        return []
-    shape, _ = line
-    sizes = (size for size in FEWER_LEVELS if goal.clients // last[0] < size)
-    places = (goal.clients // size // shape(1)[0] for size in sizes)
-    return [shape(place) for place in places if place]
+def _threshold(goal: Goal, sizes: tuple[int, ...]) -> _Choice | None:
+    """Return the lowest threshold, from the default on, that keeps the goal; None if not even everybody would."""
+    smallest, largest = min(sizes), max(sizes)
+    if goal.server == "malicious":
+        first = default_threshold(smallest, largest, goal.dropout, goal.colluding)
+    else:
+        first = max(available_threshold(smallest, goal.dropout), largest // 2 + 1)
+    for threshold in range(min(first, smallest), smallest + 1):
+        kept = promise(sizes, threshold, goal.colluders, goal.server, goal.failure_log2)
+        if kept.anonymity >= goal.min_anonymity:
+            return _Choice(sizes, threshold, kept, failed_rounds(smallest, threshold, goal.dropout))
+    return None
 
 
-def _cost(goal: Goal, groups: Structure, confirm: bool) -> _Choice:
-    """Return what groups cost a user of the largest committee and pod."""
-    members = max(size for size, _ in groups.kinds)
-    bits = shortest_word(members, goal.levels or default_levels(groups.smallest_committee), goal.clip)
-    sizes = message_bytes(
-        dim=goal.dim,
-        committees=groups.committees,
-        served=SERVED,
-        modulus_bits=bits,
-        committee_size=members,
-        pod_size=groups.largest_pod,
-        pod_committees=max(map(len, groups.sizes)),
-        confirm=confirm,
-        dropout=goal.dropout,
-    )
-    return _Choice(groups, confirm, bits, sizes)
-
-
-def _abort_probability(goal: Goal, groups: Structure) -> float:
-    """Bound the chance that a committee's slices are lost in a round: it is thin, or its pod fails."""
-    return max(
-        min(
-            1.0,
-            chance_missed(members, goal.availability, groups.survivors_of(members))
-            + chance_missed(holders, goal.availability, groups.threshold_of(holders)),
-        )
-        for members, holders in groups.kinds
-    )
-
-
-def _why(goal: Goal, choice: _Choice, failure_log2: float) -> str:
-    groups = choice.groups
-    many = groups.committees > 1
-    who = f"{groups.committees} committees of {groups.smallest_committee} or more" if many else "all users together"
-    against = "even if the server lies" if goal.server == "lying" else "against a server that follows the protocol"
-    excluded = goal.clients - goal.population
-    allowance = f", with up to {excluded} users excluded" if excluded else ""
+def _why(goal: Goal, choice: _Choice) -> str:
+    """Return what is kept, and what is lost to dropouts, in one sentence."""
+    sizes, threshold, kept, failed = choice
+    size, several = min(sizes), len(sizes) > 1
+    who = f"{len(sizes)} groups of {size}{' or more' if max(sizes) > size else ''}" if several else "one group"
+    server = "even if the server lies" if goal.server == "malicious" else "against a server that follows the protocol"
+    chance = f", except with probability 2^{_tenth(kept.failure_log2):g} per run" if isfinite(kept.failure_log2) else ""
+    lost = f"a group loses {failed:.1%} of its rounds" if several else f"{failed:.1%} of the rounds fail"
+    remedy = "; a lower dropout, more users or a semi-honest server lose fewer" if failed > LOST_ROUNDS[0] else ""
     return (
-        f"{who} keep {goal.min_anonymity} honest users in every sum {against}, with {goal.colluders} users colluding"
-        f"{allowance}, except with probability 2^{tenth(failure_log2):g} per run of up to {DRAWS} draws"
+        f"privacy: {who} with a threshold of {threshold} keep{'' if several else 's'} {kept.anonymity} honest users in "
+        f"every sum, {server}, with {goal.colluders} of {goal.clients} users colluding{chance}; availability: {lost}, "
+        f"because fewer than {threshold} of {size} users stay{remedy}"
     )
+
+
+def _why_not(goal: Goal) -> str:
+    """Return the cause: of the largest groups that were tried, privacy or availability."""
+    sizes = list(_cuts(goal))[-1]
+    size, honest = min(sizes), goal.clients - goal.colluders
+    if goal.min_anonymity > honest:
+        return f"privacy: only {honest} of {goal.clients} users are honest"
+    choice = _threshold(goal, sizes)
+    against = f"against a {goal.server} server with {goal.colluders} of {goal.clients} users colluding"
+    if choice is None:
+        kept = promise(sizes, size, goal.colluders, goal.server, goal.failure_log2)
+        return (
+            f"privacy: even if all users of a group stay, {kept.anonymity} honest users are in a sum, since a group of "
+            f"{size} may have {kept.colluders} colluding users ({against})"
+        )
+    return (
+        f"availability: too few users stay, about {math.floor(size * availability(goal.dropout))} of {size} at a dropout "
+        f"of {goal.dropout:g}, while {goal.min_anonymity} honest users in every sum {against} take a threshold of "
+        f"{choice.threshold}, which {choice.failed:.0%} of the rounds would miss"
+    )
+
+
+def _remedies(goal: Goal) -> str:
+    """Return what would be feasible, changing one thing at a time."""
+    found = []
+    if goal.server == "malicious" and _choose(replace(goal, server="semi-honest")):
+        found.append("--server semi-honest")
+    dropout = _largest(math.ceil(100 * goal.dropout) - 1, 0, lambda rate: replace(goal, dropout=rate / 100))
+    if dropout is not None:
+        found.append(f"--dropout {dropout / 100:g}")
+    anonymity = _largest(goal.min_anonymity - 1, 1, lambda count: replace(goal, min_anonymity=count))
+    if anonymity is not None:
+        found.append(f"--min-anonymity {anonymity}")
+    larger = [goal.clients << doublings for doublings in range(1, 7) if goal.clients << doublings <= MAX_CLIENTS]
+    enough = next((clients for clients in larger if _choose(replace(goal, clients=clients))), None)
+    if enough is not None:
+        found.append(f"--clients {enough}")
+    return f"feasible: {' or '.join(found)}" if found else "no other server, dropout, anonymity or cohort alone helps"
+
+
+def _largest(high: int, low: int, change: Callable[[int], Goal]) -> int | None:
+    """Return the largest number in [low, high] whose goal is feasible, if less is easier."""
+    if high < low or not _choose(change(low)):
+        return None
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if _choose(change(middle)) else (low, middle - 1)
+    return low
+
+
+def _tenth(log2: float) -> float:
+    """Round up to a tenth, so that a bound stays one."""
+    return math.ceil(log2 * 10) / 10

@@ -100,17 +100,23 @@ def least_threshold(size: int, colluders: int) -> int:
 
 
 @lru_cache(maxsize=1024)
+def available_threshold(size: int, dropout: float) -> int:
+    """Return the largest t that fails in at most 2 % of a group's rounds."""
+    rate = max(dropout, LEAST_DROPOUT)
+    low, high = 1, size
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if failed_rounds(size, middle, rate) <= MAX_FAILED else (low, middle - 1)
+    return low
+
+
 def default_threshold(smallest: int, largest: int, dropout: float, colluding: float) -> int:
     """Return t for groups of these sizes: as high as dropouts allow, and never so low that a sum hides nobody.
 
     max(the largest t that fails in at most 2 % of the smallest group's rounds, the least t that keeps the largest one).
     """
-    rate = max(dropout, LEAST_DROPOUT)
-    low, high = 1, smallest
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if failed_rounds(smallest, middle, rate) <= MAX_FAILED else (low, middle - 1)
-    return min(smallest, max(low, least_threshold(largest, planned_colluders(largest, colluding))))
+    least = least_threshold(largest, planned_colluders(largest, colluding))
+    return min(smallest, max(available_threshold(smallest, dropout), least))
 
 
 def excess_log2(sizes: tuple[int, ...], colluders: int, most: int) -> float:
