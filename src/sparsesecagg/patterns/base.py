@@ -128,6 +128,10 @@ class Pattern(ABC):
     """Every value that is opened is a sum over the whole group."""
     several_groups: ClassVar[bool] = True
     """A cohort may be cut into groups."""
+    sparse: ClassVar[bool] = True
+    """α may be below 1."""
+    usual_bits: ClassVar[int] = 32
+    """Bits of a word in simulations where nobody says otherwise."""
 
     def __init__(self, layout: Layout) -> None:
         """Raise `InvalidInput` for a layout that the pattern can't have."""

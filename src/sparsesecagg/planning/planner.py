@@ -30,7 +30,7 @@ from sparsesecagg.protocol.options import RoundOptions
 from sparsesecagg.protocol.parameters import MAX_CLIENTS, Parameters
 
 LOST_ROUNDS: Final = (0.05, 0.3)
-"""The fraction of a group's rounds that a plan may lose: the first where some groups can, never more than the second."""
+"""The fraction of a group's rounds that a plan may lose: the first if some groups can, never more than the second."""
 LARGEST_GROUP: Final = 2048
 """Larger ones are not planned: every user would send and read a hundred kilobytes of shares."""
 _GROWTH: Final = 1.1
@@ -148,10 +148,11 @@ def _why_not(goal: Goal) -> str:
             f"privacy: even if all users of a group stay, {kept.anonymity} honest users are in a sum, since a group of "
             f"{size} may have {kept.colluders} colluding users ({against})"
         )
+    staying = math.floor(size * availability(goal.dropout))
     return (
-        f"availability: too few users stay, about {math.floor(size * availability(goal.dropout))} of {size} at a dropout "
-        f"of {goal.dropout:g}, while {goal.min_anonymity} honest users in every sum {against} take a threshold of "
-        f"{choice.threshold}, which {choice.failed:.0%} of the rounds would miss"
+        f"availability: too few users stay, about {staying} of {size} at a dropout of {goal.dropout:g}, while "
+        f"{goal.min_anonymity} honest users in every sum {against} take a threshold of {choice.threshold}, "
+        f"which {choice.failed:.0%} of the rounds would miss"
     )
 
 
