@@ -1,317 +1,288 @@
-"""`sparsesecagg train`: federated training with an aggregator of one's choice."""
+"""`sparsesecagg train`: federated training with an aggregator of one's choice.
+
+What decides the final model is an option of `TrainingConfig`, and its option here is made from that. The others are
+written out below.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import inspect
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from statistics import fmean, stdev
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
 from sparsesecagg.cli.errors import Failed, Interrupted
-from sparsesecagg.cli.shared import WEIGHTS, JsonOption, err, out, print_json
-from sparsesecagg.lab.cli.train_display import download_display, round_display
+from sparsesecagg.cli.shared import JsonOption, err, out, print_json
 from sparsesecagg.errors import InvalidInput, MissingExtra
-from sparsesecagg.lab.learning.aggregators import AGGREGATORS, failing_pods, make_aggregator, thin_committees
+from sparsesecagg.lab.cli.train_display import download_display, round_display
+from sparsesecagg.lab.learning.aggregators import OTHER_NAMES, failing_groups, make_aggregator
 from sparsesecagg.lab.learning.api import new_run_folder
-from sparsesecagg.lab.learning.comparison import create_comparison, is_comparison, note_shared_cores, resume_comparison
-from sparsesecagg.lab.learning.config import TrainingConfig
-from sparsesecagg.lab.learning.data import DATASETS, PARTITIONS
+from sparsesecagg.lab.learning.comparison import create_comparison, is_comparison, resume_comparison
+from sparsesecagg.lab.learning.config import AUTO, ROUND_OPTIONS, Explained, TrainingConfig, option_names
 from sparsesecagg.lab.learning.federated import FederatedRun, Task
-from sparsesecagg.lab.learning.models import MODELS
 from sparsesecagg.lab.learning.secure import SecureAggregator
-from sparsesecagg.lab.learning.side_by_side import SideBySide
-from sparsesecagg.lab.learning.tensorboard import write_events
 from sparsesecagg.lab.learning.workers import WorkerError, check_workers
+from sparsesecagg.lab.report import compare_runs, summary_table, write_report
 from sparsesecagg.planning.advice import advice
-from sparsesecagg.protocol import Parameters
-from sparsesecagg.lab.report import summary_table, write_report
+from sparsesecagg.protocol import RoundOptions
 
-
-def _panel(title: str) -> Callable[..., Any]:
-    """Return a maker of options, shown together; they stay None unless given, so that --resume knows what was asked."""
-
-    def option(text: str, default: object = None, name: str | None = None) -> Any:
-        shown = False if default is None else str(default)
-        return typer.Option(*([name] if name else []), help=text, show_default=shown, rich_help_panel=title)
-
-    return option
-
-
-_task = _panel("Task")
-_aggregation = _panel("Aggregation")
-_simulated = _panel("Faults and network, simulated")
-_local = _panel("Local training")
-_files = _panel("Files and processes")
-
-_DIGITS = TrainingConfig.create("digits")
 _MANY = 0.05
 """Failing rounds beyond this fraction are worth a note."""
-_MANY_THIN = 0.2
-"""And so are thin committees beyond this one."""
+_FILES = "Files and processes"
 
 
 def train(
-    dataset: Annotated[str | None, _task(f"One of {', '.join(DATASETS)}.", "digits")] = None,
-    partition: Annotated[
-        str | None, _task(f"How samples are dealt out to users: {', '.join(PARTITIONS)}.", _DIGITS.partition)
-    ] = None,
-    clients: Annotated[int | None, _task("Users (N), at least 3.", _DIGITS.clients)] = None,
-    rounds: Annotated[int | None, _task("Rounds to train; with --resume it may grow.", _DIGITS.rounds)] = None,
-    aggregator: Annotated[
-        str | None,
-        typer.Option(
-            "--aggregator",
-            "--pattern",
-            help=f"One of {', '.join(AGGREGATORS)}; full is secagg.",
-            show_default=_DIGITS.aggregator,
-            rich_help_panel="Aggregation",
-        ),
-    ] = None,
+    *,
     compare: Annotated[
         str | None,
-        _aggregation("Aggregators to run on the same seeds, with bits if need be: committee:8,secagg,plain."),
-    ] = None,
-    alpha: Annotated[
-        float | None, _aggregation("Fraction of the model that each user sends (α), in (0, 1].", _DIGITS.alpha)
-    ] = None,
-    dropout: Annotated[
-        float | None, _simulated("Chance that a user drops out of a round (θ); simulated.", _DIGITS.dropout)
-    ] = None,
-    drop_at: Annotated[
-        str | None,
-        _simulated("Stages before whose message users drop out, separated by commas, or ANY.", _DIGITS.drop_at),
-    ] = None,
-    colluding: Annotated[
-        float | None, _simulated("Fraction of users that help the server (γ), for the expected exposure.", 0)
-    ] = None,
-    target_accuracy: Annotated[float | None, _task("Stop when the test accuracy reaches this, such as 0.95.")] = None,
-    modulus_bits: Annotated[int | None, _aggregation("Bits of a word, 4 to 32.", "16 for committee, else 32")] = None,
-    committee_size: Annotated[
-        int | None, _aggregation("Users per committee, who mask together.", "N divided by 1/α")
-    ] = None,
-    pod_size: Annotated[
-        int | None, _aggregation("Users per pod, who hold each other's shares.", "all, up to about 128")
-    ] = None,
-    neighbours: Annotated[
-        int | None,
-        _aggregation("Degree of mask and share graph; not with committee.", "complete; secagg-plus: by θ"),
-    ] = None,
-    threshold: Annotated[int | None, _aggregation("Shares that restore a secret.", "a majority")] = None,
-    min_survivors: Annotated[
-        int | None, _aggregation("Survivors without which a committee's sum stays closed.", "half of a committee")
-    ] = None,
-    normalisation: Annotated[
-        str | None, _aggregation("Divide by observed contributors or by the expected number.", _DIGITS.normalisation)
-    ] = None,
-    weights: Annotated[
-        str | None,
         typer.Option(
-            "--weights",
-            "--weighting",
-            help="How users count in the mean: uniform, or by examples. Weights are masked, but over many rounds with "
-            "dropouts the server can solve for them.",
-            show_default=_DIGITS.weighting,
+            help="Aggregators to run on the same seeds, with α or bits if need be: sliced:0.1:8,secagg,plain.",
             rich_help_panel="Aggregation",
         ),
     ] = None,
-    first_clip: Annotated[
-        float | None, _aggregation("Clip of the first round; later ones follow the aggregate.", "as the first weights")
+    seeds: Annotated[
+        str | None,
+        typer.Option(
+            help="Run once with each of these seeds, such as 0,1,2: mean and deviation.", rich_help_panel="Task"
+        ),
     ] = None,
-    authenticated: Annotated[
-        bool | None,
-        _aggregation("Use a roster of identities, and confirm the survivors.", name="--authenticated"),
-    ] = None,
-    model: Annotated[str | None, _task(f"One of {', '.join(MODELS)}.", "by data set")] = None,
-    hidden: Annotated[int | None, _task("Hidden units of the model mlp.", _DIGITS.hidden)] = None,
-    epochs: Annotated[int | None, _local("Local epochs per round.", 5)] = None,
-    batch: Annotated[int | None, _local("Samples per local step.", "28; digits: 10")] = None,
-    lr: Annotated[float | None, _local("Local learning rate.", "0.01; digits: 0.1")] = None,
-    momentum: Annotated[float | None, _local("Local momentum.", 0.5)] = None,
-    samples: Annotated[int | None, _task("Use only this many training samples.", "all")] = None,
-    shards: Annotated[int | None, _task("Shards of the partition shards.", _DIGITS.shards)] = None,
-    concentration: Annotated[float | None, _task("Evenness of the partition dirichlet.", _DIGITS.concentration)] = None,
-    classes_per_client: Annotated[
-        int | None, _task("Classes of each user in the partition pathological.", _DIGITS.classes_per_client)
-    ] = None,
-    bandwidth_mbit: Annotated[
-        float | None, _simulated("Each user's line in Mbit/s; simulated.", _DIGITS.bandwidth_mbit)
-    ] = None,
-    latency_ms: Annotated[float | None, _simulated("Latency of that line; simulated.", _DIGITS.latency_ms)] = None,
-    downlink: Annotated[
-        str | None, _simulated("How the model goes down to users: steps or model (whole).", _DIGITS.downlink)
-    ] = None,
-    downlink_bits: Annotated[
-        int | None, _simulated("Bits per coordinate of a step: 2, 4 or 8.", _DIGITS.downlink_bits)
+    config_file: Annotated[
+        Path | None,
+        typer.Option("--config", help="Options in a TOML file; those given here win.", rich_help_panel=_FILES),
     ] = None,
     data_dir: Annotated[
-        Path | None, _files("Folder of the data files.", "$SPARSESECAGG_DATA, else they are downloaded")
-    ] = None,
-    out_dir: Annotated[Path | None, _files("New folder for the run.", "one in runs/", "--out")] = None,
-    resume: Annotated[Path | None, _files("Go on with the run or comparison in this folder.")] = None,
-    workers: Annotated[int | None, _files("Processes to use.", "all cores")] = None,
-    at_once: Annotated[
-        bool,
+        Path | None,
         typer.Option(
-            "--at-once",
-            help="Run the aggregators of --compare at the same time: sooner done, but seconds can't be compared.",
-            rich_help_panel="Files and processes",
+            help="Folder of the data files.",
+            show_default="$SPARSESECAGG_DATA, else they are downloaded",
+            rich_help_panel=_FILES,
         ),
-    ] = False,
-    tensorboard: Annotated[
-        bool,
-        typer.Option("--tensorboard", help="Write TensorBoard events as well.", rich_help_panel="Files and processes"),
-    ] = False,
-    json: JsonOption = False,
-    seed: Annotated[
-        int | None, typer.Option(help="Seed of everything random in the simulation.", show_default="0")
     ] = None,
+    out_dir: Annotated[
+        Path | None,
+        typer.Option("--out", help="New folder for the run.", show_default="one in runs/", rich_help_panel=_FILES),
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Continue the run or comparison in this folder.", rich_help_panel=_FILES)
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes to use.", show_default="all cores", rich_help_panel=_FILES)
+    ] = None,
+    json: JsonOption = False,
+    **options: Any,
 ) -> None:
     """Train a model across simulated users, aggregating with the real protocol, and report bytes, time and accuracy.
 
     Keys, masks and messages are real; users, dropouts and the network are simulated.
     """
-    given = {
-        name: value
-        for name, value in {
-            "dataset": dataset,
-            "partition": partition,
-            "clients": clients,
-            "rounds": rounds,
-            "aggregator": "secagg" if aggregator == "full" else aggregator,
-            "alpha": alpha,
-            "dropout": dropout,
-            "drop_at": drop_at,
-            "colluding": colluding,
-            "target_accuracy": target_accuracy,
-            "modulus_bits": modulus_bits,
-            "committee_size": committee_size,
-            "pod_size": pod_size,
-            "neighbours": neighbours,
-            "threshold": threshold,
-            "min_survivors": min_survivors,
-            "normalisation": normalisation,
-            "weighting": _weighting(weights),
-            "first_clip": first_clip,
-            "authenticated": authenticated,
-            "model": model,
-            "hidden": hidden,
-            "epochs": epochs,
-            "batch": batch,
-            "lr": lr,
-            "momentum": momentum,
-            "samples": samples,
-            "shards": shards,
-            "concentration": concentration,
-            "classes_per_client": classes_per_client,
-            "bandwidth_mbit": bandwidth_mbit,
-            "latency_ms": latency_ms,
-            "downlink": downlink,
-            "downlink_bits": downlink_bits,
-            "seed": seed,
-        }.items()
-        if value is not None
-    }
+    given = _given(options, config_file)
     entries = None if compare is None else [entry.strip() for entry in compare.split(",")]
-    if entries is not None and aggregator is not None:
+    if entries is not None and "aggregator" in given:
         raise InvalidInput("compare", "and --aggregator exclude each other: put all names into --compare")
     if resume is not None and out_dir is not None:
         raise InvalidInput("out", "and --resume exclude each other: a run resumes in its own folder")
+    if seeds is not None and (resume is not None or "seed" in given):
+        raise InvalidInput("seeds", "must not be given with --seed or --resume")
     check_workers(workers)
-    runs, run_dir = _resume(resume, given, entries, data_dir) if resume else _begin(out_dir, given, entries, data_dir)
-    if at_once and is_comparison(run_dir):
-        note_shared_cores(run_dir)
+    if seeds is None:
+        base, wanted = None, [(given, out_dir)]
+    else:
+        base = out_dir or new_run_folder(TrainingConfig.create(**given), compared=entries is not None)
+        wanted = [({**given, "seed": seed}, base / f"seed-{seed}") for seed in _seeds(seeds)]
+    trained = [_train(one, entries, folder, resume, data_dir, workers) for one, folder in wanted]
+    _finish(trained, base or trained[0].run_dir, json)
+    for run in (run for one in trained for run in one.runs):
+        run.require_progress()
+
+
+def _options() -> Iterator[inspect.Parameter]:
+    """Yield an option for each one of `TrainingConfig`; None unless given, so that --resume knows what was asked."""
+    hints = get_type_hints(TrainingConfig) | get_type_hints(RoundOptions)
+    defaults = TrainingConfig()
+    explained: dict[str, Explained] = dict(ROUND_OPTIONS)
+    explained |= {field.name: field.metadata["explained"] for field in fields(TrainingConfig) if field.metadata}
+    for name in option_names():
+        panel, text, shown, names = explained[name]
+        kind = str if name == "gain" else hints[name]
+        default = defaults.value(name)
+        if kind is bool:
+            names = (f"--{name.replace('_', '-')}",)
+        option = typer.Option(
+            *names,
+            help=text,
+            show_default=shown or (False if default is None or default is False else str(default)),
+            rich_help_panel=panel,
+        )
+        yield inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
+        )
+
+
+def _with_options(signature: inspect.Signature) -> inspect.Signature:
+    """Put the options of `TrainingConfig` in the place of `**options`."""
+    own = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
+    return signature.replace(parameters=[*_options(), *own])
+
+
+# Typer reads the signature and the annotations.
+_SIGNATURE = _with_options(inspect.signature(train, eval_str=True))
+train.__signature__ = _SIGNATURE  # type: ignore[attr-defined]
+train.__annotations__ = {name: each.annotation for name, each in _SIGNATURE.parameters.items()}
+
+
+def _given(options: Mapping[str, Any], config_file: Path | None) -> dict[str, Any]:
+    """Return the options that were given, on the command line or in the file."""
+    stored: dict[str, Any] = {}
+    if config_file is not None:
+        try:
+            stored = tomllib.loads(config_file.read_text("utf-8"))
+        except (OSError, ValueError) as problem:
+            raise InvalidInput(
+                "config", f"must be a TOML file that can be read, got {config_file}: {problem}"
+            ) from None
+        stored = {name.replace("-", "_"): value for name, value in stored.items()}
+        if unknown := sorted(set(stored) - set(option_names())):
+            raise InvalidInput("config", f"must hold options of train, got {unknown[0]!r} in {config_file}")
+    given = stored | {name: value for name, value in options.items() if value is not None}
+    if isinstance(gain := given.get("gain"), str) and gain != AUTO:
+        try:
+            given["gain"] = float(gain)
+        except ValueError:
+            raise InvalidInput("gain", f"must be a number of at least 1, or {AUTO}, got {gain!r}") from None
+    if "aggregator" in given:
+        given["aggregator"] = OTHER_NAMES.get(given["aggregator"], given["aggregator"])
+    if given.get("weights") == "samples":
+        given["weights"] = "examples"
+    return given
+
+
+def _seeds(text: str) -> list[int]:
+    numbers = [part.strip() for part in text.split(",")]
+    if len(set(numbers)) != len(numbers) or not all(part.isdecimal() for part in numbers):
+        raise InvalidInput("seeds", f"must be different whole numbers separated by commas, got {text!r}")
+    return [int(part) for part in numbers]
+
+
+@dataclass(frozen=True)
+class _Trained:
+    """A run or a comparison, and its folder."""
+
+    runs: list[FederatedRun]
+    run_dir: Path
+
+    def to_json(self, reports: Mapping[Path, str | None]) -> dict[str, Any]:
+        """Return the contract's keys, of the first run and beside them of each."""
+        each = {
+            run.folder.path.name: {**run.summary().to_json(), "report": reports[run.folder.path]} for run in self.runs
+        }
+        first = {**next(iter(each.values())), "run_dir": str(self.run_dir), "report": reports[self.run_dir]}
+        return {**first, "runs": each} if is_comparison(self.run_dir) else first
+
+
+def _train(
+    given: dict[str, Any],
+    entries: Sequence[str] | None,
+    out_dir: Path | None,
+    resume: Path | None,
+    data_dir: Path | None,
+    workers: int | None,
+) -> _Trained:
+    """Train one run, or those of a comparison one after the other, so that their seconds can be compared."""
+    if resume:
+        runs, run_dir = _resumed(resume, given, entries, data_dir), resume
+    else:
+        config = TrainingConfig.create(**given)
+        with download_display() as progress:
+            task = Task.prepare(config, data_dir=data_dir, progress=progress)
+        run_dir = out_dir or new_run_folder(config, compared=entries is not None)
+        runs = (
+            [FederatedRun.create(config, task, run_dir)]
+            if entries is None
+            else create_comparison(config, entries, task, run_dir)
+        )
     try:
         _advise(runs)
-        with SideBySide(runs, workers, at_once=at_once) as work, round_display(runs) as show:
-            for number, metrics in work.rounds():
-                show.round_done(number, metrics)
+        # All runs share the task, so one pool serves them; it forks, so it comes before the display's thread.
+        with runs[0].task.pool(runs[0].config, workers) as pool, round_display(runs) as show:
+            for number, run in enumerate(runs):
+                for line in run.rounds(pool):
+                    show.round_done(number, line)
     except WorkerError as problem:
         raise Failed(f"{problem}; --resume {run_dir} resumes the run") from problem
     except KeyboardInterrupt:
         raise Interrupted(f"sparsesecagg train --resume {run_dir} resumes the run") from None
-    if tensorboard:
-        for run in work.runs:
-            write_events(run.folder.path / "tensorboard", run.folder.metrics())
-    _finish(work.runs, run_dir, json)
-    for run in work.runs:
-        run.require_progress()
+    return _Trained(runs, run_dir)
 
 
-def _weighting(weights: str | None) -> str | None:
-    """Return what a run folder calls the weights that the command line has one word for everywhere."""
-    known = {"uniform": "uniform", "examples": "samples", "samples": "samples"}
-    if weights is not None and weights not in known:
-        raise InvalidInput("weights", f"must be one of {', '.join(WEIGHTS)}, got {weights!r}")
-    return None if weights is None else known[weights]
-
-
-def _begin(
-    out_dir: Path | None, given: dict[str, Any], entries: Sequence[str] | None, data_dir: Path | None
-) -> tuple[list[FederatedRun], Path]:
-    config = TrainingConfig.create(**given)
-    with download_display() as progress:
-        task = Task.prepare(config, data_dir=data_dir, progress=progress)
-    run_dir = out_dir or new_run_folder(config, compared=entries is not None)
-    if entries is not None:
-        return create_comparison(config, entries, task, run_dir), run_dir
-    return [FederatedRun.create(config, task, run_dir)], run_dir
-
-
-def _resume(
+def _resumed(
     run_dir: Path, given: dict[str, Any], entries: Sequence[str] | None, data_dir: Path | None
-) -> tuple[list[FederatedRun], Path]:
+) -> list[FederatedRun]:
     if is_comparison(run_dir):
-        return resume_comparison(run_dir, given, data_dir=data_dir, entries=entries), run_dir
+        return resume_comparison(run_dir, given, data_dir=data_dir, entries=entries)
     if entries is not None:
         raise InvalidInput("resume", f"{run_dir} holds no comparison: leave --compare out")
-    return [FederatedRun.resume(run_dir, given, data_dir=data_dir)], run_dir
+    return [FederatedRun.resume(run_dir, given, data_dir=data_dir)]
 
 
 def _advise(runs: Sequence[FederatedRun]) -> None:
+    """Say what the settings protect little, and what dropouts will cost where it is much."""
     for run in runs:
         aggregator = make_aggregator(run.config, run.task.model, run.task.initial)
-        if isinstance(aggregator, SecureAggregator):
-            params = aggregator.parameters
-            sentences = [*advice(params), *_losses(params)]
-            for sentence in sentences:
-                err.print(f"[yellow]note:[/yellow] {sentence}.", highlight=False, soft_wrap=True)
+        if not isinstance(aggregator, SecureAggregator):
+            continue
+        params = aggregator.parameters
+        sentences = advice(params)
+        failing = failing_groups(params, run.config.keys_arrive)
+        if failing > _MANY:
+            what = "rounds will fail" if params.groups == 1 else "groups will lose their slice in a round"
+            sentences.append(
+                f"about {100 * failing:.0f} % of {what}, with fewer than {params.quorum} users left: lower --dropout"
+            )
+        for sentence in sentences:
+            err.print(f"[yellow]note:[/yellow] {sentence}.", highlight=False, soft_wrap=True)
 
 
-def _losses(params: Parameters) -> list[str]:
-    """Say what dropouts will cost, where it is much."""
-    sentences = []
-    failing, thin = failing_pods(params), thin_committees(params)
-    if failing > _MANY:
-        what = "rounds will fail" if params.pods == 1 else "pods will lose their slices in a round"
-        sentences.append(
-            f"about {100 * failing:.0f} % of {what}, with fewer than {params.threshold} users left: lower --dropout"
-        )
-    elif params.committees > 1 and thin > _MANY_THIN:
-        sentences.append(
-            f"about {100 * thin:.0f} % of committees will lose their slices in a round, with fewer than "
-            f"{params.min_survivors} survivors: raise --committee-size, or lower --min-survivors or --dropout"
-        )
-    return sentences
-
-
-def _finish(runs: Sequence[FederatedRun], run_dir: Path, json: bool) -> None:
+def _finish(trained: Sequence[_Trained], run_dir: Path, json: bool) -> None:
     """Write the reports, then print what came out."""
-    folders = [run.folder.path for run in runs]
-    reports: dict[Path, str | None] = dict.fromkeys([run_dir, *folders])
+    reports: dict[Path, str | None] = {run_dir: None}
+    folders = [folder for one in trained for folder in (one.run_dir, *(run.folder.path for run in one.runs))]
+    reports |= dict.fromkeys(folders)
     try:
-        for folder in reports:
+        for folder in folders:
             reports[folder] = str(write_report(folder))
+        if run_dir not in folders:
+            reports[run_dir] = str(compare_runs([one.run_dir for one in trained], run_dir / "report.html"))
     except MissingExtra as problem:
         err.print(f"[yellow]note:[/yellow] no report was written: {problem}.", highlight=False, soft_wrap=True)
     if json:
-        results = {
-            run.folder.path.name: {**run.summary().to_json(), "report": reports[run.folder.path]} for run in runs
-        }
-        top = {**next(iter(results.values())), "run_dir": str(run_dir), "report": reports[run_dir]}
-        print_json({**top, "runs": results} if is_comparison(run_dir) else top)
+        results = [one.to_json(reports) for one in trained]
+        print_json(results[0] if run_dir in folders else _over_seeds(trained, results, run_dir, reports[run_dir]))
         return
-    out.print(summary_table([run_dir]))
+    out.print(summary_table([one.run_dir for one in trained]))
     out.print(f"Run folder: {run_dir}", highlight=False, soft_wrap=True)
     if reports[run_dir]:
         out.print(f"Report: {reports[run_dir]}", highlight=False, soft_wrap=True)
+
+
+def _over_seeds(
+    trained: Sequence[_Trained], results: list[dict[str, Any]], run_dir: Path, report: str | None
+) -> dict[str, Any]:
+    """Return the first seed's figures with the accuracies of all: mean and standard deviation."""
+
+    def accuracies(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        values = [each["accuracy"] for each in found]
+        return {"accuracy": fmean(values), "accuracy_deviation": stdev(values) if len(values) > 1 else None}
+
+    seeds = {str(one.runs[0].config.seed): result for one, result in zip(trained, results, strict=True)}
+    top = {**results[0], **accuracies(results), "run_dir": str(run_dir), "report": report, "seeds": seeds}
+    if "runs" in top:
+        top["runs"] = {
+            name: {**run, **accuracies([result["runs"][name] for result in results])}
+            for name, run in results[0]["runs"].items()
+        }
+    return top

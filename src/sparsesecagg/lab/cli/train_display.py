@@ -17,7 +17,7 @@ from rich.progress import (
 from sparsesecagg.cli.shared import err
 from sparsesecagg.lab.learning.data.download import DownloadProgress
 from sparsesecagg.lab.learning.federated import FederatedRun
-from sparsesecagg.lab.learning.metrics import RoundMetrics
+from sparsesecagg.lab.report.records import RoundLine
 from sparsesecagg.lab.report.words import bytes_text
 
 _LINES = 10  # per run, where there is no terminal
@@ -38,21 +38,21 @@ class RoundDisplay:
             for name, run in zip(self._names, runs, strict=True)
         ]
 
-    def round_done(self, number: int, metrics: RoundMetrics) -> None:
+    def round_done(self, number: int, done: RoundLine) -> None:
         """Show what a round came to."""
-        config, done = self._configs[number], metrics.aggregation
-        accuracy = f"{100 * metrics.accuracy:.1f} %"
-        sent = bytes_text(metrics.totals_after.upload_bytes)
+        config = self._configs[number]
+        accuracy = f"{100 * (done.accuracy or 0):.1f} %"
+        sent = bytes_text(done.cumulative_upload_bytes or 0)
         survivors = f"{done.survivors}/{config.clients}"
         self._progress.update(
-            self._tasks[number], completed=metrics.round, accuracy=accuracy, sent=sent, survivors=survivors
+            self._tasks[number], completed=done.round, accuracy=accuracy, sent=sent, survivors=survivors
         )
         if done.reason is not None:
-            line = f"round {metrics.round} failed, the model is as it was: {done.reason}; lower --dropout to lose fewer"
+            line = f"round {done.round} failed, the model is as it was: {done.reason}; lower --dropout to lose fewer"
             err.print(f"{self._names[number]}: {line}", highlight=False, soft_wrap=True)
-        due = metrics.round in (1, config.rounds) or metrics.round % max(1, config.rounds // _LINES) == 0
+        due = done.round in (1, config.rounds) or done.round % max(1, config.rounds // _LINES) == 0
         if due and not err.is_terminal:
-            line = f"round {metrics.round}/{config.rounds}, accuracy {accuracy}, {sent} per user, {survivors} survivors"
+            line = f"round {done.round}/{config.rounds}, accuracy {accuracy}, {sent} per user, {survivors} survivors"
             err.print(f"{self._names[number]}: {line}", highlight=False, soft_wrap=True)
 
 

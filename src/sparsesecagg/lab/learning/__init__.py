@@ -10,9 +10,8 @@ way_down        the model on its way to the users, whole or in steps
 network         a simulated network
 config          every option of a run
 federated       a run, round by round                comparison   several runs with the same seeds
-side_by_side    those runs at once
 run_folder      what a run leaves behind; safe to kill at any moment
-metrics         what is recorded of a round          tensorboard  the same as event files
+metrics         what is recorded of a round
 seeds           everything random, from one seed
 api             `train_federated`: all of it in one call
 """

@@ -41,8 +41,8 @@ class Contributors:
 class Aggregation:
     """What a round gave and cost. Bytes and client seconds are means per client; the model itself is not counted."""
 
-    mean: Vector | None
-    """The mean update; None if the round failed."""
+    step: Vector | None
+    """What the model moves by: gain times the mean update, 0 where nothing arrived; None if the round failed."""
     reason: str | None
     """Why the round failed; None if it didn't."""
     survivors: int
@@ -61,16 +61,17 @@ class Aggregation:
     """How often a user and the server talk: the stages of the round, and in the first round the set-up."""
     coordinates_updated: float = 1.0
     """The fraction of the coordinates that somebody's value is in."""
-    committees_opened: int | None = None
-    """How many committees' sums were opened; None where there are none."""
+    gain: float = 1.0
+    groups_opened: int | None = None
+    """How many groups' sums were opened; None where there are none."""
     lost: dict[str, int] = field(default_factory=dict)
-    """By reason: how many committees' sums were not opened."""
+    """By reason: how many groups' sums were not opened."""
     exact: bool | None = None
     """The sum in the field was that of the survivors' own quantised values; None where there is no field."""
 
 
 class Aggregator(ABC):
-    """Averages the updates of one round after another.
+    """Turns the updates of one round after another into steps of the model.
 
     What an aggregator learns from one round for the next must be public, and goes through `state` and `restore`, so
     that a resumed run continues as if nothing had happened.
@@ -89,7 +90,7 @@ class Aggregator(ABC):
         round_number: int,
         model_digest: bytes,
     ) -> Aggregation:
-        """Return the mean of the survivors' updates, or why there is none.
+        """Return the step that follows from the mean of the survivors' updates, or why there is none.
 
         `updates` holds an update for every user that is `taking_part`. `drops` says who drops out, and
         at which stage. `weights` are whole numbers, one per user, or None for equal ones. Rounds are numbered from 1.
@@ -120,4 +121,4 @@ def uploaders(clients: int, drops: Mapping[int, Stage]) -> list[int]:
 def count_dropped(drops: Mapping[int, Stage]) -> dict[str, int]:
     """Return how many users dropped out at each stage."""
     counted = Counter(drops.values())
-    return {stage.name: counted[stage] for stage in STAGES if counted[stage] or stage is not Stage.CONFIRM}
+    return {stage.name: counted[stage] for stage in STAGES}

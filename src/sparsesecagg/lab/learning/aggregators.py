@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from statistics import fmean
 
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.lab.learning.aggregation import Aggregator
-from sparsesecagg.lab.learning.config import TrainingConfig
+from sparsesecagg.lab.learning.config import AUTO, TrainingConfig
 from sparsesecagg.lab.learning.models import Model
 from sparsesecagg.lab.learning.models.base import Vector
-from sparsesecagg.lab.learning.plain import PlainAggregator, RandomK, TopK
-from sparsesecagg.lab.learning.secure import SecureAggregator, SecureSettings
+from sparsesecagg.lab.learning.plain import PlainAggregator, RandomK, TopK, kept_values
+from sparsesecagg.lab.learning.secure import WEIGHT_SCALE, SecureAggregator, Secured
 from sparsesecagg.privacy.anonymity import availability
 from sparsesecagg.privacy.tails import log_binomial_below
-from sparsesecagg.lab.audit.exposure import expected_fraction
-from sparsesecagg.lab.audit.graph_tails import log_holders_missing
-from sparsesecagg.protocol import Parameters
+from sparsesecagg.protocol import Parameters, RoundOptions
 
+SLICED = "sliced"
 AGGREGATORS = {
     "plain": "no protection: all values as 32-bit floats",
     "plain-randk": "no protection: a random fraction α of the values",
@@ -25,11 +25,13 @@ AGGREGATORS = {
     "secagg": "SecAgg (Bonawitz et al. 2017): everybody sends everything, masked",
     "secagg-plus": "SecAgg+ (Bell et al. 2020): the same with a sparse graph of masks and shares",
     "pairwise": "SparseSecAgg as published: for reproduction; it reveals values when users drop out",
-    "committee": "ours: random committees that stay send a fraction α, masked inside the committee",
+    SLICED: "ours: everybody in a group sends the same random fraction α, masked inside the group",
 }
+PATTERN_OF = {"secagg": "full", "secagg-plus": "full", "pairwise": "pairwise", SLICED: "sliced"}
+OTHER_NAMES = {"full": "secagg"}
 
-# 32 bits are what the published protocols use; committees are small enough for less.
-DEFAULT_MODULUS_BITS = {"committee": 16}
+# 32 bits are what the published protocols use; sums over groups average rounding out.
+DEFAULT_MODULUS_BITS = {SLICED: 16}
 PUBLISHED_MODULUS_BITS = 32
 
 # SecAgg+ takes the fewest neighbours with which a round fails for want of shares at most this often.
@@ -40,13 +42,13 @@ _WITHOUT_IDENTITIES = {
     "plain": _IN_THE_CLEAR,
     "plain-randk": _IN_THE_CLEAR,
     "plain-topk": _IN_THE_CLEAR,
-    "secagg-plus": "whose users share secrets with few others, and tags for all are the proof of one view",
+    "secagg-plus": "whose users share secrets with few others, and tags for all are the proof of one header",
 }
 
 
 def make_aggregator(config: TrainingConfig, model: Model, initial: Vector) -> Aggregator:
     """Return the aggregator that `config` names for updates of `model`, which begins with the parameters `initial`."""
-    name, clients = config.aggregator, config.clients
+    name, clients, alpha = config.aggregator, config.clients, config.options.alpha
     if name not in AGGREGATORS:
         raise InvalidInput("aggregator", f"must be one of {', '.join(AGGREGATORS)}, got {name!r}")
     if config.authenticated:
@@ -54,31 +56,39 @@ def make_aggregator(config: TrainingConfig, model: Model, initial: Vector) -> Ag
     if name == "plain":
         return PlainAggregator(name, clients, model.dim)
     if name == "plain-randk":
-        return RandomK(name, clients, model.dim, config.alpha, config.seed)
+        return RandomK(name, clients, model.dim, alpha, config.seed)
     if name == "plain-topk":
-        return TopK(name, clients, model.dim, config.alpha)
-    sparse = name in ("pairwise", "committee")
-    neighbours = config.neighbours
+        return TopK(name, clients, model.dim, alpha)
+    options = round_options(config)
+    kept_values(options.alpha, model.dim)
+    how = Secured(
+        normalisation=config.normalisation,
+        authenticated=config.authenticated,
+        keys_arrive=config.keys_arrive,
+        first_clip=initial if config.first_clip is None else config.first_clip,
+        gain=1.0 if name != SLICED else None if config.gain == AUTO else float(config.gain),
+        seed=config.seed,
+    )
+    return SecureAggregator(name, clients, model.layers, options, how)
+
+
+def round_options(config: TrainingConfig) -> RoundOptions:
+    """Return the options of a round as the aggregator means them."""
+    name, options = config.aggregator, config.options
+    neighbours = options.neighbours
     if name == "secagg":
         neighbours = None
     if name == "secagg-plus" and neighbours is None:
-        neighbours = default_neighbours(clients, config.dropout)
-    settings = SecureSettings(
-        pattern=name if sparse else "full",
-        alpha=config.alpha if sparse else 1.0,
-        modulus_bits=config.modulus_bits or DEFAULT_MODULUS_BITS.get(name, PUBLISHED_MODULUS_BITS),
-        dropout=config.dropout,
-        committee_size=config.committee_size,
-        pod_size=config.pod_size,
+        neighbours = default_neighbours(config.clients, options.dropout)
+    return replace(
+        options,
+        pattern=PATTERN_OF[name],
+        alpha=1.0 if PATTERN_OF[name] == "full" else options.alpha,
         neighbours=neighbours,
-        threshold=config.threshold,
-        min_survivors=config.min_survivors,
-        normalisation=config.normalisation,
-        weighted=config.weighting == "samples",
-        authenticated=config.authenticated,
-        first_clip=initial if config.first_clip is None else config.first_clip,
+        modulus_bits=config.modulus_bits or DEFAULT_MODULUS_BITS.get(name, PUBLISHED_MODULUS_BITS),
+        clip=1.0,  # Updates are divided by the clip of their layer.
+        max_weight=0 if config.weights == "uniform" else WEIGHT_SCALE,
     )
-    return SecureAggregator(name, clients, model.layers, settings, config.seed)
 
 
 def _require_identities_possible(name: str) -> None:
@@ -86,24 +96,15 @@ def _require_identities_possible(name: str) -> None:
     able = [known for known in AGGREGATORS if known not in _WITHOUT_IDENTITIES]
     if name in _WITHOUT_IDENTITIES:
         raise InvalidInput(
-            "authenticated", f"can't be had with {name}, {_WITHOUT_IDENTITIES[name]}: use one of {', '.join(able)}"
+            "authenticated",
+            f"must not be given with {name}, {_WITHOUT_IDENTITIES[name]}: use one of {', '.join(able)}",
         )
 
 
-def failing_pods(params: Parameters) -> float:
-    """Return the fraction of pods that will have fewer users left than their threshold, at the expected dropout."""
-    there = availability(params.dropout)
-    if params.neighbours:
-        return math.exp(log_binomial_below(params.clients, there, params.threshold))
-    return fmean(math.exp(log_binomial_below(sum(pod), there, params.threshold_of(sum(pod)))) for pod in params.sizes)
-
-
-def thin_committees(params: Parameters) -> float:
-    """Return the fraction of committees that will have too few survivors, at the expected dropout."""
-    there = availability(params.dropout)
-    return fmean(
-        math.exp(log_binomial_below(size, there, params.survivors_of(size))) for pod in params.sizes for size in pod
-    )
+def failing_groups(params: Parameters, keys_arrive: bool = False) -> float:
+    """Return the fraction of groups that will have fewer users left than they need, at the expected dropout."""
+    there = 1 - params.dropout if keys_arrive else availability(params.dropout)
+    return fmean(math.exp(log_binomial_below(size, there, params.quorum)) for size in params.sizes)
 
 
 def expected_exposure(config: TrainingConfig, aggregator: Aggregator) -> float | None:
@@ -113,7 +114,12 @@ def expected_exposure(config: TrainingConfig, aggregator: Aggregator) -> float |
     """
     if not isinstance(aggregator, SecureAggregator):
         return None
-    return expected_fraction(aggregator.parameters, config.colluding, missing=1 - availability(config.dropout))
+    if aggregator.parameters.shape.protects:
+        return 0.0 if aggregator.anonymity > 1 else None
+    from sparsesecagg.lab.audit.theory import pairwise_revealed_fraction
+
+    options = config.options
+    return pairwise_revealed_fraction(options.alpha, config.clients, options.dropout, options.colluding or 0.0)
 
 
 def default_neighbours(clients: int, dropout: float) -> int | None:
@@ -121,6 +127,6 @@ def default_neighbours(clients: int, dropout: float) -> int | None:
     fewest = 2 * math.ceil(math.log2(clients))
     for degree in range(fewest, clients - 1, 2):
         threshold = (degree + 1) // 2 + 1
-        if clients * math.exp(log_holders_missing(degree, dropout, threshold)) <= FAILING_ROUNDS:
+        if clients * math.exp(log_binomial_below(degree, 1 - dropout, threshold)) <= FAILING_ROUNDS:
             return degree
     return None

@@ -10,9 +10,9 @@ from typing import Any
 from sparsesecagg.lab.learning.config import TrainingConfig
 from sparsesecagg.lab.learning.data import Dataset
 from sparsesecagg.lab.learning.federated import FederatedRun, RunSummary, Task
-from sparsesecagg.lab.learning.metrics import RoundMetrics
 from sparsesecagg.lab.learning.models import Model
 from sparsesecagg.lab.learning.workers import check_workers
+from sparsesecagg.lab.report.records import RoundLine
 
 
 def train_federated(
@@ -23,7 +23,7 @@ def train_federated(
     resume: Path | str | None = None,
     data_dir: Path | None = None,
     workers: int | None = None,
-    on_round: Callable[[RoundMetrics], None] | None = None,
+    on_round: Callable[[RoundLine], None] | None = None,
     **options: Any,
 ) -> RunSummary:
     """Train `model` on `dataset` and return what came of it.
@@ -43,9 +43,9 @@ def train_federated(
         task = Task.prepare(config, dataset=own_data, model=own_model, data_dir=data_dir)
         run = FederatedRun.create(config, task, Path(out) if out is not None else new_run_folder(config))
     with run.task.pool(run.config, workers) as pool:
-        for metrics in run.rounds(pool):
+        for line in run.rounds(pool):
             if on_round is not None:
-                on_round(metrics)
+                on_round(line)
     return run.summary()
 
 

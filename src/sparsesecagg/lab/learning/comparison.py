@@ -1,7 +1,7 @@
 """Several aggregators on the same task with the same seeds: one folder with a run folder for each.
 
-An entry of a comparison is the name of an aggregator, with the bits of its words if they should differ from the other
-entries': `committee:8`.
+An entry of a comparison is the name of an aggregator, with its own α or the bits of its words if they should differ
+from the other entries': `sliced:0.1:8`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.files import write_atomically
-from sparsesecagg.lab.learning.aggregators import AGGREGATORS, make_aggregator
+from sparsesecagg.lab.learning.aggregators import AGGREGATORS, OTHER_NAMES, SLICED, make_aggregator
 from sparsesecagg.lab.learning.config import TrainingConfig
 from sparsesecagg.lab.learning.federated import FederatedRun, Task, resumed_config
 from sparsesecagg.lab.learning.run_folder import RunFolder, check_free
@@ -34,14 +34,8 @@ def create_comparison(config: TrainingConfig, entries: Sequence[str], task: Task
     return runs
 
 
-def note_shared_cores(out: Path) -> None:
-    """Write down that runs of a comparison were timed at the same time, so that no report compares their seconds."""
-    stored = json.loads((out / LIST).read_text())
-    write_atomically(out / LIST, (json.dumps({**stored, "at_once": True}) + "\n").encode())
-
-
 def folder_name(entry: str) -> str:
-    """Return what an entry's run is called: `committee:8` is `committee-8`."""
+    """Return what an entry's run is called: `sliced:0.1:8` is `sliced-0.1-8`."""
     return entry.replace(":", "-")
 
 
@@ -64,15 +58,19 @@ def resume_comparison(
 
 
 def _entry_config(config: TrainingConfig, entry: str) -> TrainingConfig:
-    name, colon, bits = entry.partition(":")
-    if name not in AGGREGATORS or (colon and not bits.isdecimal()):
+    name, *further = entry.split(":")
+    changes: dict[str, Any] = {"aggregator": OTHER_NAMES.get(name, name)}
+    try:
+        for number in map(float, further):
+            # Words have 4 bits or more, and α is at most 1.
+            changes |= {"modulus_bits": int(number)} if number.is_integer() and number > 1 else {"alpha": number}
+    except ValueError:
+        name = ""
+    if changes["aggregator"] not in AGGREGATORS or not name or len(changes) != 1 + len(further):
         raise InvalidInput(
-            "compare", f"must name some of {', '.join(AGGREGATORS)}, with bits if need be (committee:8), got {entry!r}"
+            "compare",
+            f"must name some of {', '.join(AGGREGATORS)}, with α or bits if need be (sliced:0.1:8), got {entry!r}",
         )
     # What belongs to other entries of the comparison only is left out.
-    apart = ("neighbours",) if name == "committee" else ("committee_size", "pod_size")
-    return config.replace(
-        aggregator=name,
-        modulus_bits=int(bits) if colon else config.modulus_bits,
-        **dict.fromkeys(apart),
-    )
+    changes |= {"neighbours": None} if name == SLICED else {"group_size": None}
+    return config.replace(**changes)

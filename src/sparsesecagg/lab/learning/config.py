@@ -1,7 +1,7 @@
 """Every option of a training run, checked, and the same as JSON.
 
 What is in here decides the final model, bit for bit. What only decides how fast one gets there (worker processes, where
-the data lies) is not.
+the data lies) is not. The command line makes its options from this class: `Explained` is what it says about each.
 """
 
 from __future__ import annotations
@@ -9,73 +9,126 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from sparsesecagg.downlink import STEP_BITS
+from sparsesecagg.downlink.gain import DEFAULT_ALPHA
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.lab.learning.data.partition import DEFAULT_CLASSES_PER_CLIENT, DEFAULT_CONCENTRATION, DEFAULT_SHARDS
 from sparsesecagg.lab.learning.models.base import LocalTraining
 from sparsesecagg.lab.learning.models.catalogue import DEFAULT_HIDDEN, OWN_DATA, PRESETS
 from sparsesecagg.lab.learning.way_down import DOWNLINKS
-from sparsesecagg.protocol import STAGES, Stage
+from sparsesecagg.protocol import STAGES, RoundOptions, Stage
 
-WEIGHTINGS = ("uniform", "samples")
+WEIGHTS = ("uniform", "examples")
 NORMALISATIONS = ("observed", "expected", "everybody")
+AUTO = "auto"
 LARGEST_HIDDEN = 10**6
+DEFAULT_OPTIONS = RoundOptions(alpha=DEFAULT_ALPHA)
+
+
+class Explained(NamedTuple):
+    """What the help says about an option."""
+
+    panel: str
+    text: str
+    shown: str | None = None
+    """What it says of the default, where that is not the value itself."""
+    names: tuple[str, ...] = ()
+    """On the command line, where it has several."""
+
+
+def _option(panel: str, text: str, default: Any, shown: str | None = None, names: tuple[str, ...] = ()) -> Any:
+    return dataclasses.field(default=default, metadata={"explained": Explained(panel, text, shown, names)})
+
+
+_TASK, _AGGREGATION, _LOCAL = "Task", "Aggregation", "Local training"
+_SIMULATED = "Faults and network, simulated"
+
+ROUND_OPTIONS = {
+    "alpha": Explained(_AGGREGATION, "Fraction of the model that each user sends (α), in (0, 1]."),
+    "group_size": Explained(_AGGREGATION, "Users of a group, at most.", "all, up to 128 users"),
+    "threshold": Explained(_AGGREGATION, "Users that must stay for a sum to open.", "as many as dropouts allow"),
+    "neighbours": Explained(
+        _AGGREGATION, "Degree of the graph of masks and shares.", "complete; secagg-plus: by the dropout"
+    ),
+    "dropout": Explained(_SIMULATED, "Chance that a user drops out of a round (θ)."),
+    "colluding": Explained(_SIMULATED, "Fraction of the users that help the server (γ).", "0; with a roster 0.1"),
+}
+"""The choices of a round that `train` offers; the aggregator decides the others."""
 
 
 @dataclass(frozen=True)
 class TrainingConfig:
     """A run's options. Make one with `create`, which fills in what depends on the data set."""
 
-    dataset: str
-    model: str
-    epochs: int
-    batch: int
-    lr: float
-    momentum: float
-    hidden: int = DEFAULT_HIDDEN
-    samples: int | None = None
-    partition: str = "iid"
-    shards: int = DEFAULT_SHARDS
-    concentration: float = DEFAULT_CONCENTRATION
-    classes_per_client: int = DEFAULT_CLASSES_PER_CLIENT
-    clients: int = 50
-    rounds: int = 40
-    seed: int = 0
-    target_accuracy: float | None = None
-    aggregator: str = "committee"
-    alpha: float = 0.2
-    modulus_bits: int | None = None
-    neighbours: int | None = None
-    threshold: int | None = None
-    min_survivors: int | None = None
-    committee_size: int | None = None
-    pod_size: int | None = None
-    normalisation: str = "observed"
-    weighting: str = "uniform"
-    first_clip: float | None = None
-    authenticated: bool = False
-    dropout: float = 0.3
-    drop_at: str = "UPLOAD"
-    colluding: float = 0.0
-    bandwidth_mbit: float = 100.0
-    latency_ms: float = 20.0
-    downlink: str = "steps"
-    downlink_bits: int = 4
+    dataset: str = _option(_TASK, "One of digits, mnist, fashion-mnist, cifar10.", "digits")
+    model: str = _option(_TASK, "The network, such as softmax, mlp or small-cnn.", OWN_DATA.model, "by data set")
+    epochs: int = _option(_LOCAL, "Local epochs per round.", OWN_DATA.how.epochs)
+    batch: int = _option(_LOCAL, "Samples per local step.", OWN_DATA.how.batch, "28; digits: 10")
+    lr: float = _option(_LOCAL, "Local learning rate.", OWN_DATA.how.lr, "0.01; digits: 0.1")
+    momentum: float = _option(_LOCAL, "Local momentum.", OWN_DATA.how.momentum)
+    hidden: int = _option(_TASK, "Hidden units of the model mlp.", DEFAULT_HIDDEN)
+    samples: int | None = _option(_TASK, "Use only this many training samples.", None, "all")
+    partition: str = _option(_TASK, "How samples are dealt out: iid, shards, dirichlet, pathological.", "iid")
+    shards: int = _option(_TASK, "Shards of the partition shards.", DEFAULT_SHARDS)
+    concentration: float = _option(_TASK, "Evenness of the partition dirichlet.", DEFAULT_CONCENTRATION)
+    classes_per_client: int = _option(
+        _TASK, "Classes of each user in the partition pathological.", DEFAULT_CLASSES_PER_CLIENT
+    )
+    clients: int = _option(_TASK, "Users (N), at least 3.", 50)
+    rounds: int = _option(_TASK, "Rounds to train; with --resume it may grow.", 40)
+    seed: int = _option(_TASK, "Seed of everything random in the simulation.", 0)
+    target_accuracy: float | None = _option(_TASK, "Stop when the test accuracy reaches this, such as 0.95.", None)
+    aggregator: str = _option(
+        _AGGREGATION,
+        "One of plain, plain-randk, plain-topk, secagg (also: full), secagg-plus, pairwise, sliced.",
+        "sliced",
+        names=("--aggregator", "--pattern"),
+    )
+    options: RoundOptions = DEFAULT_OPTIONS
+    """The choices of a round: those of `ROUND_OPTIONS`. Aggregators set the others."""
+    modulus_bits: int | None = _option(_AGGREGATION, "Bits of a word, 4 to 32.", None, "16 for sliced, else 32")
+    gain: float | str = _option(
+        _AGGREGATION, "How far sliced moves what was sent: from 1 to 1 over the part that was, or auto.", AUTO
+    )
+    normalisation: str | None = _option(
+        _AGGREGATION,
+        "Divide by observed contributors, by the expected number, or by everybody.",
+        None,
+        "observed; expected for pairwise with weights",
+    )
+    weights: str = _option(
+        _AGGREGATION,
+        "How users count in the mean: uniform, or by examples. Weights are masked, but over many rounds with dropouts "
+        "the server can solve for them.",
+        "uniform",
+        names=("--weights", "--weighting"),
+    )
+    first_clip: float | None = _option(
+        _AGGREGATION, "Clip of the first round; later ones follow the aggregate.", None, "as the first weights"
+    )
+    authenticated: bool = _option(_AGGREGATION, "Use a roster of identities.", False)
+    drop_at: str = _option(
+        _SIMULATED, "Stages before whose message users drop out, separated by commas, or ANY.", Stage.UPLOAD.name
+    )
+    keys_arrive: bool = _option(
+        _SIMULATED, "Who drops out still sends keys for later rounds, as in the paper: only uploads are missing.", False
+    )
+    bandwidth_mbit: float = _option(_SIMULATED, "Each user's line in Mbit/s.", 100.0)
+    latency_ms: float = _option(_SIMULATED, "Latency of that line.", 20.0)
+    downlink: str = _option(_SIMULATED, "How the model goes down to users: steps or model (whole).", "steps")
+    downlink_bits: int = _option(_SIMULATED, "Bits per coordinate of a step: 2, 4 or 8.", 4)
 
     @classmethod
     def create(cls, dataset: str = "digits", **options: Any) -> TrainingConfig:
         """Return checked options; None stands for the default, which for some depends on the data set."""
-        known = {field.name for field in fields(cls)}
-        if unknown := sorted(set(options) - known):
-            raise InvalidInput(unknown[0], f"is not an option; the options are {', '.join(sorted(known))}")
         given = {name: value for name, value in options.items() if value is not None}
+        known = option_names()
+        if unknown := sorted(set(options) - set(known)):
+            raise InvalidInput(unknown[0], f"is not an option; the options are {', '.join(sorted(known))}")
         preset = PRESETS.get(dataset, OWN_DATA)
-        defaults = {"model": preset.model, **dataclasses.asdict(preset.how)}
-        config = cls(dataset=dataset, **(defaults | given))
-        config.check()
-        return config
+        return cls(dataset, preset.model, **dataclasses.asdict(preset.how)).replace(**given)
 
     def check(self) -> None:
         """Raise `InvalidInput` for what no other part of the run checks by itself."""
@@ -85,27 +138,27 @@ class TrainingConfig:
         if not 1 <= self.hidden <= LARGEST_HIDDEN:
             raise InvalidInput("hidden", f"must be from 1 to {LARGEST_HIDDEN}, got {self.hidden}")
         _at_least("seed", self.seed, 0)
-        _one_of("weighting", self.weighting, WEIGHTINGS)
+        _one_of("weights", self.weights, WEIGHTS)
         _one_of("downlink", self.downlink, DOWNLINKS)
         if self.downlink_bits not in STEP_BITS:
             allowed = ", ".join(map(str, sorted(STEP_BITS)))
             raise InvalidInput("downlink_bits", f"must be one of {allowed}, got {self.downlink_bits}")
-        _one_of("normalisation", self.normalisation, NORMALISATIONS)
-        if not isinstance(self.authenticated, bool):
-            raise InvalidInput("authenticated", f"must be true or false, got {self.authenticated!r}")
+        if self.normalisation is not None:
+            _one_of("normalisation", self.normalisation, NORMALISATIONS)
+        for option in ("authenticated", "keys_arrive"):
+            if not isinstance(getattr(self, option), bool):
+                raise InvalidInput(option, f"must be true or false, got {getattr(self, option)!r}")
         for stage in self.drop_stages:
-            if stage == Stage.CONFIRM.name and not self.authenticated:
-                raise InvalidInput(
-                    "drop_at", "must not be CONFIRM without --authenticated: it is a stage of these rounds"
-                )
-            _one_of("drop_at", stage, (*(known.name for known in self.stages), "ANY"))
+            _one_of("drop_at", stage, (*(known.name for known in STAGES), "ANY"))
         if self.target_accuracy is not None and not 0 < self.target_accuracy <= 1:
             raise InvalidInput("target_accuracy", f"must be in (0, 1], such as 0.95, got {self.target_accuracy}")
-        if not 0 < self.alpha <= 1:
-            raise InvalidInput("alpha", f"must be in (0, 1], got {self.alpha}")
-        for option, share in (("dropout", self.dropout), ("colluding", self.colluding)):
+        if not 0 < self.options.alpha <= 1:
+            raise InvalidInput("alpha", f"must be in (0, 1], got {self.options.alpha}")
+        for option, share in (("dropout", self.options.dropout), ("colluding", self.options.colluding or 0)):
             if not 0 <= share < 1:
                 raise InvalidInput(option, f"must be in [0, 1), got {share}")
+        if self.gain != AUTO and not (isinstance(self.gain, int | float) and self.gain >= 1):
+            raise InvalidInput("gain", f"must be a number of at least 1, or {AUTO}, got {self.gain}")
         if not (math.isfinite(self.bandwidth_mbit) and self.bandwidth_mbit > 0):
             raise InvalidInput("bandwidth_mbit", f"must be above 0, got {self.bandwidth_mbit}")
         if not (math.isfinite(self.latency_ms) and self.latency_ms >= 0):
@@ -119,31 +172,36 @@ class TrainingConfig:
         return LocalTraining(self.epochs, self.batch, self.lr, self.momentum)
 
     @property
-    def stages(self) -> tuple[Stage, ...]:
-        """Where users may drop out: CONFIRM only in authenticated runs, ADVERTISE_KEYS only before the first round."""
-        return tuple(stage for stage in STAGES if self.authenticated or stage is not Stage.CONFIRM)
-
-    @property
     def drop_stages(self) -> tuple[str, ...]:
         """The stages at which users drop out: names separated by commas, or ANY for all of them."""
         names = tuple(part.strip().upper().replace("-", "_") for part in self.drop_at.split(","))
-        return tuple(stage.name for stage in self.stages) if names == ("ANY",) else names
+        return tuple(stage.name for stage in STAGES) if names == ("ANY",) else names
+
+    def value(self, option: str) -> Any:
+        """Return an option by its name."""
+        return getattr(self.options if option in ROUND_OPTIONS else self, option)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the options as JSON knows them."""
-        return dataclasses.asdict(self)
+        """Return the options as JSON knows them, all side by side."""
+        return {name: self.value(name) for name in option_names()}
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> TrainingConfig:
         """Read what `to_json` gave; further keys are ignored."""
-        names = {field.name for field in fields(cls)}
-        return cls(**{name: value for name, value in stored.items() if name in names})
+        return cls().replace(**{name: value for name, value in stored.items() if name in option_names()})
 
     def replace(self, **changes: Any) -> TrainingConfig:
         """Return checked options with some changed."""
-        changed = dataclasses.replace(self, **changes)
+        rounds = {name: changes.pop(name) for name in tuple(changes) if name in ROUND_OPTIONS}
+        changed = dataclasses.replace(self, options=dataclasses.replace(self.options, **rounds), **changes)
         changed.check()
         return changed
+
+
+def option_names() -> tuple[str, ...]:
+    """Return the names of all options, those of a round in their place."""
+    names = (ROUND_OPTIONS if field.name == "options" else (field.name,) for field in fields(TrainingConfig))
+    return tuple(name for part in names for name in part)
 
 
 def _at_least(option: str, value: int, least: int) -> None:

@@ -7,23 +7,22 @@ its last checkpoint. Both then yield the metrics of each round as it is done.
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
-from sparsesecagg.simulate.simulation import draw_dropouts
 from sparsesecagg.errors import InvalidInput, ProtocolError
-from sparsesecagg.lab.learning.aggregation import Aggregation, Aggregator
+from sparsesecagg.lab.learning.aggregation import Aggregator
 from sparsesecagg.lab.learning.aggregators import expected_exposure, make_aggregator
 from sparsesecagg.lab.learning.config import TrainingConfig
 from sparsesecagg.lab.learning.data import Dataset, Partition, load_dataset, make_partition
 from sparsesecagg.lab.learning.data.download import DownloadProgress
-from sparsesecagg.lab.learning.metrics import RoundMetrics, Totals
+from sparsesecagg.lab.learning.metrics import round_line
 from sparsesecagg.lab.learning.models import Model, make_model
 from sparsesecagg.lab.learning.models.base import Vector
 from sparsesecagg.lab.learning.network import Network
@@ -31,7 +30,9 @@ from sparsesecagg.lab.learning.run_folder import Checkpoint, RunFolder, check_fr
 from sparsesecagg.lab.learning.seeds import Purpose, generator, integer_seed
 from sparsesecagg.lab.learning.way_down import make_way_down
 from sparsesecagg.lab.learning.workers import Job, TrainingPool
+from sparsesecagg.lab.report.records import RoundLine
 from sparsesecagg.protocol import Stage
+from sparsesecagg.simulate.simulation import draw_dropouts
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,7 @@ class RunSummary:
             "upload_bytes_per_client_round": self.upload_bytes_per_client_round,
             "total_upload_bytes": self.total_upload_bytes,
             "run_dir": str(self.run_dir),
+            "dp": None,
         }
 
 
@@ -124,7 +126,6 @@ class FederatedRun:
             self._way_down.restore(checkpoint.way_down)
         self._round = checkpoint.round_number
         self._history = folder.cut_metrics(self._round)
-        self._totals = Totals.after(self._history)
         self._network = Network(config.bandwidth_mbit, config.latency_ms)
 
     @classmethod
@@ -202,17 +203,17 @@ class FederatedRun:
             (line["round"] for line in self._history if target is not None and line["accuracy"] >= target), None
         )
 
-    def rounds(self, pool: TrainingPool) -> Iterator[RoundMetrics]:
-        """Run the rounds that are left; yield each one's metrics when its checkpoint is in place."""
+    def rounds(self, pool: TrainingPool) -> Iterator[RoundLine]:
+        """Run the rounds that are left; yield each one's line when its checkpoint is in place."""
         while not self.finished:
-            metrics = self._one_round(self._round + 1, pool)
-            self._history.append(metrics.to_json())
+            line = self._one_round(self._round + 1, pool)
+            self._history.append(msgspec.to_builtins(line))
             self.folder.append_metrics(self._history[-1])
             self._round += 1
             self.folder.save_checkpoint(
                 Checkpoint(self._round, self._parameters, self._aggregator.state(), self._way_down.state())
             )
-            yield metrics
+            yield line
         self.folder.save_model(self._parameters, self.task.model.layers)
         self.folder.write_csv()
 
@@ -236,11 +237,11 @@ class FederatedRun:
         if self._history and all(line["status"] == "failed" for line in self._history):
             raise TrainingFailed(self._round, self._history[-1]["reason"])
 
-    def _one_round(self, number: int, pool: TrainingPool) -> RoundMetrics:
+    def _one_round(self, number: int, pool: TrainingPool) -> RoundLine:
         config = self.config
         stages = [Stage[name] for name in config.drop_stages]
         random = generator(config.seed, Purpose.DROPOUT, number)
-        drops = draw_dropouts(config.clients, config.dropout, stages, random, first_round=number == 1)
+        drops = draw_dropouts(config.clients, config.options.dropout, stages, random, first_round=number == 1)
         # Server: bring the model to those who take part. Users: train. The updates of those who drop out before or at
         # UPLOAD reach nobody, so they are not made.
         users = self._aggregator.taking_part(config.clients, drops)
@@ -250,40 +251,30 @@ class FederatedRun:
             if not np.isfinite(one.update).all():
                 raise self._diverged(number)
         # Users and server: aggregate.
-        weights = self.task.partition.sizes.tolist() if config.weighting == "samples" else None
+        weights = None if config.weights == "uniform" else self.task.partition.sizes.tolist()
         digest = hashlib.sha256(self._parameters.tobytes()).digest()
         updates = {one.user: one.update for one in trained}
         aggregation = self._aggregator.aggregate(updates, weights, drops, number, digest)
         # Server: move the model, unless the round failed, and look how good it is.
-        if aggregation.mean is not None:
+        if aggregation.step is not None:
             try:
-                self._way_down.advance(self._parameters + aggregation.mean)
+                self._way_down.advance(self._parameters + aggregation.step)
             except InvalidInput as problem:
                 raise self._diverged(number) from problem
-        evaluation = pool.evaluate(self._parameters)
-        seconds = sum(one.seconds for one in trained) / max(1, len(trained))
-        loss = evaluation.loss / evaluation.samples
-        metrics = RoundMetrics(
-            round=number,
-            accuracy=evaluation.correct / evaluation.samples,
-            loss=loss if math.isfinite(loss) else None,
-            aggregation=aggregation,
+        return round_line(
+            number,
+            pool.evaluate(self._parameters),
+            aggregation,
+            self._network,
             downlink_bytes=downlink_bytes,
-            training_seconds=seconds,
-            transfer_seconds=self._transfer_seconds(aggregation, downlink_bytes),
-            totals=self._totals,
+            training_seconds=sum(one.seconds for one in trained) / max(1, len(trained)),
+            before=self._history[-1] if self._history else None,
         )
-        self._totals = metrics.totals_after
-        return metrics
 
     def _diverged(self, number: int) -> InvalidInput:
         return InvalidInput(
             "lr", f"of {self.config.lr:g} makes local training diverge in round {number}: use a smaller one"
         )
-
-    def _transfer_seconds(self, aggregation: Aggregation, downlink_bytes: float) -> float:
-        received = aggregation.received_bytes["total"] + downlink_bytes
-        return self._network.transfer_seconds(aggregation.sent_bytes["total"], received, aggregation.exchanges)
 
 
 def resumed_config(folder: RunFolder, options: Mapping[str, Any]) -> TrainingConfig:
@@ -297,8 +288,8 @@ def resumed_config(folder: RunFolder, options: Mapping[str, Any]) -> TrainingCon
             "resume", f"{run_dir} has a configuration that this version can't read: {problem}"
         ) from problem
     for name, value in options.items():
-        if name != "rounds" and value != getattr(config, name):
-            begun_with = f"{name.replace('_', '-')} {getattr(config, name)}"
+        if name != "rounds" and value != config.value(name):
+            begun_with = f"{name.replace('_', '-')} {config.value(name)}"
             raise InvalidInput(
                 "resume",
                 f"{run_dir} was begun with {begun_with}, not {value}: leave the option out or begin a new run",

@@ -1,99 +1,73 @@
-"""What is recorded of a round, and what runs add up to."""
+"""From one round to its line in metrics.jsonl, with the totals of the rounds so far."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
 from typing import Any
 
 from sparsesecagg.lab.learning.aggregation import Aggregation
+from sparsesecagg.lab.learning.models import Evaluation
+from sparsesecagg.lab.learning.network import Network
+from sparsesecagg.lab.report.records import ContributorFigures, RoundLine
 
 
-@dataclass(frozen=True)
-class Totals:
-    """Sums over the rounds so far, for one user."""
+def round_line(
+    number: int,
+    evaluation: Evaluation,
+    done: Aggregation,
+    network: Network,
+    *,
+    downlink_bytes: float,
+    training_seconds: float,
+    before: Mapping[str, Any] | None,
+) -> RoundLine:
+    """Return the line of a round; `before` is the last one's. Computing is measured, transfer is modelled.
 
-    upload_bytes: float = 0.0
-    downlink_bytes: float = 0.0
-    computing_seconds: float = 0.0
-    transfer_seconds: float = 0.0
-
-    @classmethod
-    def after(cls, lines: Sequence[dict[str, Any]]) -> Totals:
-        """Read the totals of the last recorded round."""
-        if not lines:
-            return cls()
-        seconds = lines[-1]["cumulative_seconds"]
-        return cls(
-            lines[-1]["cumulative_upload_bytes"],
-            lines[-1]["cumulative_downlink_bytes"],
-            seconds["computing"],
-            seconds["transfer"],
-        )
-
-
-@dataclass(frozen=True)
-class RoundMetrics:
-    """One line of metrics.jsonl. Computing is measured; transfer is modelled from bandwidth and latency."""
-
-    round: int
-    accuracy: float
-    loss: float | None
-    """None if it is too large for a number."""
-    aggregation: Aggregation
-    downlink_bytes: float
-    """The model on its way down: mean per user that took part, in steps or whole."""
-    training_seconds: float
-    """Mean local training per user."""
-    transfer_seconds: float
-    totals: Totals
-    """Those of the rounds before."""
-
-    @property
-    def totals_after(self) -> Totals:
-        """The totals with this round. Users compute side by side, so computing is one user's and the server's."""
-        done = self.aggregation
-        computing = self.training_seconds + done.client_seconds["total"] + done.server_seconds["total"]
-        return Totals(
-            self.totals.upload_bytes + done.upload_bytes,
-            self.totals.downlink_bytes + self.downlink_bytes,
-            self.totals.computing_seconds + computing,
-            self.totals.transfer_seconds + self.transfer_seconds,
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the line."""
-        done, totals = self.aggregation, self.totals_after
-        contributors = done.contributors
-        return {
-            "round": self.round,
-            "accuracy": self.accuracy,
-            "loss": self.loss,
-            "status": "failed" if done.mean is None else "ok",
-            "reason": done.reason,
-            "survivors": done.survivors,
-            "dropped": done.dropped,
-            "uploads": done.uploads,
-            "upload_bytes": done.upload_bytes,
-            "sent_bytes": done.sent_bytes,
-            "received_bytes": done.received_bytes,
-            "downlink_bytes": self.downlink_bytes,
-            "exchanges": done.exchanges,
-            "coordinates_updated": done.coordinates_updated,
-            "committees_opened": done.committees_opened,
-            "lost": done.lost,
-            "client_seconds": done.client_seconds,
-            "server_seconds": done.server_seconds,
-            "training_seconds": self.training_seconds,
-            "transfer_seconds": self.transfer_seconds,
-            "contributors": {
-                "mean": contributors.mean if contributors else None,
-                "min": contributors.min if contributors else None,
-            },
-            "contributors_histogram": contributors.histogram if contributors else {},
-            "clipped": done.clipped,
-            "exact": done.exact,
-            "cumulative_upload_bytes": totals.upload_bytes,
-            "cumulative_downlink_bytes": totals.downlink_bytes,
-            "cumulative_seconds": {"computing": totals.computing_seconds, "transfer": totals.transfer_seconds},
-        }
+    Users compute side by side, so the computing of a round is one user's and the server's.
+    """
+    received = done.received_bytes["total"] + downlink_bytes
+    transfer = network.transfer_seconds(done.sent_bytes["total"], received, done.exchanges)
+    computing = training_seconds + done.client_seconds["total"] + done.server_seconds["total"]
+    loss = evaluation.loss / evaluation.samples
+    so_far = before or {
+        "cumulative_upload_bytes": 0.0,
+        "cumulative_downlink_bytes": 0.0,
+        "cumulative_seconds": {"computing": 0.0, "transfer": 0.0},
+    }
+    seconds = so_far["cumulative_seconds"]
+    return RoundLine(
+        round=number,
+        accuracy=evaluation.correct / evaluation.samples,
+        loss=loss if math.isfinite(loss) else None,
+        status="failed" if done.step is None else "ok",
+        reason=done.reason,
+        survivors=done.survivors,
+        dropped=done.dropped,
+        uploads=done.uploads,
+        upload_bytes=done.upload_bytes,
+        sent_bytes=done.sent_bytes,
+        received_bytes=done.received_bytes,
+        downlink_bytes=downlink_bytes,
+        exchanges=done.exchanges,
+        coordinates_updated=done.coordinates_updated,
+        gain=done.gain,
+        groups_opened=done.groups_opened,
+        lost=done.lost,
+        client_seconds=done.client_seconds,
+        server_seconds=done.server_seconds,
+        training_seconds=training_seconds,
+        transfer_seconds=transfer,
+        contributors=ContributorFigures(done.contributors.mean, done.contributors.min)
+        if done.contributors
+        else ContributorFigures(),
+        contributors_histogram=done.contributors.histogram if done.contributors else {},
+        clipped=done.clipped,
+        exact=done.exact,
+        cumulative_upload_bytes=so_far["cumulative_upload_bytes"] + done.upload_bytes,
+        cumulative_downlink_bytes=so_far["cumulative_downlink_bytes"] + downlink_bytes,
+        cumulative_seconds={
+            "computing": seconds["computing"] + computing,
+            "transfer": seconds["transfer"] + transfer,
+        },
+    )

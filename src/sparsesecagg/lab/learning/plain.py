@@ -62,7 +62,7 @@ class PlainAggregator(Aggregator):
         all_weights = len(users) if weights is None else sum(weights[user] for user in users)
         size = self._upload_bytes()
         return Aggregation(
-            mean=self._divide(total, weight_sum, all_weights).astype(np.float32) if users else None,
+            step=self._divide(total, weight_sum, all_weights).astype(np.float32) if users else None,
             reason=None if users else "nobody was left at UPLOAD",
             survivors=len(users),
             dropped=count_dropped(drops),

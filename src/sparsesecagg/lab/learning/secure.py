@@ -1,8 +1,9 @@
 """Averaging through the real protocol: real keys, shares and masks for every user, in one run over all rounds.
 
-The set-up happens before the first round; groups are kept, and packages of keys travel two rounds ahead. So a user that
+The set-up happens before the first round; groups are kept, and key packages travel two rounds ahead. So a user that
 misses one round takes part in the next, and one that misses two in a row has no package for the third and misses that
-too. Committees with too few survivors lose their slices for the round, and training continues without them.
+too. With `keys_arrive` only uploads are missing, as in the paper's experiments. A group with too few survivors loses
+its slice for the round, and training continues without it.
 
 The one thing that differs from a deployment: all randomness is drawn from the run's seed, by round and user, so that a
 run can be repeated bit for bit. What users and server remember between rounds is part of the checkpoint, so a resumed
@@ -21,23 +22,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsesecagg.crypto.kdf import digest
-from sparsesecagg.simulate import InProcessRun, Observer, Outcome
-from sparsesecagg.simulate.simulation import EntropyByRound, make_identities, seeded_entropy
+from sparsesecagg.downlink.gain import Gain
 from sparsesecagg.errors import InvalidInput, ProtocolError, RoundRefused, ThresholdNotMet, TooLittleOpened, WrongRound
 from sparsesecagg.lab.learning.aggregation import Aggregation, Aggregator, ByStage, Contributors
 from sparsesecagg.lab.learning.models.base import Layer, Vector
-from sparsesecagg.lab.learning.plain import kept_values
 from sparsesecagg.lab.learning.scaling import AdaptiveClip
-from sparsesecagg.privacy.anonymity import availability
-from sparsesecagg.protocol import Parameters, Policy, Result, Stage
-from sparsesecagg.protocol.stages import round_stages
+from sparsesecagg.protocol import Parameters, Policy, Result, RoundOptions, Stage
+from sparsesecagg.protocol.policy import kept_by
+from sparsesecagg.protocol.stages import ROUND_STAGES
+from sparsesecagg.simulate import Cohort, InProcessRun, Observer, Outcome
+from sparsesecagg.simulate.run import ROUND
+from sparsesecagg.simulate.simulation import EntropyByRound, make_identities, seeded_entropy
 
 # Weights travel as whole numbers up to this. A user of weight w uses w/max of its word, so that a larger scale costs
 # the light users nothing in range, and a smaller one rounds their weights more coarsely.
 WEIGHT_SCALE = 255
-_ROUNDING = 1e-9
-_SETUP = (Stage.ADVERTISE_KEYS, Stage.DRAW)
-"""What happens once, before the first round; the first two packages are dealt then, too."""
+_SETUP = (Stage.ADVERTISE_KEYS, Stage.SHARE_KEYS)
+"""What happens before the first round: keys are advertised once, the first two packages are sent."""
 
 
 class InexactSum(ProtocolError):
@@ -49,66 +50,52 @@ class InexactSum(ProtocolError):
 
 
 @dataclass(frozen=True)
-class SecureSettings:
-    """What is the same in every round."""
+class Secured:
+    """What is the same in every round, beside the options of a round."""
 
-    pattern: str
-    alpha: float
-    modulus_bits: int
-    dropout: float
-    committee_size: int | None = None
-    pod_size: int | None = None
-    neighbours: int | None = None
-    threshold: int | None = None
-    min_survivors: int | None = None
-    normalisation: str = "observed"
-    weighted: bool = False
+    normalisation: str | None = None
+    """How sums are divided; None: by observed contributors, or as the paper does where weights can't travel."""
     authenticated: bool = False
+    keys_arrive: bool = False
+    """Who drops out at UPLOAD still sends its key packages."""
     first_clip: float | Vector = 1.0
     """The clip of the first round, or the first model, which it then follows."""
+    gain: float | None = 1.0
+    """The gain on covered coordinates; None adapts."""
+    seed: int = 0
 
 
 class SecureAggregator(Aggregator):
     """Runs the protocol on updates that were divided by public, adaptive clips."""
 
-    def __init__(self, name: str, clients: int, layers: Sequence[Layer], settings: SecureSettings, seed: int) -> None:
-        self.name = name
-        self._settings = settings
-        dim = layers[-1].stop
-        kept_values(settings.alpha, dim)
-        if settings.weighted and settings.normalisation != "observed":
-            raise InvalidInput("normalisation", "must be observed where users have private weights")
-        if settings.weighted and settings.pattern == "pairwise":
-            raise InvalidInput(
-                "weighting",
-                "must be uniform with pairwise: the published protocol can't hide weights, and the paper gives all "
-                "users equally many samples",
-            )
-        self._identities = (
-            make_identities(clients, "training", seeded_entropy(seed)) if settings.authenticated else None
+    exchanges = len(ROUND_STAGES)
+
+    def __init__(self, name: str, clients: int, layers: Sequence[Layer], options: RoundOptions, how: Secured) -> None:
+        self.name, self._how = name, how
+        identities = None
+        if how.authenticated:
+            colluding = {} if options.colluding is None else {"colluding": options.colluding}
+            entropy = seeded_entropy(how.seed)
+            identities = make_identities(clients, "training", entropy, group_size=options.group_size, **colluding)
+        self.parameters = params = Parameters.create(
+            clients,
+            layers[-1].stop,
+            options,
+            session=digest("training session", how.seed.to_bytes(16, "little")),
+            roster=identities[0].roster if identities else None,
         )
-        self.parameters = Parameters.create(
-            clients=clients,
-            dim=dim,
-            pattern=settings.pattern,
-            alpha=settings.alpha,
-            committee_size=settings.committee_size,
-            pod_size=settings.pod_size,
-            dropout=settings.dropout,
-            modulus_bits=settings.modulus_bits,
-            neighbours=settings.neighbours,
-            threshold=settings.threshold,
-            min_survivors=settings.min_survivors,
-            max_weight=WEIGHT_SCALE if settings.weighted else 0,
-            clip=1.0,
-            roster_digest=self._identities[0].roster.digest if self._identities else b"",
+        weights_travel = params.shape.digits.total > 0
+        self._normalisation = how.normalisation or (
+            "observed" if weights_travel or not params.max_weight else "expected"
         )
-        if settings.authenticated:
-            _require_enough_survivors(self.parameters, settings)
-        self._stages = (Stage.SHARE_KEYS, *round_stages(self.parameters.confirm))
-        self.exchanges = len(round_stages(self.parameters.confirm))
-        self._clip = AdaptiveClip(layers, settings.first_clip, self.parameters.quantizer.limit)
-        self._entropy, self._sizes = EntropyByRound(seed), _Sizes()
+        if params.max_weight and not weights_travel and self._normalisation == "observed":
+            raise InvalidInput("normalisation", f"must be expected in {name} with weights, which do not travel there")
+        self._clip = AdaptiveClip(layers, how.first_clip, params.quantizer.limit)
+        self._gain = Gain(1.0 if how.gain == 1.0 else params.shape.coverage, how.gain)
+        self._entropy, self._sizes = EntropyByRound(how.seed), _Sizes()
+        # Simulated users accept the options of the run, whatever these protect; `train` says if it is little.
+        policy = Policy(min_anonymity=0, server="semi-honest", colluding=0.0, patterns=frozenset({params.pattern}))
+        self._cohort = Cohort(policy, self._entropy.of, identities)
         self._run: InProcessRun | None = None
 
     def aggregate(
@@ -127,135 +114,127 @@ class SecureAggregator(Aggregator):
             raise WrongRound(round_number, run.server.round_number + 1)
         self._entropy.begin(round_number)
         clip = self._clip.per_coordinate()
+        scaled = None if weights is None else scaled_weights(weights)
         outcome: Outcome | None = None
         reason = None
         try:
             outcome = run.round(
                 lambda user: _Divided(updates[user], clip),
-                weights=None if weights is None else scaled_weights(weights),
+                weights=scaled,
                 drops=drops,
-                terms=digest("training terms", model_digest, self._clip.clips.tobytes()),
+                context=digest("training context", model_digest, self._clip.clips.tobytes()),
             )
         except (ThresholdNotMet, TooLittleOpened, RoundRefused) as problem:
             reason = str(problem)
-        mean = None
+        if self._how.keys_arrive:
+            run.share_keys([user for user, stage in drops.items() if stage is Stage.UPLOAD])
+        step = None
         if outcome is not None:
             if not outcome.exact:
                 raise InexactSum(round_number)
-            mean = self._mean(outcome.result) * clip
-            self._clip.follow(mean, outcome.result.updated)
-        return self._aggregation(run, outcome, mean, reason, begins)
+            result = outcome.result
+            mean = self._mean(result, sum(scaled) if scaled else None) * clip
+            self._clip.follow(mean, result.updated)
+            step = self._gain.step(mean, result.updated)
+        return self._aggregation(run, outcome, step, reason, begins)
 
     def taking_part(self, clients: int, drops: Mapping[int, Stage]) -> list[int]:
         """Return those who are there and whose package for the next round has arrived."""
         there = super().taking_part(clients, drops)
         if self._run is None:
             return there
-        dealt = self._run.server.dealt(self._run.server.round_number + 1)
-        return [user for user in there if user in dealt]
+        shared = self._run.server.shared(self._run.server.round_number + 1)
+        return [user for user in there if user in shared]
 
     def _set_up(self, drops: Mapping[int, Stage]) -> InProcessRun:
         self._entropy.begin(0)
         return InProcessRun(
             self.parameters,
-            **self._given(),
+            self._cohort,
             absent={user for user, stage in drops.items() if stage is Stage.ADVERTISE_KEYS},
             late={user for user, stage in drops.items() if stage is Stage.SHARE_KEYS},
+            observer=self._sizes,
         )
 
-    def _given(self) -> dict[str, Any]:
-        # Simulated users accept the options of the run, whatever these protect; `train` says if it is little.
-        policy = Policy(
-            min_anonymity=1,
-            min_survivors=1,
-            authenticated=self._settings.authenticated,
-            patterns=frozenset({self.parameters.pattern}),
-        )
-        return {
-            "policy": policy,
-            "entropy_of": self._entropy.of,
-            "identities": self._identities,
-            "observer": self._sizes,
-        }
-
-    def _mean(self, result: Result) -> Vector:
-        if self._settings.normalisation == "observed":
+    def _mean(self, result: Result, total_weight: int | None) -> Vector:
+        if self._normalisation == "observed":
             return result.mean()
-        # The paper divides by p(1−θ)N. Of N users only those with a package can take part in a round.
-        members = len(result.survivors) + result.dropped[Stage.UPLOAD.name]
-        expected = result.params.selection_probability * members
-        if self._settings.normalisation == "expected":
-            expected *= 1 - result.params.dropout
+        mean = result.mean("expected", total_weight)
         # Otherwise "everybody": as if nobody dropped out, so steps are too short by 1 − θ on average.
-        return (result.sum() / expected).astype(np.float32)
+        return mean if self._normalisation == "expected" else mean * np.float32(1 - result.params.dropout)
 
     def _aggregation(
-        self, run: InProcessRun, outcome: Outcome | None, mean: Vector | None, reason: str | None, begins: bool
+        self, run: InProcessRun, outcome: Outcome | None, step: Vector | None, reason: str | None, begins: bool
     ) -> Aggregation:
         """Put together what came out and what it cost; the set-up counts in the round that it was made for."""
-        names = [stage.name for stage in self._stages]
+        names = [stage.name for stage in ROUND]
         client, server = (
             (outcome.client_seconds, outcome.server_seconds) if outcome else (dict.fromkeys(names, 0.0),) * 2
         )
         if begins:
-            setup = (*_SETUP[: 2 if self.parameters.authenticated else 1], Stage.SHARE_KEYS)
-            client = _added(run.setup_clock.client_means(setup), client)
-            server = _added(run.setup_clock.server_totals(setup), server)
+            client = _added(run.setup_clock.client_means(_SETUP), client)
+            server = _added(run.setup_clock.server_totals(_SETUP), server)
         result = outcome.result if outcome else None
         sent = self._sizes.sent[Stage.UPLOAD.name]
-        dropped = result.dropped if result else run.server.dropped
         return Aggregation(
-            mean=mean,
+            step=step,
             reason=reason,
             survivors=len(sent),
-            dropped={Stage.ADVERTISE_KEYS.name: run.params.clients - len(run.members)} | dict(dropped),
+            dropped={Stage.ADVERTISE_KEYS.name: run.params.clients - len(run.members)}
+            | dict(result.dropped if result else run.server.dropped),
             upload_bytes=float(np.mean(list(sent.values()) or [0])),
             uploads=len(sent),
             sent_bytes=self._sizes.means(self._sizes.sent, names),
             received_bytes=self._sizes.means(self._sizes.received, names),
             client_seconds=_with_total(client),
             server_seconds=_with_total(server),
-            contributors=Contributors.count(result.contributors) if result else None,
+            contributors=Contributors.count(result.contributors[result.updated]) if result else None,
             clipped=outcome.clipped if outcome else 0,
             exact=True if outcome else None,
-            exchanges=self.exchanges + (self.setup_exchanges if begins else 0),
+            exchanges=self.exchanges + (len(_SETUP) if begins else 0),
             coordinates_updated=result.coordinates_updated if result else 0.0,
-            committees_opened=result.committees_opened if result else 0,
+            gain=self._gain.value,
+            groups_opened=result.groups_opened if result else 0,
             lost=dict(Counter(result.lost.values())) if result else {},
         )
 
     @property
-    def setup_exchanges(self) -> int:
-        """Exchanges before the first round: keys, the jury's draw if there is a roster, and the first packages."""
-        return 3 if self.parameters.authenticated else 2
+    def anonymity(self) -> int:
+        """Honest users in every sum that can be read: against a malicious server with a roster, else a semi-honest one.
+
+        One where the pattern promises nothing.
+        """
+        params = self.parameters
+        server = "malicious" if params.authenticated else "semi-honest"
+        return kept_by(params, server, params.colluding).anonymity if params.shape.protects else 1  # type: ignore[arg-type]
 
     def describe(self) -> dict[str, Any]:
         """Return the parameters that follow from the options."""
         params = self.parameters
-        sizes = [size for pod in params.sizes for size in pod]
         return {
             "pattern": params.pattern,
-            "alpha": params.selection_probability,
+            "alpha": params.shape.fraction(),
             "alpha_asked": params.alpha,
-            "contributors": params.contributors,
+            "coverage": params.shape.coverage,
             "modulus_bits": params.modulus_bits,
-            "committees": params.committees,
-            "committee_size": {"min": min(sizes), "max": max(sizes)},
-            "slices_per_committee": params.served,
-            "pods": params.pods,
+            "groups": params.groups,
+            "group_size": {"min": min(params.sizes), "max": max(params.sizes)},
             "neighbours": params.neighbours or None,
             "threshold": params.threshold,
-            "min_survivors": params.min_survivors,
+            "anonymity": self.anonymity,
             "authenticated": params.authenticated,
-            "confirm": params.confirm,
             "exchanges": self.exchanges,
-            "setup_exchanges": self.setup_exchanges,
-            "steps_per_user": params.quantizer.limit,
+            "setup_exchanges": len(_SETUP),
+            "levels": params.quantizer.limit,
+            "normalisation": self._normalisation,
         }
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Return the clips of the next round, and all that users and server remember."""
-        state: dict[str, NDArray[Any]] = {"clips": self._clip.clips}
+        """Return the clips and the gain of the next round, and all that users and server remember."""
+        state: dict[str, NDArray[Any]] = {
+            "clips": self._clip.clips,
+            "gain": np.frombuffer(self._gain.save(), np.uint8),
+        }
         if self._run is not None:
             state["run"] = np.frombuffer(self._run.save(), np.uint8)
         return state
@@ -263,33 +242,16 @@ class SecureAggregator(Aggregator):
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Go back to what `state` gave."""
         self._clip.clips = np.array(state["clips"], np.float64)
-        self._run = InProcessRun.restore(state["run"].tobytes(), **self._given()) if "run" in state else None
+        self._gain.restore(state["gain"].tobytes())
+        self._run = None
+        if "run" in state:
+            self._run = InProcessRun.restore(state["run"].tobytes(), self._cohort, observer=self._sizes)
 
 
 def scaled_weights(weights: Sequence[int]) -> list[int]:
     """Return weights as whole numbers up to `WEIGHT_SCALE`, the heaviest user at the scale, nobody at 0."""
     heaviest = max(weights)
     return [max(1, round(WEIGHT_SCALE * weight / heaviest)) for weight in weights]
-
-
-def _require_enough_survivors(params: Parameters, settings: SecureSettings) -> None:
-    """Raise if more users drop out, on average, than the threshold of an authenticated run can spare."""
-    share = params.threshold / params.holders
-    if availability(settings.dropout) >= share - _ROUNDING:
-        return
-    left = availability(settings.dropout) * params.clients
-    needed = -(-params.threshold * params.clients // params.holders)
-    users = f"{left:.3g} of {params.clients} users on average, and these authenticated rounds need {needed}"
-    if settings.threshold is not None and params.threshold > 2 * params.holders // 3 + 1:
-        raise InvalidInput(
-            "threshold", f"of {params.threshold} is out of reach: a dropout of {settings.dropout:g} leaves {users}"
-        )
-    most = max((rate / 1000 for rate in range(500) if availability(rate / 1000) >= share), default=0.0)
-    raise InvalidInput(
-        "dropout",
-        f"of {settings.dropout:g} leaves {users}, more than two thirds: use {most:g} or less, or rounds that are not "
-        "authenticated",
-    )
 
 
 def _added(one: Mapping[str, float], other: Mapping[str, float]) -> ByStage:

@@ -1,6 +1,6 @@
-"""Read what a training run left behind: frozen records of a run folder.
+"""What a training run leaves behind: frozen records of a run folder, and how they are read.
 
-This file knows the layout of the folder and nothing of HTML. It is tolerant where aggregators differ (plain
+This file knows the layout of the folder and nothing of HTML. Reading is tolerant where aggregators differ (plain
 averaging has no key stages) and strict where a file is simply not a run.
 """
 
@@ -35,7 +35,10 @@ class ContributorFigures(msgspec.Struct, frozen=True):
 
 
 class RoundLine(msgspec.Struct, frozen=True):
-    """One line of metrics.jsonl. Bytes and client seconds are means per client; absent ones stay empty."""
+    """One line of metrics.jsonl, as training writes it and reports read it.
+
+    Bytes and client seconds are means per client; what an engine does not know stays empty.
+    """
 
     round: int
     status: Literal["ok", "failed"] = "ok"
@@ -44,16 +47,21 @@ class RoundLine(msgspec.Struct, frozen=True):
     loss: float | None = None
     survivors: int | None = None
     dropped: dict[str, int] = {}
+    uploads: int | None = None
+    """How many sent an upload."""
     upload_bytes: float = 0.0
+    """The mean of their UPLOAD messages."""
     sent_bytes: dict[str, float] = {}
     received_bytes: dict[str, float] = {}
     downlink_bytes: float = 0.0
     """The model on its way down, whole or in steps."""
     exchanges: int | None = None
     coordinates_updated: float | None = None
-    committees_opened: int | None = None
+    gain: float | None = None
+    """What the mean was multiplied by."""
+    groups_opened: int | None = None
     lost: dict[str, int] = {}
-    """By reason: committees whose sum was not opened."""
+    """By reason: groups whose sum was not opened."""
     client_seconds: dict[str, float] = {}
     server_seconds: dict[str, float] = {}
     training_seconds: float = 0.0
@@ -61,7 +69,10 @@ class RoundLine(msgspec.Struct, frozen=True):
     contributors: ContributorFigures = ContributorFigures()
     contributors_histogram: dict[str, float] = {}
     clipped: int | None = None
+    exact: bool | None = None
+    """The sum in the field was that of the survivors' own quantised values; None where nobody knows."""
     cumulative_upload_bytes: float | None = None
+    cumulative_downlink_bytes: float | None = None
     cumulative_seconds: dict[str, float] = {}
 
     @property
@@ -124,8 +135,6 @@ class RunSet(msgspec.Struct, frozen=True):
 
     runs: tuple[Run, ...]
     is_comparison: bool
-    at_once: bool = False
-    """Whether the runs shared the cores of a machine while they were timed."""
 
 
 def total(by_stage: Mapping[str, float]) -> float:
@@ -138,8 +147,7 @@ def read_run_set(run_dir: Path) -> RunSet:
     comparison = run_dir / COMPARISON
     if not comparison.is_file():
         return RunSet(runs=(read_run(run_dir),), is_comparison=False)
-    stored = _load(comparison)
-    names = stored.get("runs")
+    names = _load(comparison).get("runs")
     if not isinstance(names, list) or not names:
         raise InvalidInput("run_dir", f"has a {COMPARISON} that lists no runs; run the comparison again")
     for name in names:
@@ -149,13 +157,12 @@ def read_run_set(run_dir: Path) -> RunSet:
                 "run_dir", f"has a {COMPARISON} with the run {name!r}; it must be the name of a sub-folder"
             )
     runs = tuple(read_run(run_dir / name, name=name) for name in names)
-    return RunSet(runs=runs, is_comparison=True, at_once=stored.get("at_once") is True)
+    return RunSet(runs=runs, is_comparison=True)
 
 
 def read_runs(run_dirs: Sequence[Path]) -> RunSet:
     """Read runs of several folders; those that have one name are told apart by the names of their folders."""
-    sets = [(run_dir, read_run_set(run_dir)) for run_dir in run_dirs]
-    found = [(run_dir, run) for run_dir, each in sets for run in each.runs]
+    found = [(run_dir, run) for run_dir in run_dirs for run in read_run_set(run_dir).runs]
     often = Counter(run.name for _, run in found)
     runs: list[Run] = []
     taken: set[str] = set()
@@ -165,7 +172,7 @@ def read_runs(run_dirs: Sequence[Path]) -> RunSet:
         numbered = name if name not in taken else f"{name} #{len(runs) + 1}"
         taken.add(numbered)
         runs.append(msgspec.structs.replace(run, name=numbered))
-    return RunSet(tuple(runs), len(runs) > 1, any(each.at_once for _, each in sets))
+    return RunSet(tuple(runs), len(runs) > 1)
 
 
 def read_run(run_dir: Path, name: str | None = None) -> Run:
