@@ -154,6 +154,11 @@ class Pattern(ABC):
     def coverage(self) -> float:
         """The fraction of the coordinates that somebody sends in a round, about (κ)."""
 
+    @property
+    def copies(self) -> int:
+        """How many copies of a value must stand in a row for at least one of them to be sent in every round."""
+        return 1
+
     @abstractmethod
     def default_threshold(self, sizes: tuple[int, ...], dropout: float, colluding: float) -> int:
         """Return the threshold where nobody says otherwise."""

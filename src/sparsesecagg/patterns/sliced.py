@@ -101,6 +101,11 @@ class Sliced(Pattern):
         """What all groups together send."""
         return min(1.0, self.layout.slices * self.fraction())
 
+    @property
+    def copies(self) -> int:
+        """Enough to hold a whole block, wherever they begin."""
+        return 1 if self.part == self.block else 2 * self.block - 1
+
     def default_threshold(self, sizes: tuple[int, ...], dropout: float, colluding: float) -> int:
         """Return a threshold as high as dropouts allow; half of a sparse graph's holders, as in SecAgg+."""
         if self.layout.neighbours:

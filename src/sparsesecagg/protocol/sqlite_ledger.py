@@ -26,6 +26,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from sparsesecagg.crypto.identity import Roster
+from sparsesecagg.crypto.kdf import derive
+from sparsesecagg.crypto.secrets import SECRET_SIZE
 from sparsesecagg.errors import AlreadyAnswered, LedgerUnusable, MalformedMessage, PolicyViolation
 from sparsesecagg.protocol.ledger import OVERTAKEN, Entry
 from sparsesecagg.protocol.parameters import Parameters
@@ -48,6 +50,7 @@ CREATE TABLE IF NOT EXISTS states (
     run BLOB NOT NULL, user INTEGER NOT NULL, part TEXT NOT NULL, value BLOB NOT NULL,
     PRIMARY KEY (run, user, part)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS rosters (name TEXT PRIMARY KEY, digest BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS own (id INTEGER PRIMARY KEY, secret BLOB NOT NULL);
 """
 
 
@@ -138,6 +141,19 @@ class SqliteLedger:
             # The log still has them. If another process reads just now, the next step that drops a secret empties it.
             with self._problems():
                 self._ask("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def users(self) -> set[int]:
+        """Return the users for which this file has answered in the run."""
+        with self._problems():
+            rows = self._database.execute("SELECT user FROM clients WHERE run = ?", (self._run,)).fetchall()
+        return {int(row[0]) for row in rows}
+
+    def own_secret(self, label: str) -> bytes:
+        """Return 32 bytes that follow from a secret of this file, the same ones in all runs."""
+        with self._exclusively():
+            self._database.execute("INSERT OR IGNORE INTO own VALUES (0, ?)", (os.urandom(SECRET_SIZE),))
+            secret = self._database.execute("SELECT secret FROM own").fetchone()[0]
+        return derive(secret, label, bytes(SECRET_SIZE))
 
     def _bind(self, roster: Roster) -> None:
         """Let a run's name stand for this roster, or raise if it stands for another."""
