@@ -1,19 +1,18 @@
-"""Identities and rosters: the keys of a run belong to one identity in one run, and every reader checks that."""
+"""Identities and rosters: a run key belongs to one identity in one run, and every reader checks that."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from reference.x25519 import low_order_points, x25519
-from sparsesecagg.crypto.chain import require_nonce
-from sparsesecagg.crypto.identity import Identity, IdentityKey, Roster, RosterEntry, RunKeys, RunSecret, enrol
-from sparsesecagg.crypto.kdf import digest
+from sparsesecagg.crypto.identity import Identity, IdentityKey, Roster, RosterEntry, RunSecret, enrol, run_key
+from sparsesecagg.crypto.kdf import derive, digest
 from sparsesecagg.crypto.keys import public_key
 from sparsesecagg.crypto.secrets import PrivateKey
 from sparsesecagg.errors import InvalidInput, InvalidKey
@@ -21,29 +20,32 @@ from sparsesecagg.errors import InvalidInput, InvalidKey
 RUN = "run of the tests"
 IDENTITIES = [IdentityKey(bytes([number]) * 32) for number in range(1, 5)]
 SECRETS = [RunSecret(bytes([number]) * 32) for number in range(101, 105)]
-KEYS = [RunKeys(secret, RUN) for secret in SECRETS]
 ENTRIES = tuple(enrol(identity, RUN, secret) for identity, secret in zip(IDENTITIES, SECRETS, strict=True))
-FIELDS = ("run_key", "draw_key", "chain_tip")
+SEED, VALUE = bytes(range(32)), b"what the beacon said"
+STRANGER = IdentityKey(b"\xdd" * 32)
 
 
-def signed(identity: IdentityKey, entry: RosterEntry, field: str, value: bytes | None = None) -> RosterEntry:
-    """Return an entry with one field changed (to the first user's, unless told) and signed properly by its owner."""
-    changed = replace(entry, **{field: getattr(ENTRIES[0], field) if value is None else value})
+def signed(identity: IdentityKey, key: bytes) -> RosterEntry:
+    """Return an entry with any run key, signed properly by its owner."""
     signer = Ed25519PrivateKey.from_private_bytes(identity.reveal())
-    signature = signer.sign(digest("enrolment", RUN.encode(), *changed.public[1:]))
-    return replace(changed, identity=signer.public_key().public_bytes_raw(), signature=signature)
+    signature = signer.sign(digest("enrolment", RUN.encode(), key))
+    return RosterEntry(signer.public_key().public_bytes_raw(), key, signature)
 
 
 @pytest.fixture
 def roster() -> Roster:
-    return Roster(RUN, ENTRIES)
+    return Roster(RUN, ENTRIES, SEED, group_size=3, colluding=0.2)
 
 
 # Signatures
 
 
-def test_a_roster_of_properly_signed_keys_is_accepted(roster: Roster) -> None:
-    assert [entry.public[1:] for entry in roster.entries] == [keys.public for keys in KEYS]
+def test_a_roster_of_properly_signed_keys_is_accepted_and_frozen(roster: Roster) -> None:
+    """Signatures were checked when it was made, so nothing may change afterwards."""
+    assert [entry.run_key for entry in roster.entries] == [public_key(run_key(secret, RUN)) for secret in SECRETS]
+    for record, name in ((ENTRIES[0], "run_key"), (roster, "entries")):
+        with pytest.raises(FrozenInstanceError):
+            setattr(record, name, b"")
 
 
 def test_an_entry_of_another_run_is_refused() -> None:
@@ -52,62 +54,124 @@ def test_an_entry_of_another_run_is_refused() -> None:
         Roster("another run", ENTRIES)
 
 
-@pytest.mark.parametrize("field", FIELDS)
-def test_a_key_or_tip_put_in_by_somebody_else_is_refused(field: str) -> None:
-    """The server can't take a user's place, nor choose its nonces."""
-    forged = replace(ENTRIES[2], **{field: public_key(PrivateKey(b"\x55" * 32))})
+def test_a_key_put_in_by_somebody_else_is_refused() -> None:
+    """The server can't take a user's place."""
+    forged = replace(ENTRIES[2], run_key=public_key(PrivateKey(b"\x55" * 32)))
     with pytest.raises(InvalidKey, match="user 2"):
         Roster(RUN, (*ENTRIES[:2], forged, ENTRIES[3]))
-
-
-def test_a_signature_of_another_identity_is_refused() -> None:
-    swapped = replace(ENTRIES[0], signature=ENTRIES[1].signature)
-    with pytest.raises(InvalidKey, match="user 0"):
-        Roster(RUN, (swapped, *ENTRIES[1:]))
 
 
 @pytest.mark.parametrize("place", [0, 31, 32, 63])
 def test_a_changed_signature_is_refused(place: int) -> None:
     signature = bytearray(ENTRIES[1].signature)
     signature[place] ^= 1
-    with pytest.raises(InvalidKey, match="user 1"):
-        Roster(RUN, (ENTRIES[0], replace(ENTRIES[1], signature=bytes(signature)), *ENTRIES[2:]))
+    for wrong in (bytes(signature), ENTRIES[0].signature):
+        with pytest.raises(InvalidKey, match="user 1"):
+            Roster(RUN, (ENTRIES[0], replace(ENTRIES[1], signature=wrong), *ENTRIES[2:]))
 
 
-@pytest.mark.parametrize("part", ["identity", *FIELDS, "signature"])
+@pytest.mark.parametrize("part", ["identity", "run_key", "signature"])
 @pytest.mark.parametrize("size", [0, 31, 65])
 def test_parts_of_a_wrong_length_are_refused(part: str, size: int) -> None:
     with pytest.raises(InvalidKey):
         Roster(RUN, (replace(ENTRIES[0], **{part: bytes(size)}), *ENTRIES[1:]))
 
 
+@pytest.mark.parametrize("point", low_order_points(), ids=bytes.hex)
+def test_a_low_order_run_key_is_refused(point: bytes) -> None:
+    """Even if its owner signed it: the secrets of all its pairs would be public."""
+    with pytest.raises(InvalidKey, match=r"user 3.*low-order"):
+        Roster(RUN, (*ENTRIES[:3], signed(IDENTITIES[3], point)))
+
+
 def test_a_key_that_occurs_twice_is_refused() -> None:
-    """One person can't count as two, nor can two share a key or nonces."""
-    fresh = enrol(IdentityKey(b"\xdd" * 32), RUN, RunSecret(b"\xee" * 32))
+    """One person can't count as two, nor can two share a key."""
+    Roster(RUN, (*ENTRIES, enrol(STRANGER, RUN, RunSecret(b"\xee" * 32))))
     same_identity = enrol(IDENTITIES[0], RUN, RunSecret(b"\xee" * 32))
-    same_secret = enrol(IdentityKey(b"\xdd" * 32), RUN, SECRETS[0])
-    copied = [signed(IdentityKey(b"\xdd" * 32), fresh, field) for field in FIELDS]
-    Roster(RUN, (*ENTRIES, fresh))
-    for twice in (ENTRIES[0], same_identity, same_secret, *copied):
+    same_secret = enrol(STRANGER, RUN, SECRETS[0])
+    for twice in (ENTRIES[0], same_identity, same_secret, signed(STRANGER, ENTRIES[0].run_key)):
         with pytest.raises(InvalidKey, match="twice"):
             Roster(RUN, (*ENTRIES, twice))
 
 
-# What rounds are bound to
+# The rules of the draw
 
 
-def test_the_digest_depends_on_the_run_and_on_every_key_and_place(roster: Roster) -> None:
-    other_run = Roster("other", tuple(enrol(i, "other", s) for i, s in zip(IDENTITIES, SECRETS, strict=True)))
+@pytest.mark.parametrize(
+    ("change", "option"),
+    [
+        ({"colluding": -0.1}, "colluding"),
+        ({"colluding": 0.5}, "colluding"),
+        ({"colluding": float("nan")}, "colluding"),
+        ({"group_size": 2}, "group_size"),
+        ({"group_size": 5}, "group_size"),
+    ],
+)
+def test_rules_that_can_not_be_kept_are_refused(change: dict[str, Any], option: str, roster: Roster) -> None:
+    with pytest.raises(InvalidInput, match="got") as caught:
+        replace(roster, **change)
+    assert caught.value.option == option
+
+
+@pytest.mark.parametrize("size", [1, 31, 33])
+def test_a_seed_has_32_bytes_or_is_not_there(size: int) -> None:
+    Roster(RUN, ENTRIES)
+    with pytest.raises(InvalidKey, match=f"must have 32 bytes, got {size}"):
+        Roster(RUN, ENTRIES, bytes(size))
+
+
+def test_the_digest_depends_on_the_run_on_every_key_and_place_and_on_the_rules(roster: Roster) -> None:
+    """Group size and collusion too: else the server would cut one permutation in many ways."""
+    other = tuple(enrol(i, "other", s) for i, s in zip(IDENTITIES, SECRETS, strict=True))
     rosters = [
         roster,
-        other_run,
-        Roster(RUN, ENTRIES[::-1]),
-        Roster(RUN, ENTRIES[:-1]),
-        Roster(RUN, (enrol(IdentityKey(b"\xdd" * 32), RUN, SECRETS[0]), *ENTRIES[1:])),
-        *(Roster(RUN, (signed(IDENTITIES[0], ENTRIES[0], field, bytes(range(32))), *ENTRIES[1:])) for field in FIELDS),
+        replace(roster, run="other", entries=other),
+        replace(roster, entries=ENTRIES[::-1]),
+        replace(roster, entries=ENTRIES[:-1]),
+        replace(roster, entries=(enrol(STRANGER, RUN, SECRETS[0]), *ENTRIES[1:])),
+        replace(roster, entries=(signed(IDENTITIES[0], bytes(range(32))), *ENTRIES[1:])),
+        replace(roster, group_size=4),
+        replace(roster, group_size=None),
+        replace(roster, colluding=0.1),
+        replace(roster, beacon="drand round 5"),
+        roster.with_seed(SEED[::-1]),
     ]
     assert len({each.digest for each in rosters}) == len(rosters)
-    assert roster.digest == Roster(RUN, ENTRIES).digest
+    # All but the last differ before there is a seed.
+    assert len({each.unseeded_digest for each in rosters}) == len(rosters) - 1
+    assert roster.digest == Roster(RUN, ENTRIES, SEED, 3, 0.2).digest
+
+
+def test_equal_rules_have_one_digest_however_they_are_written(roster: Roster) -> None:
+    assert replace(roster, colluding=0).digest == replace(roster, colluding=0.0).digest
+
+
+def test_a_beacon_named_beforehand_makes_the_seed(roster: Roster) -> None:
+    """A hash of what was fixed and the value: other rules, users or values give another seed."""
+    unseeded = replace(roster, seed=b"", beacon="drand round 5")
+    seeded = unseeded.with_beacon(VALUE)
+    assert seeded.seed == digest("beacon", unseeded.unseeded_digest, VALUE)
+    assert seeded.unseeded_digest == unseeded.unseeded_digest
+    others = [unseeded.with_beacon(VALUE[::-1]), replace(unseeded, group_size=4).with_beacon(VALUE)]
+    assert len({each.seed for each in (seeded, *others)}) == 3
+
+
+def test_a_value_of_a_beacon_that_was_not_named_is_refused(roster: Roster) -> None:
+    """Else the builder picks the beacon when it knows the values."""
+    with pytest.raises(InvalidInput, match="beacon must be named") as caught:
+        roster.with_beacon(VALUE)
+    assert caught.value.option == "beacon"
+
+
+def test_every_epoch_has_a_seed_of_its_own(roster: Roster) -> None:
+    seeds = [roster.epoch_seed(number) for number in range(1, 20)]
+    assert len(set(seeds)) == 19
+    assert seeds[4] == derive(SEED, "epoch", roster.digest, (5).to_bytes(8, "little"))
+
+
+def test_without_a_seed_there_is_no_epoch() -> None:
+    with pytest.raises(InvalidInput, match="roster must have a seed"):
+        Roster(RUN, ENTRIES).epoch_seed(1)
 
 
 def test_trusted_identities_are_compared_one_by_one(roster: Roster) -> None:
@@ -123,17 +187,13 @@ def test_trusted_identities_are_compared_one_by_one(roster: Roster) -> None:
 # Files
 
 
-def test_a_roster_survives_its_file(roster: Roster, tmp_path: Path) -> None:
-    roster.save(tmp_path / "roster.json")
-    assert Roster.load(tmp_path / "roster.json") == roster
-
-
-def test_a_roster_file_holds_no_secret(roster: Roster, tmp_path: Path) -> None:
-    roster.save(tmp_path / "roster.json")
-    text = (tmp_path / "roster.json").read_text()
-    private = [*IDENTITIES, *SECRETS, *(key for keys in KEYS for key in (keys.run_key, keys.draw_key))]
-    assert not [key for key in private if key.reveal().hex() in text]
-    assert not [draw for keys in KEYS for draw in range(1, 17) if keys.chain.nonce(draw).hex() in text]
+def test_a_roster_survives_its_file_which_holds_no_secret(roster: Roster, tmp_path: Path) -> None:
+    path = tmp_path / "roster.json"
+    for each in (roster, Roster(RUN, ENTRIES), replace(roster, beacon="drand round 5", group_size=None)):
+        each.save(path)
+        assert Roster.load(path) == each
+        private = [*IDENTITIES, *SECRETS, *(run_key(secret, RUN) for secret in SECRETS)]
+        assert not [key for key in private if key.reveal().hex() in path.read_text()]
 
 
 def test_a_file_changed_on_disk_is_refused(roster: Roster, tmp_path: Path) -> None:
@@ -146,26 +206,36 @@ def test_a_file_changed_on_disk_is_refused(roster: Roster, tmp_path: Path) -> No
         Roster.load(path)
 
 
+def without(*path: str | int) -> str:
+    """Return a good file's text with one part taken out."""
+    entry = {"identity": "00", "run_key": "00", "signature": "00"}
+    content: Any = {"run": "x", "group_size": None, "colluding": 0.1, "beacon": "", "seed": "", "users": [entry]}
+    inner = content
+    for step in path[:-1]:
+        inner = inner[step]
+    del inner[path[-1]]
+    return json.dumps(content)
+
+
 @pytest.mark.parametrize(
     "text",
     [
         *("", "{", "[]", "{}", "null", "\x00"),
-        '{"run": "x"}',
-        '{"users": []}',
-        '{"run": "x", "users": 3}',
-        '{"run": "x", "users": [{}]}',
-        '{"run": "x", "users": [{"identity": "", "run_key": "", "signature": ""}]}',
-        '{"run": "x", "users": [{"identity": "zz", "run_key": "", "draw_key": "", "chain_tip": "", "signature": ""}]}',
+        *(without(name) for name in ("run", "group_size", "colluding", "beacon", "seed", "users")),
+        *(without("users", 0, name) for name in ("identity", "run_key", "signature")),
+        without("users", 0).replace("[]", "3"),
+        without("users", 0).replace('"seed": ""', '"seed": "zz"'),
+        without("users", 0).replace("0.1", '"few"'),
     ],
 )
-def test_a_file_that_is_no_roster_is_refused_by_name(text: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_roster_is_refused_by_name(text: str, tmp_path: Path) -> None:
     (tmp_path / "rubbish.json").write_text(text)
     with pytest.raises(InvalidInput, match=r"rubbish\.json") as caught:
         Roster.load(tmp_path / "rubbish.json")
     assert caught.value.option == "roster"
 
 
-def test_a_file_that_is_not_there_or_no_text_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_or_not_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bytes.json").write_bytes(b"\xff\xfe\x00")
     for name in ("missing.json", "bytes.json"):
         with pytest.raises(InvalidInput):
@@ -176,16 +246,13 @@ def test_a_file_that_is_not_there_or_no_text_is_refused(tmp_path: Path) -> None:
 
 
 def test_two_users_of_a_run_agree_on_a_secret_of_their_own(roster: Roster) -> None:
+    """Computed once per run."""
     users = [Identity(number, secret, roster) for number, secret in enumerate(SECRETS)]
     agreed = {(a, b): users[a].secret_with(b).reveal() for a in range(4) for b in range(4) if a != b}
     assert all(agreed[a, b] == agreed[b, a] for a, b in agreed)
     assert len(set(agreed.values())) == 6
-    assert agreed[0, 1] == x25519(KEYS[0].run_key.reveal(), ENTRIES[1].run_key)
-
-
-def test_agreeing_happens_once_per_run(roster: Roster) -> None:
-    identity = Identity(0, SECRETS[0], roster)
-    assert identity.secret_with(1) is identity.secret_with(1)
+    assert agreed[0, 1] == x25519(run_key(SECRETS[0], RUN).reveal(), ENTRIES[1].run_key)
+    assert users[0].secret_with(1) is users[0].secret_with(1)
 
 
 @pytest.mark.parametrize(("user", "key"), [(0, 1), (1, 0), (-1, 3), (4, 0)])
@@ -195,57 +262,12 @@ def test_an_identity_must_stand_in_the_roster_under_its_number(user: int, key: i
     assert caught.value.option == "roster"
 
 
-@pytest.mark.parametrize("point", low_order_points(), ids=bytes.hex)
-def test_a_low_order_run_key_is_refused(point: bytes) -> None:
-    """Even if its owner signed it: the secrets of all its pairs would be public."""
-    with pytest.raises(InvalidKey, match=r"user 3.*low-order"):
-        Roster(RUN, (*ENTRIES[:3], signed(IDENTITIES[3], ENTRIES[3], "run_key", point)))
-
-
-@pytest.mark.parametrize("field", ["draw_key", "chain_tip"])
-def test_a_wrong_length_is_refused_even_if_its_owner_signed_it(field: str) -> None:
-    for size in (0, 31, 33):
-        with pytest.raises(InvalidKey, match=r"user 3.*wrong length"):
-            Roster(RUN, (*ENTRIES[:3], signed(IDENTITIES[3], ENTRIES[3], field, b"x" * size)))
+def test_one_secret_has_nothing_in_common_in_two_runs() -> None:
+    keys = {run_key(SECRETS[0], run).reveal() for run in (RUN, "another run")}
+    assert len(keys | {SECRETS[0].reveal()}) == 3
 
 
 def test_an_identity_prints_no_key(roster: Roster) -> None:
-    identity = Identity(2, SECRETS[2], roster)
-    assert repr(identity) == f"Identity(user=2, run={RUN!r})"
-    assert repr(KEYS[2]) == "RunKeys(<private>)"
-    assert repr(KEYS[2].chain) == f"NonceChain(run={RUN!r})"
+    assert repr(Identity(2, SECRETS[2], roster)) == f"Identity(user=2, run={RUN!r})"
     assert repr(SECRETS[2]) == "RunSecret(<32 bytes>)"
-
-
-# The one secret of a run, and what a juror does with it
-
-
-def test_keys_and_nonces_of_one_secret_have_nothing_in_common() -> None:
-    here, there = KEYS[0], RunKeys(SECRETS[0], "another run")
-    parts = [SECRETS[0].reveal()]
-    for keys in (here, there):
-        parts += [keys.run_key.reveal(), keys.draw_key.reveal(), keys.chain.nonce(16), *keys.public]
-    assert len(set(parts)) == len(parts)
-    assert RunKeys(SECRETS[0], RUN).public == here.public
-
-
-def test_everybody_can_check_what_a_draw_key_signed(roster: Roster) -> None:
-    signature = Identity(1, SECRETS[1], roster).sign(b"statement")
-    Ed25519PublicKey.from_public_bytes(ENTRIES[1].draw_key).verify(signature, b"statement")
-    for user, statement in ((0, b"statement"), (1, b"another")):
-        with pytest.raises(InvalidSignature):
-            Ed25519PublicKey.from_public_bytes(ENTRIES[user].draw_key).verify(signature, statement)
-
-
-def test_a_revealed_nonce_leads_to_the_tip_in_the_roster(roster: Roster) -> None:
-    identity = Identity(1, SECRETS[1], roster)
-    for draw in (1, 7, 16):
-        require_nonce(identity.reveal(draw), draw, RUN, ENTRIES[1].chain_tip)
-
-
-def test_another_secret_that_shares_only_the_run_key_is_no_identity(roster: Roster) -> None:
-    """All that the roster lists must follow from the user's secret, not its number alone."""
-    for field in FIELDS:
-        changed = signed(IDENTITIES[0], ENTRIES[0], field, public_key(PrivateKey(b"\x55" * 32)))
-        with pytest.raises(InvalidInput):
-            Identity(0, SECRETS[0], Roster(RUN, (changed, *ENTRIES[1:])))
+    assert repr(run_key(SECRETS[2], RUN)) == "PrivateKey(<32 bytes>)"

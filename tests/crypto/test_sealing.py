@@ -14,14 +14,14 @@ from sparsesecagg.crypto.sealing import (
     SEAL_OVERHEAD,
     TAG_SIZE,
     joined,
-    next_chain,
-    pair_chain,
+    next_ratchet,
+    pair_ratchet,
     round_secret,
     seal,
     tag,
     unseal,
 )
-from sparsesecagg.crypto.secrets import AgreedSecret, PairChain, RoundSecret
+from sparsesecagg.crypto.secrets import AgreedSecret, PairRatchet, RoundSecret
 from strategies import seeds, user_numbers
 
 AGREED = bytes(range(32))
@@ -37,25 +37,25 @@ def names(one: int, other: int) -> bytes:
 
 
 def mac(key: bytes, label: bytes, *parts: bytes) -> bytes:
-    return hmac.digest(key, b"sparsesecagg/v2/" + label + b"/" + b"".join(parts), hashlib.sha256)
+    return hmac.digest(key, b"sparsesecagg/v3/" + label + b"/" + b"".join(parts), hashlib.sha256)
 
 
-# Chains
+# Ratchets
 
 
 @given(seeds, seeds, user_numbers, user_numbers)
-def test_both_sides_start_the_same_chain(agreed: bytes, context: bytes, one: int, other: int) -> None:
+def test_both_sides_start_the_same_ratchet(agreed: bytes, context: bytes, one: int, other: int) -> None:
     """And it is what the description says: HKDF under the context, with the smaller number first."""
-    chain = pair_chain(agreed, context, one, other)
-    assert chain == pair_chain(agreed, context, other, one)
-    info = b"sparsesecagg/v2/pair/" + names(min(one, other), max(one, other))
-    assert chain.reveal() == hkdf(agreed, context, info, 32)
+    ratchet = pair_ratchet(agreed, context, one, other)
+    assert ratchet == pair_ratchet(agreed, context, other, one)
+    info = b"sparsesecagg/v3/pair/" + names(min(one, other), max(one, other))
+    assert ratchet.reveal() == hkdf(agreed, context, info, 32)
 
 
-def test_every_pair_and_context_has_a_chain_of_its_own() -> None:
-    chains = [pair_chain(AGREED, CONTEXT, one, other) for one in range(6) for other in range(one, 6)]
-    chains += [pair_chain(AGREED, b"\x02" * 32, 0, 1), pair_chain(bytes(32), CONTEXT, 0, 1)]
-    assert len({chain.reveal() for chain in chains}) == len(chains)
+def test_every_pair_and_context_has_a_ratchet_of_its_own() -> None:
+    ratchets = [pair_ratchet(AGREED, CONTEXT, one, other) for one in range(6) for other in range(one, 6)]
+    ratchets += [pair_ratchet(AGREED, b"\x02" * 32, 0, 1), pair_ratchet(bytes(32), CONTEXT, 0, 1)]
+    assert len({ratchet.reveal() for ratchet in ratchets}) == len(ratchets)
 
 
 def test_secrets_are_joined_in_order() -> None:
@@ -65,12 +65,12 @@ def test_secrets_are_joined_in_order() -> None:
 
 
 @given(seeds)
-def test_a_chain_moves_on_by_a_hash_and_gives_one_secret_per_round(start: bytes) -> None:
-    chain = PairChain(start)
-    assert next_chain(chain).reveal() == mac(start, b"next round")
-    assert round_secret(chain).reveal() == mac(start, b"this round")
-    assert type(next_chain(chain)) is PairChain
-    assert type(round_secret(chain)) is RoundSecret
+def test_a_ratchet_moves_on_by_a_hash_and_gives_one_secret_per_round(start: bytes) -> None:
+    ratchet = PairRatchet(start)
+    assert next_ratchet(ratchet).reveal() == mac(start, b"next round")
+    assert round_secret(ratchet).reveal() == mac(start, b"this round")
+    assert type(next_ratchet(ratchet)) is PairRatchet
+    assert type(round_secret(ratchet)) is RoundSecret
 
 
 # Sealing
@@ -131,8 +131,8 @@ def test_sealing_hides_the_plain_bytes() -> None:
 
 @given(seeds, user_numbers, user_numbers, seeds)
 def test_a_tag_is_hmac_cut_to_size(secret: bytes, sender: int, receiver: int, statement: bytes) -> None:
-    expected = mac(secret, b"order tag", names(sender, receiver), statement)[:8]
-    assert tag(RoundSecret(secret), "order tag", sender, receiver, statement) == expected
+    expected = mac(secret, b"header tag", names(sender, receiver), statement)[:8]
+    assert tag(RoundSecret(secret), "header tag", sender, receiver, statement) == expected
 
 
 def test_a_tag_says_who_told_what_to_whom_and_what_for() -> None:
@@ -140,7 +140,7 @@ def test_a_tag_says_who_told_what_to_whom_and_what_for() -> None:
     made = {
         tag(secret, purpose, *who, statement)
         for secret in (SECRET, RoundSecret(bytes(32)))
-        for purpose in ("order tag", "confirm tag")
+        for purpose in ("header tag", "another tag")
         for who in ((3, 5), (5, 3), (3, 6))
         for statement in (b"s" * 32, b"t" * 32)
     }

@@ -278,6 +278,9 @@ def test_shares_survive_the_wire(secrets: list[bytes], seed: bytes) -> None:
 
 @pytest.mark.parametrize("size", [1, SHARE_SIZE - 1, SHARE_SIZE - 4, SHARE_SIZE + 1, SHARE_SIZE + 4])
 def test_a_length_that_is_no_whole_share_is_refused(size: int) -> None:
+    empty = decode_shares(b"")
+    assert empty is not None
+    assert not len(empty)
     assert decode_shares(bytes(size)) is None
     assert not are_shares(bytes(size))
 
