@@ -55,4 +55,3 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"sparsesecagg {__version__}")
         raise typer.Exit
-

@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
@@ -19,6 +19,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from sparsesecagg.errors import InvalidInput
+from sparsesecagg.patterns import PATTERNS
+from sparsesecagg.planning import plan as planning
 
 SECONDS_BETWEEN_LINES: Final = 5.0
 _PICTURES: Final = (".png", ".pdf", ".svg")
@@ -39,30 +41,28 @@ def at_least(minimum: int) -> Callable[[typer.CallbackParam, _Number], _Number]:
     return check
 
 
+DEFAULT_ALPHA: Final = planning.DEFAULT_ALPHA
+"""What a user sends if nobody says otherwise: the same in all commands."""
+WEIGHTS: Final = ("uniform", "examples")
+USUAL_MAX_WEIGHT: Final = 1000
+
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 SeedOption = Annotated[
     int, typer.Option("--seed", callback=at_least(0), help="Seed of everything random in the simulation.")
 ]
-
-DEFAULT_ALPHA: Final = 0.2
-"""What a user sends if nobody says otherwise: the same in all commands."""
-_BITS: Final = {"committee": 16}
-_LONG_WORD: Final = 32
-WEIGHTS: Final = ("uniform", "examples")
-USUAL_MAX_WEIGHT: Final = 1000
 
 PatternOption = Annotated[
     str,
     typer.Option(
         "--pattern",
         "--aggregator",
-        help="Who sends what: committee, pairwise (as published), or full, also called secagg (everybody everything).",
+        help="Who sends what: sliced, pairwise (as published), or full, also called secagg (everybody everything).",
     ),
 ]
 AlphaOption = Annotated[float, typer.Option(help="Fraction of the model that each user sends (α), in (0, 1].")]
 BitsOption = Annotated[
     int | None,
-    typer.Option(help="Bits of a word, from 4 to 32.", show_default="16 for committee, else 32"),
+    typer.Option(help="Bits of a word, from 4 to 32.", show_default="16 for sliced, else 32"),
 ]
 WeightsOption = Annotated[
     str | None,
@@ -114,8 +114,8 @@ def pattern_of(name: str) -> str:
 
 
 def word_bits(pattern: str, asked: int | None) -> int:
-    """Return the bits of a word: as asked for, or what `train` takes for the same pattern."""
-    return _BITS.get(pattern, _LONG_WORD) if asked is None else asked
+    """Return the bits of a word: as asked for, or the pattern's usual ones."""
+    return PATTERNS[pattern].usual_bits if asked is None and pattern in PATTERNS else asked or 32
 
 
 def weight_limit(weights: str | None, max_weight: int | None) -> int:
@@ -155,3 +155,23 @@ def check_memory(dim: int) -> None:
     if dim * _BYTES_PER_COORDINATE > memory:
         most = memory // _BYTES_PER_COORDINATE
         raise InvalidInput("dim", f"must be at most {most:,} for this machine's {memory / 1e9:.0f} GB, got {dim}")
+
+
+def bytes_text(size: float) -> str:
+    """Write a number of bytes in its best unit."""
+    return _in_units(size, ("B", "kB", "MB", "GB"))
+
+
+def seconds_text(seconds: float) -> str:
+    """Write a duration in its best unit."""
+    return _in_units(seconds * 1e6, ("µs", "ms", "s"))
+
+
+def _in_units(value: float, units: Sequence[str]) -> str:
+    """Write a value in the first of its units, each a thousand times the one before, that leaves three digits."""
+    *smaller, largest = units
+    for unit in smaller:
+        if value < 999.5:
+            return f"{value:.3g} {unit}"
+        value /= 1000
+    return f"{value:.3g} {largest}"

@@ -36,8 +36,8 @@ class Goal:
     server: ServerModel = "malicious"
     alpha: float | None = None
     """The fraction of the model that a user sends in a round; None: the default."""
-    clip: float = 1.0
-    """The largest magnitude of an update's coordinate."""
+    clip: float | None = None
+    """The largest magnitude of an update's coordinate; passed on."""
     levels: int | None = None
     """Minimum number of quantisation levels from 0 to the clip; None: by size of the groups."""
     group_size: int | None = None
