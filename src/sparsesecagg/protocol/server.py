@@ -91,7 +91,7 @@ class Server:
         """By user that gets no more rounds: why."""
         self._combine = combine
         self._accusers: dict[int, set[int]] = {}
-        """By user: who found no valid tag of it, in all rounds."""
+        """By user: who found no valid tag or share of it, in all rounds."""
         self._result: Result | None = None
         self._begin_epoch(1)
 
@@ -316,12 +316,12 @@ class Server:
         """Decide who gets no more rounds: who dealt or sent what is false, or has more accusers than may collude."""
         before = set(self.excluded)
         for each in self.rounds:
-            self.excluded |= each.suspects
             for user, accusers in each.accused.items():
                 known = self._accusers.setdefault(user, set())
                 known |= accusers
                 if len(known) > self.params.accusers:
-                    self.excluded.setdefault(user, f"{len(known)} users found no valid tag of it")
+                    self.excluded.setdefault(user, f"{len(known)} users found no valid tag or share of it")
+            self.excluded = each.suspects | self.excluded
         return {user: reason for user, reason in self.excluded.items() if user not in before}
 
     def _require_any(self, stage: Stage) -> None:

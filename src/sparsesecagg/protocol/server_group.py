@@ -10,6 +10,7 @@ import mmap
 import tempfile
 from collections import defaultdict
 from collections.abc import Mapping
+from math import comb
 
 import msgspec
 import numpy as np
@@ -54,6 +55,8 @@ from sparsesecagg.protocol.opening import restore_secrets
 from sparsesecagg.protocol.parameters import Parameters
 from sparsesecagg.protocol.stages import Stage
 
+MOST_SETS = 5000
+"""Sets of t holders that are tried for one secret; `crypto/decoding.py`."""
 IN_MEMORY = 1 << 29
 """Bytes of a group's uploads that are kept in memory; more go to a temporary file."""
 
@@ -208,7 +211,7 @@ class GroupRound:
         self.false_shares: dict[int, set[int]] = {}
         """By holder whose shares were false: the owners of the secrets. User numbers."""
         self.accused: dict[int, set[int]] = {}
-        """By user without a valid tag: who said so. User numbers."""
+        """By user without a valid tag or share: who said so. User numbers."""
         self.suspects: dict[int, str] = {}
         """By user that the round failed for, or would have: why. User numbers."""
         self._sum = self.header.masked_sum()
@@ -296,11 +299,13 @@ class GroupRound:
         return None if self.lost else self._sum.result()
 
     def _note_accusations(self) -> None:
-        """Count who found no valid tag of whom. Users never act on this; the server excludes who has many accusers."""
-        declared = set(self._tags)
+        """Count who found no valid tag or share of whom. Users never act on this; the server excludes who has many."""
+        declared, size = set(self._tags), len(self.epoch.group)
         for holder, message in self._unmask.items():
             near = {*self.header.partners(holder).tolist(), holder}
-            for index in (declared & near).difference(decode_users(message.survivors, len(self.epoch.group)).tolist()):
+            unseen = (declared & near).difference(decode_users(message.survivors, size).tolist())
+            unopened = near.difference(decode_users(message.owners, size).tolist())
+            for index in unseen | unopened:
                 self.accused.setdefault(self.epoch.user(index), set()).add(self.epoch.user(holder))
 
     def _suspect(self, false_shares: tuple[tuple[int, int], ...], failed: tuple[int, ...]) -> None:
@@ -311,9 +316,21 @@ class GroupRound:
                 self.suspects[self.epoch.user(holder)] = "sent false shares"
         if 2 * len(failed) <= members:
             for index in failed:
-                user = self.epoch.user(index)
-                if len(self.accused.get(user, ())) == 0:
-                    self.suspects[user] = "shared secrets that can't be restored"
+                if self._is_to_blame(index):
+                    self.suspects[self.epoch.user(index)] = "shared secrets that can't be restored"
+
+    def _is_to_blame(self, index: int) -> bool:
+        """Tell whether a secret would have been restored if its owner had dealt it well and c of its holders lied.
+
+        Where all sets of holders can't be tried, false shares are certain to be corrected up to half of the spare ones;
+        there one must be, or a single holder could have somebody excluded.
+        """
+        params = self.epoch.params
+        answered = len({index, *self.header.partners(index).tolist()} & self._unmask.keys())
+        spare = answered - params.threshold
+        if spare > 0 and comb(answered, spare) <= MOST_SETS:
+            return spare >= params.accusers
+        return spare >= 2
 
     def _require(self, count: int, what: str) -> None:
         needed = self.epoch.params.quorum
