@@ -11,14 +11,22 @@ import msgspec
 import numpy as np
 
 from sparsesecagg.crypto.identity import Identity
-from sparsesecagg.crypto.kdf import digest
+from sparsesecagg.crypto.sealing import TAG_SIZE
+from sparsesecagg.patterns import PATTERNS, Group
+from sparsesecagg.protocol import Client, MemoryLedger, Parameters, Policy, Result, RoundOptions, Server, Stage
+from sparsesecagg.protocol.header import NO_CONTEXT
+from sparsesecagg.protocol.messages import (
+    RoundHeader,
+    UnmaskRequest,
+    decode_client_message,
+    decode_server_message,
+    encode,
+    encode_users,
+    pieces,
+)
 from sparsesecagg.simulate.simulation import make_identities, seeded_entropy
-from sparsesecagg.patterns import PATTERNS, Pod
-from sparsesecagg.protocol import Client, MemoryLedger, Parameters, Policy, Result, Server, Stage, session_of
-from sparsesecagg.protocol.messages import decode_client_message, decode_server_message, encode, encode_users
-from sparsesecagg.protocol.order import NO_TERMS
 
-LENIENT = Policy(min_survivors=1, min_anonymity=1, patterns=frozenset(PATTERNS))
+LENIENT = Policy(min_anonymity=0, patterns=frozenset(PATTERNS))
 
 
 def lenient(**changes: Any) -> Policy:
@@ -26,28 +34,28 @@ def lenient(**changes: Any) -> Policy:
     return replace(LENIENT, **changes)
 
 
-def small(**settings: object) -> Parameters:
-    """Return parameters of a small run in which everybody masks with everybody; any of them can be overridden."""
-    defaults: dict[str, object] = {"clients": 5, "dim": 40, "pattern": "full", "min_survivors": 1}
-    return Parameters.create(**{**defaults, **settings})  # type: ignore[arg-type]
-
-
-def grouped(**settings: object) -> Parameters:
-    """Return parameters of a run with two pods of two committees of four."""
-    defaults: dict[str, object] = {"clients": 16, "dim": 40, "committees": 4, "pods": 2, "min_survivors": 2}
-    return Parameters.create(**{**defaults, **settings})  # type: ignore[arg-type]
-
-
 @cache
-def identities(clients: int, seed: int = 0) -> list[Identity]:
+def identities(clients: int, group_size: int | None = None, seed: int = 0) -> list[Identity]:
     """Return enrolled identities; they keep nothing of a run but what they have agreed on."""
-    return make_identities(clients, "test", seeded_entropy(seed, 999))
+    return make_identities(clients, "test", seeded_entropy(seed, 999), group_size=group_size)
 
 
-def with_roster(make: Callable[..., Parameters], **settings: object) -> Parameters:
-    """Return parameters of an authenticated run."""
-    clients = make(**settings).clients
-    return make(**settings, roster_digest=identities(clients)[0].roster.digest)
+def make(clients: int, dim: int, *, session: bytes = b"s" * 32, roster: bool = False, **options: Any) -> Parameters:
+    """Return parameters; with `roster` of an authenticated run, whose identities are `identities(clients, …)`."""
+    known = identities(clients, options.get("group_size"))[0].roster if roster else None
+    return Parameters.create(clients, dim, RoundOptions(**options), session=session, roster=known)
+
+
+def small(clients: int = 5, dim: int = 40, **settings: Any) -> Parameters:
+    """Return parameters of a small run of one group that sends everything; three of five users open a sum."""
+    settings = {"threshold": clients // 2 + 1, **settings}
+    return make(clients, dim, **settings)
+
+
+def grouped(clients: int = 12, dim: int = 40, **settings: Any) -> Parameters:
+    """Return parameters of a run with two groups of six, each of which sends its quarter; four of six open a sum."""
+    settings = {"group_size": 6, "alpha": 0.25, "threshold": 4, **settings}
+    return make(clients, dim, **settings)
 
 
 def updates(params: Parameters, seed: int = 0) -> list[np.ndarray]:
@@ -66,10 +74,10 @@ def tampered_by_user(data: bytes, **changes: object) -> bytes:
     return encode(msgspec.structs.replace(decode_client_message(data), **changes))
 
 
-def flipped(data: bytes, place: int = 0) -> bytes:
+def flipped(data: bytes, byte: int = 0) -> bytes:
     """Return the bytes with one bit changed."""
     changed = bytearray(data)
-    changed[place] ^= 1
+    changed[byte] ^= 1
     return bytes(changed)
 
 
@@ -86,18 +94,18 @@ class Run:
         late: Collection[int] = (),
         set_up: bool = True,
     ) -> None:
-        secret = digest("seed of a test", bytes([seed % 256]))
-        self.params = params if params.authenticated else params.replace(session=session_of(secret))
-        self.identities = identities(params.clients) if params.authenticated else None
+        self.params = params if params.authenticated or not seed else params.replace(session=bytes([seed % 256]) * 32)
+        size = None if params.groups == 1 else params.contributors
+        self.identities = identities(params.clients, size) if params.authenticated else None
         self.policy, self.seed = policy, seed
         self.ledgers = {user: MemoryLedger() for user in range(params.clients)}
         self.clients = {user: self._client(user) for user in range(params.clients)}
-        self.server = Server(self.params, secret, self.identities[0].roster if self.identities else None)
+        self.server = Server(self.params, self.identities[0].roster if self.identities else None, threads=1)
         self.inbox: dict[int, bytes] = dict.fromkeys(self.clients, b"")
         """The server's last message to each client."""
         self.members: set[int] = set()
         self.updates = updates(self.params, seed)
-        self.terms = NO_TERMS
+        self.context = NO_CONTEXT
         if set_up:
             self.set_up(absent, late)
 
@@ -124,30 +132,28 @@ class Run:
     # The set-up
 
     def set_up(self, absent: Collection[int] = (), late: Collection[int] = ()) -> None:
-        """Run until the first round can begin; the absent advertise no keys, the late deal no packages."""
+        """Run until the first round can begin; the absent advertise no keys, the late share none."""
         self.step(absent)
-        while self.server.stage is Stage.DRAW:
-            self.step()
         self.join(late)
 
     def join(self, late: Collection[int] = ()) -> None:
-        """Let everybody join the epoch, and deal the first two packages."""
+        """Let everybody join the epoch, and send the first two key packages."""
         for user, data in self.inbox.items():
             self.clients[user].join(data)
         self.members = set(self.inbox)
-        self.deal(late)
+        self.share_keys(late)
 
-    def deal(self, silent: Collection[int] = ()) -> None:
-        """Let everybody send the packages that it has not sent yet."""
+    def share_keys(self, silent: Collection[int] = ()) -> None:
+        """Let everybody send the key packages that it has not sent yet."""
         for user in sorted(self.members.difference(silent)):
             for package in self.clients[user].share_keys(self.server.round_number):
                 self.server.receive(package)
 
     # A round
 
-    def begin(self, round_number: int | None = None, **settings: object) -> Run:
+    def begin(self, round_number: int | None = None, **settings: Any) -> Run:
         """Start a round."""
-        self.inbox = self.server.begin_round(round_number, **{"terms": self.terms, **settings})  # type: ignore[arg-type]
+        self.inbox = self.server.begin_round(round_number, **{"context": self.context, **settings})
         return self
 
     def answer(self, user: int, data: bytes | None = None) -> bytes:
@@ -155,20 +161,18 @@ class Run:
         client, request = self.clients[user], self.inbox[user] if data is None else data
         actions: dict[Stage, Callable[[], bytes]] = {
             Stage.ADVERTISE_KEYS: client.advertise_keys,
-            Stage.DRAW: lambda: client.reveal(request),
-            Stage.UPLOAD: lambda: client.upload(request, self.updates[user], terms=self.terms),
-            Stage.CONFIRM: lambda: client.confirm(request),
+            Stage.UPLOAD: lambda: client.upload(request, self.updates[user], context=self.context),
             Stage.UNMASK: lambda: client.unmask(request),
         }
         return actions[self.server.stage]()
 
     def step(self, silent: Iterable[int] = ()) -> Run:
-        """Run one stage without the silent users; with UPLOAD everybody else deals its next package."""
+        """Run one stage without the silent users; with UPLOAD everybody else sends its next key package."""
         silent = set(silent)
         for user in [user for user in self.inbox if user not in silent]:
             self.server.receive(self.answer(user))
         if self.server.stage is Stage.UPLOAD:
-            self.deal(silent)
+            self.share_keys(silent)
         self.inbox = self.server.close_stage()
         return self
 
@@ -180,9 +184,9 @@ class Run:
             self.step()
         return self
 
-    def round(self, silent: Iterable[int] = (), **settings: object) -> Result:
-        """Run a whole round; the silent ones send no upload and no package in it."""
-        self.begin(**settings)  # type: ignore[arg-type]
+    def round(self, silent: Iterable[int] = (), **settings: Any) -> Result:
+        """Run a whole round; the silent ones send no upload and no key package in it."""
+        self.begin(**settings)
         self.step(silent)
         self.run_to(Stage.DONE)
         return self.result
@@ -195,27 +199,48 @@ class Run:
 
     # Who is where
 
-    def pod(self, user: int) -> Pod:
-        """Return the pod of a user."""
-        pod = self.server.groups.pod_of(user)
-        assert pod is not None
-        return pod
+    def group(self, user: int) -> Group:
+        """Return the group of a user."""
+        return self.server.groups.of(user)
 
-    def place(self, user: int) -> int:
-        """Return a user's place in its pod."""
-        return self.pod(user).place[user]
+    def index(self, user: int) -> int:
+        """Return a user's index in its group."""
+        return self.group(user).index_of[user]
 
-    def committee(self, user: int) -> list[int]:
-        """Return the users of a user's committee."""
-        pod = self.pod(user)
-        return [int(pod.users[place]) for place in pod.committees[int(pod.committee_of[self.place(user)])]]
-
-    def committees(self) -> list[list[int]]:
-        """Return the users of all committees, by number."""
-        return [pod.users[members].tolist() for pod in self.server.groups.pods for members in pod.committees]
+    def partners(self, user: int) -> list[int]:
+        """Return the other users of a user's group."""
+        return [each for each in self.group(user).users.tolist() if each != user]
 
     def bitmap(self, users: Iterable[int]) -> bytes:
-        """Return a set of users of one pod as it travels."""
+        """Return a set of users of one group as it travels."""
         chosen = sorted(users)
-        pod = self.pod(chosen[0])
-        return encode_users(np.array([pod.place[user] for user in chosen], np.int64), len(pod))
+        group = self.group(chosen[0])
+        return encode_users(np.array([group.index_of[user] for user in chosen], np.int64), len(group))
+
+    # What the server says to a user, and what it could say instead
+
+    def header_of(self, user: int) -> RoundHeader:
+        """Return the header that a user got."""
+        message = decode_server_message(self.inbox[user])
+        assert isinstance(message, RoundHeader)
+        return message
+
+    def request_of(self, user: int) -> UnmaskRequest:
+        """Return the request for shares that a user got."""
+        message = decode_server_message(self.inbox[user])
+        assert isinstance(message, UnmaskRequest)
+        return message
+
+    def told(self, user: int, survivors: Iterable[int], bad: Collection[int] = ()) -> bytes:
+        """Return the request with other survivors, and the tags of some of them garbled."""
+        request, told = self.request_of(user), set(survivors)
+        declared = [
+            each for each in self.partners(user) if request.survivors[self.index(each) // 8] >> self.index(each) % 8 & 1
+        ]
+        tags = dict(zip(declared, pieces(request.tags, len(declared), TAG_SIZE, "tags"), strict=True))
+        kept = [
+            flipped(tags.get(each, bytes(TAG_SIZE))) if each in bad else tags.get(each, bytes(TAG_SIZE))
+            for each in self.partners(user)
+            if each in told
+        ]
+        return tampered(self.inbox[user], survivors=self.bitmap(told), tags=b"".join(kept))

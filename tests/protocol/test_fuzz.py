@@ -16,7 +16,7 @@ from sparsesecagg.crypto.checksum import CHECKSUM_SIZE, checksum
 from sparsesecagg.simulate import InProcessRun
 from sparsesecagg.errors import MalformedMessage, SparseSecAggError
 from sparsesecagg.protocol import Client, Server, Stage
-from sparsesecagg.protocol.locations import decode_locations, encode_locations
+from sparsesecagg.field.locations import decode_locations, encode_locations
 from sparsesecagg.protocol.messages import decode_client_message, decode_server_message
 
 PER_TYPE = 50_000
