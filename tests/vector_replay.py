@@ -13,14 +13,13 @@ from sparsesecagg import errors
 from sparsesecagg.crypto.identity import Identity, Roster, RosterEntry, RunSecret
 from sparsesecagg.patterns import PATTERNS
 from sparsesecagg.protocol import Client, MemoryLedger, Parameters, Policy, Result, Server, Stage
-from sparsesecagg.protocol.draw_messages import decode_draw
-from sparsesecagg.protocol.messages import ConfirmRequest, EpochKeys, Order, UnmaskRequest, decode_server_message
+from sparsesecagg.protocol.messages import EpochKeys, RoundHeader, decode_server_message
 
 ROOT = Path(__file__).parents[1]
-FOLDER = ROOT / "vectors" / "v2"
+FOLDER = ROOT / "vectors" / "v3"
 Vector = dict[str, Any]
 POLICY = Policy(min_anonymity=1, patterns=frozenset(PATTERNS))
-"""That of docs/protocol.md, 22: two survivors per committee, whatever the pattern."""
+"""That of docs/protocol.md, 20: whatever the pattern, and however small the groups."""
 raw = bytes.fromhex
 
 
@@ -35,15 +34,17 @@ def names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.json"))
 
 
-def read_roster(run: str, users: list[Vector]) -> Roster:
+def read_roster(content: Vector) -> Roster:
     """Return a checked roster."""
-    fields = ("identity", "run_key", "draw_key", "chain_tip", "signature")
-    return Roster(run, tuple(RosterEntry(*(raw(user[field]) for field in fields)) for user in users))
+    fields = ("identity", "run_key", "signature")
+    entries = tuple(RosterEntry(*(raw(user[field]) for field in fields)) for user in content["users"])
+    rules = content["group_size"], content["colluding"], content["beacon"]
+    return Roster(content["run"], entries, raw(content["seed"]), *rules)
 
 
 def identities_of(content: Vector) -> list[Identity]:
     """Return the users of a roster that is written down with its secrets."""
-    roster = read_roster(content["run"], content["users"])
+    roster = read_roster(content)
     return [Identity(user, RunSecret(raw(each["run_secret"])), roster) for user, each in enumerate(content["users"])]
 
 
@@ -54,8 +55,7 @@ class ReplayedRun:
         self.vector = load(name)
         self.params = Parameters.decode(raw(self.vector["parameters"]["bytes"]))
         identities = identities_of(self.vector["roster"]) if "roster" in self.vector else []
-        seed = bytes(32) if identities else raw(self.vector["server_seed"])
-        self.server = Server(self.params, seed, identities[0].roster if identities else None)
+        self.server = Server(self.params, identities[0].roster if identities else None)
         self.draws = [[raw(draw) for draw in user["randomness"]] for user in self.vector["users"]]
         self.clients = [
             Client(
@@ -63,7 +63,7 @@ class ReplayedRun:
             )
             for user in range(self.params.clients)
         ]
-        self.terms = bytes(32)
+        self.context = bytes(32)
         self.inbox: dict[int, bytes] = {}
         self.packages: dict[int, list[bytes]] = {}
         self.results: list[Result] = []
@@ -86,12 +86,11 @@ class ReplayedRun:
         """Go through the steps from `start` to `stop`; each message must come out as it was recorded."""
         for step in self.steps[start:stop]:
             if "begin" in step:
-                self.terms = raw(step["terms"])
-                self.inbox = self.server.begin_round(terms=self.terms)
+                self.context = raw(step["context"])
+                self.inbox = self.server.begin_round(context=self.context)
                 assert self.server.round_number == step["begin"]
             elif "epoch" in step:
-                self.server.begin_epoch()
-                assert self.server.epoch_number == step["epoch"]
+                self.server.begin_epoch(step["epoch"])
             elif "close" in step:
                 self._close(step)
             elif "result" in step:
@@ -119,41 +118,33 @@ class ReplayedRun:
         user, data = step["from"], raw(step["bytes"])
         answer = self._answer(user, step)
         assert (answer == data) != step.get("forged", False)
-        if "lost" not in step:
-            self.server.receive(data, sender=user)
+        self.server.receive(data, sender=user)
 
     def _answer(self, user: int, step: Vector) -> bytes:
         client = self.clients[user]
         match Stage[step["stage"]]:
             case Stage.ADVERTISE_KEYS:
-                return client.advertise_keys()
+                return client.advertise_keys(self.server.epoch_number)
             case Stage.SHARE_KEYS:
                 if not self.packages.get(user):
                     self.packages[user] = client.share_keys(self.server.round_number)
                 return self.packages[user].pop(0)
             case Stage.UPLOAD:
                 return self._upload(user, step)
-            case Stage.DRAW:
-                return client.reveal(self.inbox[user])
-            case Stage.CONFIRM:
-                return client.confirm(self.inbox[user])
             case _:
                 return client.unmask(self.inbox[user])
 
     def _upload(self, user: int, step: Vector) -> bytes:
-        noted: list[tuple[list[int], list[int]]] = []
+        coordinates: list[int] = []
+        integers: list[int] = []
 
         def note(where: Any, values: Any) -> None:
-            places = range(where.start, where.stop) if isinstance(where, slice) else where.tolist()
-            noted.append((list(places), values.tolist()))
+            coordinates.extend(range(where.start, where.stop) if isinstance(where, slice) else where.tolist())
+            integers.extend(values.tolist())
 
         client, update = self.clients[user], np.array(step["update"])
-        answer = client.upload(self.inbox[user], update, step["weight"], terms=self.terms, trace=note)
-        recorded = [
-            (each["coordinates"] if "coordinates" in each else list(range(*self.params.slices.bounds(each["slice"]))))
-            for each in step["masked"]
-        ]
-        assert noted == [(places, each["integers"]) for places, each in zip(recorded, step["masked"], strict=True)]
+        answer = client.upload(self.inbox[user], update, step["weight"], context=self.context, trace=note)
+        assert (coordinates, integers) == (step["coordinates"], step["integers"])
         return answer
 
     def _compare(self, expected: Vector) -> None:
@@ -162,30 +153,22 @@ class ReplayedRun:
         self.results.append(result)
         assert list(result.survivors) == expected["survivors"]
         assert result.total.tolist() == expected["total"]
-        assert result.contributors_per_slice.tolist() == expected["contributors_per_slice"]
-        weights = result.weight_per_slice
-        assert (None if weights is None else weights.tolist()) == expected["weight_per_slice"]
+        assert result.contributors.tolist() == expected["contributors"]
+        weights = result.combined.weights
+        assert (None if weights is None else weights.tolist()) == expected["weights"]
         assert result.clipped == expected["clipped"]
         assert sorted(result.lost) == expected["lost"]
-        assert [[holder, list(owners)] for holder, owners in sorted(result.false_shares.items())] == expected[
-            "false_shares"
-        ]
+        false = [[holder, list(owners)] for holder, owners in sorted(result.false_shares.items())]
+        assert false == expected["false_shares"]
+        assert sorted(result.excluded) == expected["excluded"]
 
     def receive(self, user: int, data: bytes) -> None:
         """Give a client a message that is not in the record; it is asked by the message's name."""
         client = self.clients[user]
-        try:
-            message = decode_server_message(data)
-        except errors.MalformedMessage:
-            decode_draw(data)
-            client.reveal(data)
-            return
-        match message:
+        match decode_server_message(data):
             case EpochKeys():
                 client.join(data)
-            case Order():
-                client.upload(data, np.zeros(self.params.dim), terms=self.terms)
-            case ConfirmRequest():
-                client.confirm(data)
-            case UnmaskRequest():
+            case RoundHeader():
+                client.upload(data, np.zeros(self.params.dim), context=self.context)
+            case _:
                 client.unmask(data)

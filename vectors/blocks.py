@@ -15,12 +15,10 @@ from sparsesecagg.crypto.keys import KeyAgreement, public_key
 from sparsesecagg.crypto.secrets import AgreedSecret, PrivateKey, Secret, SharedSecret
 from sparsesecagg.crypto.stream import MaskStream, Scratch
 from sparsesecagg.field import WORD_BITS, Word
+from sparsesecagg.patterns.masks import Pair, pair_seeds, private_mask_seed
 from sparsesecagg.protocol import Parameters
-from sparsesecagg.protocol.epoch import Epoch
-from sparsesecagg.protocol.masking import pair_seeds, private_mask_seed
+from sparsesecagg.protocol.epoch import Epoch, mask_private, seed_commitment
 from sparsesecagg.protocol.messages import EpochKeys
-from sparsesecagg.protocol.package import mask_private, seed_commitment
-from sparsesecagg.protocol.tags import CONFIRM_TAG, ORDER_TAG
 from vectors.form import Vector, integers, named_bytes
 
 REJECTED_WORD_KEY = (19033026).to_bytes(32, "little")
@@ -39,19 +37,20 @@ def digest_and_derive() -> Vector:
     digests: list[tuple[str, list[bytes]]] = [
         ("message", []),
         ("parameters", [b""]),
-        ("heads", [b"ab", b"c"]),
-        ("heads", [b"a", b"bc"]),
-        ("order", [named_bytes("part", 300)]),
+        ("header", [b"ab", b"c"]),
+        ("header", [b"a", b"bc"]),
+        ("epoch", [named_bytes("part", 300)]),
     ]
     names = bytes.fromhex("0100000002000000")
     derived = [
         (secret, "groups", b"", b"", 32),
+        (secret, "epoch", context, (16).to_bytes(8, "little"), 32),
         (secret, "pair", context, names, 32),
         (secret + context, "pair", context, names, 32),
         (secret, "pair mask", context, names, 64),
         (secret[:16], "private mask", context, names[:4], 32),
     ]
-    expanded = [("next round", b""), ("this round", b""), ("seal", names), ("order tag", names + context)]
+    expanded = [("next round", b""), ("this round", b""), ("seal", names), ("header tag", names + context)]
     return {
         "about": "digest(label, parts…), derive(secret, label, context, names, length) and expand(key, label, data).",
         "digest": [
@@ -167,57 +166,56 @@ def false_shares() -> Vector:
     return {"about": "Shares of which some are false: the secret, and whose shares are false.", "cases": cases}
 
 
-def pair_chains() -> Vector:
+def ratchets() -> Vector:
     """What a pair has in each round, and what it does with it."""
     plain, context = named_bytes("two shares", 40), named_bytes("epoch digest", 32)
-    statement = named_bytes("statement", 32)
+    statement = named_bytes("header digest", 32)
     cases = []
     for agreed, rounds, sender, receiver in (
         (named_bytes("agreed", 32), 0, 0, 1),
         (named_bytes("agreed", 32), 0, 1, 0),
         (named_bytes("agreed with run keys", 64), 3, 65535, 258),
     ):
-        chain = sealing.pair_chain(agreed, context, sender, receiver)
-        first = chain.reveal().hex()
+        ratchet = sealing.pair_ratchet(agreed, context, sender, receiver)
+        first = ratchet.reveal().hex()
         for _ in range(rounds):
-            chain = sealing.next_chain(chain)
-        secret = sealing.round_secret(chain)
+            ratchet = sealing.next_ratchet(ratchet)
+        secret = sealing.round_secret(ratchet)
         cases.append(
             {
                 "agreed": agreed.hex(),
                 "epoch_digest": context.hex(),
                 "sender": sender,
                 "receiver": receiver,
-                "first_chain": first,
+                "first_ratchet": first,
                 "rounds_later": rounds,
-                "chain": chain.reveal().hex(),
+                "ratchet": ratchet.reveal().hex(),
                 "round_secret": secret.reveal().hex(),
                 "plain": plain.hex(),
                 "sealed": sealing.seal(secret, sender, receiver, plain).hex(),
-                "statement": statement.hex(),
-                "order_tag": sealing.tag(secret, ORDER_TAG, sender, receiver, statement).hex(),
-                "confirm_tag": sealing.tag(secret, CONFIRM_TAG, sender, receiver, statement).hex(),
+                "header_digest": statement.hex(),
+                "tag": sealing.tag(secret, "header tag", sender, receiver, statement).hex(),
             }
         )
     return {
-        "about": "A pair's chain and its secret of a round; a sealed pair of shares, and tags. The third case has the "
-        "agreed secret of an authenticated run, three rounds after the first.",
+        "about": "A pair's ratchet and its secret of a round; a sealed pair of shares, and a tag. The third case has "
+        "the agreed secret of an authenticated run, three rounds after the first.",
         "cases": cases,
     }
 
 
 def packages() -> Vector:
     """What is derived from a user's or a pair's secrets of a round."""
-    params = Parameters.create(clients=5, dim=30, session=named_bytes("session", 32))
-    keys = EpochKeys(1, bytes(8), 1, b"", b"\x1f", named_bytes("sealing keys", 5 * 32))
-    epoch = Epoch(params, keys, bytes(32), params.groups(bytes(32), params.structure).pods[0])
-    agreed, context = named_bytes("agreed by mask keys", 32), named_bytes("order digest", 32)
-    mask_seed, pattern_seed = pair_seeds(AgreedSecret(agreed), context, 4, 1)
-    heads = []
+    params = Parameters.create(5, 30, session=named_bytes("session", 32))
+    keys = EpochKeys(1, bytes(8), 1, b"\x1f", named_bytes("sealing keys", 5 * 32))
+    epoch = Epoch(params, keys, bytes(32), params.draw(bytes(32)).of(0))
+    agreed, context = named_bytes("agreed by mask keys", 32), named_bytes("header digest", 32)
+    mask_seed, pattern_seed = pair_seeds(Pair(4, 1, AgreedSecret(agreed)), context)
+    made = []
     for number, user in ((1, 4), (2**63 - 1, 0)):
         mask_secret, private_seed = named_bytes(f"mask secret {user}", 16), named_bytes(f"private seed {user}", 16)
         private = mask_private(epoch, number, user, SharedSecret(mask_secret))
-        heads.append(
+        made.append(
             {
                 "run": params.run.hex(),
                 "round": str(number),
@@ -225,16 +223,18 @@ def packages() -> Vector:
                 "mask_secret": mask_secret.hex(),
                 "private_seed": private_seed.hex(),
                 "mask_private": private.reveal().hex(),
-                "head": (public_key(private) + seed_commitment(epoch, number, user, SharedSecret(private_seed))).hex(),
+                "mask_key": public_key(private).hex(),
+                "commitment": seed_commitment(epoch, number, user, SharedSecret(private_seed)).hex(),
             }
         )
+    seed = SharedSecret(named_bytes("private seed 4", 16))
     return {
-        "about": "Heads of packages, and the seeds of masks. `round` is decimal.",
-        "heads": heads,
+        "about": "Mask keys and commitments of key packages, and the seeds of masks. `round` is decimal.",
+        "packages": made,
         "pair_masks": [
             {
                 "agreed": agreed.hex(),
-                "order_digest": context.hex(),
+                "header_digest": context.hex(),
                 "users": [4, 1],
                 "mask_seed": mask_seed.reveal().hex(),
                 "pattern_seed": pattern_seed.reveal().hex(),
@@ -242,12 +242,10 @@ def packages() -> Vector:
         ],
         "private_masks": [
             {
-                "private_seed": named_bytes("private seed 4", 16).hex(),
-                "order_digest": context.hex(),
+                "private_seed": seed.reveal().hex(),
+                "header_digest": context.hex(),
                 "user": 4,
-                "mask_seed": private_mask_seed(SharedSecret(named_bytes("private seed 4", 16)), context, 4)
-                .reveal()
-                .hex(),
+                "mask_seed": private_mask_seed(seed, context, 4).reveal().hex(),
             }
         ],
     }
@@ -269,28 +267,43 @@ def mask_stream() -> Vector:
     return {"about": "Mask streams: the first words for each word size.", "cases": result}
 
 
-ROSTER_RUN = "digits, run 7 – été"
-
-
-def make_roster() -> tuple[Vector, Roster]:
-    """Enrolment of users, and the digest that parameters are bound to."""
-    run = ROSTER_RUN
+def make_roster() -> Vector:
+    """Enrolment of users, the digest that parameters are bound to, and the seeds of epochs."""
+    run = "digits, run 7 – été"
     identities = [named_bytes(f"identity {user}", 32) for user in range(5)]
     run_secrets = [named_bytes(f"run secret {user}", 32) for user in range(5)]
-    entries = [enrol(IdentityKey(i), run, RunSecret(s)) for i, s in zip(identities, run_secrets, strict=True)]
-    made = Roster(run, tuple(entries))
-    content = {
-        "about": "A roster: Ed25519 identities that sign run keys, draw keys and the tips of chains of nonces.",
+    entries = tuple(enrol(IdentityKey(i), run, RunSecret(s)) for i, s in zip(identities, run_secrets, strict=True))
+    unseeded = [
+        Roster(run, entries),
+        Roster(run, entries, group_size=3, colluding=0.25),
+        Roster(run, entries, beacon="drand, round 4242 – été"),
+    ]
+    seeded = [each.with_seed(named_bytes("seed of a roster", 32)) for each in unseeded[:2]]
+    value = named_bytes("value of the beacon", 48)
+    return {
+        "about": "A roster: Ed25519 identities sign run keys. `rosters`: the digest without and with a seed, and the "
+        "seeds of some epochs; the last seed is made from a beacon's value.",
         "run": run,
         "users": [
             {
                 "identity_private": identity.hex(),
                 "run_secret": run_secret.hex(),
-                "signed": digest("enrolment", run.encode(), *entry.public[1:]).hex(),
+                "signed": digest("enrolment", run.encode(), entry.run_key).hex(),
                 **entry.as_json(),
             }
             for identity, run_secret, entry in zip(identities, run_secrets, entries, strict=True)
         ],
-        "digest": made.digest.hex(),
+        "rosters": [*map(_roster_case, seeded), {**_roster_case(unseeded[2].with_beacon(value)), "value": value.hex()}],
     }
-    return content, made
+
+
+def _roster_case(roster: Roster) -> Vector:
+    return {
+        "group_size": roster.group_size,
+        "colluding": roster.colluding,
+        "beacon": roster.beacon,
+        "unseeded_digest": roster.unseeded_digest.hex(),
+        "seed": roster.seed.hex(),
+        "digest": roster.digest.hex(),
+        "epoch_seeds": {str(number): roster.epoch_seed(number).hex() for number in (1, 2, 16)},
+    }

@@ -38,33 +38,18 @@ class Runs:
                 nth -= 1
         raise LookupError(f"{name} has no such message at {stage}")
 
-    def sends(self, name: str, user: int, *stages: str) -> bool:
-        """Tell whether a user sends in all these stages."""
-        return all(
-            any(step.get("from") == user and step["stage"] == stage for step in self._steps(name)) for stage in stages
-        )
-
-    def busy(self, name: str, *stages: str) -> int:
-        """Return the first user that sends in all these stages."""
-        users = range(len(self._vectors[name]["users"]))
-        return next(user for user in users if self.sends(name, user, *stages))
-
     def _steps(self, name: str) -> list[Vector]:
         steps: list[Vector] = self._vectors[name]["steps"]
         return steps
-
-    def closing_of(self, name: str, stage: str) -> int:
-        """Return the number of steps before a stage is first ended."""
-        return next(place for place, step in enumerate(self._steps(name)) if step.get("close") == stage)
 
     def data(self, name: str, place: int) -> bytes:
         """Return the bytes of a message."""
         return bytes.fromhex(self._steps(name)[place]["bytes"])
 
-    def pods(self, name: str) -> list[Vector]:
-        """Return the pods of a run."""
-        pods: list[Vector] = self._vectors[name]["contexts"]["epochs"][0]
-        return pods
+    def groups(self, name: str) -> list[Vector]:
+        """Return the groups of a run's first epoch."""
+        groups: list[Vector] = self._vectors[name]["contexts"]["epochs"][0]["groups"]
+        return groups
 
     def to_server(
         self, name: str, stage: str, sender: int, error: str, about: str, *, nth: int = 0, **changes: Any

@@ -9,24 +9,20 @@ from vectors.failures import make_failures
 from vectors.form import Vector, to_json
 from vectors.plans import make_runs
 
-FOLDER = Path(__file__).parent / "v2"
+FOLDER = Path(__file__).parent / "v3"
 
 
 def make_all() -> dict[str, str]:
     """Return the content of each file by its name."""
-    roster, checked = blocks.make_roster()
-    drawn = public.DrawnRoster(roster, checked)
     vectors: dict[str, Vector] = {
         "digest_and_derive": blocks.digest_and_derive(),
         "x25519_agreement": blocks.x25519_agreement(),
-        "pair_chains": blocks.pair_chains(),
+        "ratchets": blocks.ratchets(),
         "packages": blocks.packages(),
         "shamir": blocks.shamir_sharing(),
         "false_shares": blocks.false_shares(),
         "mask_stream": blocks.mask_stream(),
-        "roster": roster,
-        "jury": public.juries(),
-        "draw": public.draws(drawn),
+        "roster": blocks.make_roster(),
         "groups": public.groups(),
         "slices": public.slices(),
         "gap_sampling": public.gap_sampling(),
@@ -37,7 +33,7 @@ def make_all() -> dict[str, str]:
         "locations": wire.locations(),
     }
     vectors |= make_runs()
-    vectors |= make_failures(vectors, drawn)
+    vectors |= make_failures(vectors)
     return {f"{name}.json": to_json(vector) for name, vector in vectors.items()}
 
 

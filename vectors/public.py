@@ -1,165 +1,95 @@
-"""Vectors of what everybody can compute: draws, groups, patterns, quantisation."""
+"""Vectors of what everybody can compute: groups, slices, patterns, quantisation."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import numpy as np
 
-from sparsesecagg.crypto.identity import Identity, Roster, RunSecret
 from sparsesecagg.crypto.secrets import PatternSeed
 from sparsesecagg.field import Word
-from sparsesecagg.patterns import Slices
 from sparsesecagg.patterns.gaps import GapTable, bernoulli_positions
-from sparsesecagg.patterns.jury import jury_size
-from sparsesecagg.patterns.pairwise import edge_probability
-from sparsesecagg.protocol import Parameters
-from sparsesecagg.protocol.draw import Statement, jury, named_needed, verify_draw
-from sparsesecagg.protocol.draw_messages import DrawProof, DrawRequest, DrawReveal, decode_draw, encode_draw
-from sparsesecagg.protocol.juror import JurorState, answer_draw
-from sparsesecagg.protocol.messages import encode_users
+from sparsesecagg.patterns.sliced import block_of
+from sparsesecagg.protocol import Parameters, RoundOptions
 from sparsesecagg.rounding import Digits, Quantizer
 from vectors.form import Vector, integers, named_bytes, wide
 
 
-def juries() -> Vector:
-    """How large juries are, and who is in them."""
-    roster_digest = named_bytes("roster digest", 32)
-    sizes = [(3, 1), (25, 0), (50, 5), (100, 10), (100, 49), (1000, 100), (10_000, 1000)]
-    return {
-        "about": "Juries: their size, and the first users of the roster by a hash, in that order.",
-        "sizes": [{"clients": n, "colluders": c, "size": jury_size(n, c)} for n, c in sizes],
-        "juries": [
-            {
-                "roster_digest": roster_digest.hex(),
-                "draw": draw,
-                "clients": clients,
-                "colluders": colluders,
-                "jury": list(jury(roster_digest, draw, clients, colluders)),
-            }
-            for draw, clients, colluders in ((1, 9, 2), (2, 9, 2), (16, 40, 6))
-        ],
-    }
-
-
-class DrawnRoster:
-    """The users of the file `roster`, to draw with."""
-
-    def __init__(self, content: Vector, roster: Roster) -> None:
-        self.roster = roster
-        self.people = [
-            Identity(user, RunSecret(bytes.fromhex(each["run_secret"])), roster)
-            for user, each in enumerate(content["users"])
-        ]
-        self.params = Parameters.create(
-            clients=len(self.people), dim=4, pattern="full", colluders=1, roster_digest=roster.digest
-        )
-        self.jury = jury(roster.digest, 3, len(self.people), 1)
-
-    def request(self, draw: int = 3, **changes: Any) -> DrawRequest:
-        """Return a request that is allowed, but for the changes."""
-        jurors = jury(self.roster.digest, draw, len(self.people), 1)
-        named = encode_users(np.array(jurors[: named_needed(len(jurors))]), len(self.people))
-        request = DrawRequest(draw, self.roster.digest, self.everybody, named)
-        return msgspec.structs.replace(request, **changes)
-
-    @property
-    def everybody(self) -> bytes:
-        """All users as a set."""
-        return encode_users(np.arange(len(self.people)), len(self.people))
-
-    def answer(self, user: int, request: DrawRequest) -> bytes:
-        """Return what a juror answers."""
-        return answer_draw(self.people[user], self.params, JurorState(), request)[1]
-
-    def proof(self, draw: int = 3) -> DrawProof:
-        """Return a proof that is right."""
-        request, reveals = self.request(draw), b""
-        jurors = jury(self.roster.digest, draw, len(self.people), 1)
-        for user in sorted(jurors[: named_needed(len(jurors))]):
-            message = decode_draw(self.answer(user, request))
-            assert isinstance(message, DrawReveal)
-            reveals += message.reveal
-        return DrawProof(draw, request.population, request.named, reveals)
-
-
-def draws(drawn: DrawnRoster) -> Vector:
-    """A jury's draw: the request, what the jurors answer, the proof and the seed."""
-    cases = []
-    for draw in (1, 3, 16):
-        request, proof = drawn.request(draw), drawn.proof(draw)
-        named = sorted(jury(drawn.roster.digest, draw, len(drawn.people), 1)[:3])
-        cases.append(
-            {
-                "parameters": drawn.params.encode().hex(),
-                "draw": draw,
-                "request": encode_draw(request).hex(),
-                "statement": Statement.of(request, drawn.roster, drawn.params).digest.hex(),
-                "nonces": [drawn.people[user].reveal(draw).hex() for user in named],
-                "reveals": [drawn.answer(user, request).hex() for user in named],
-                "proof": encode_draw(proof).hex(),
-                "seed": verify_draw(drawn.roster, drawn.params, proof).seed.hex(),
-            }
-        )
-    return {"about": "Draws by a jury of three among the users of the file `roster`.", "cases": cases}
-
-
 def groups() -> Vector:
-    """Pods, committees and partners, drawn from a seed."""
-    cases: list[tuple[str, dict[str, Any], list[int]]] = [
-        ("one pod, committees of equal size", {"clients": 12, "committees": 3}, []),
-        ("sizes differ by one", {"clients": 17, "committees": 5, "pods": 2}, []),
-        ("three pods, users left out: as many pods", {"clients": 31, "committees": 7, "pods": 3}, [4, 30]),
-        ("a fifth is left out: fewer pods", {"clients": 30, "committees": 6, "pods": 3}, [0, 5, 6, 9, 20, 29]),
-        ("too few for one pod of the planned size", {"clients": 15, "committees": 4, "pods": 1}, [2, 3, 11]),
-        ("full", {"clients": 6, "pattern": "full"}, []),
-        ("a graph of degree 4", {"clients": 9, "pattern": "full", "neighbours": 4}, []),
+    """Groups and partners, drawn from the seed of an epoch."""
+    cases: list[tuple[str, int, RoundOptions, int]] = [
+        ("one group", 6, RoundOptions(), 1),
+        ("three groups of equal size", 12, RoundOptions(group_size=4), 1),
+        ("sizes differ by one", 17, RoundOptions(group_size=5), 2),
+        ("the last epoch that there may be", 17, RoundOptions(group_size=5), 16),
+        ("the first cohort that is cut by default", 129, RoundOptions(), 1),
+        ("one group has epochs without end", 5, RoundOptions(), 1000),
+        ("a graph of degree 4", 9, RoundOptions(neighbours=4), 1),
     ]
     made = []
-    for about, settings, excluded in cases:
-        params = Parameters.create(**settings, dim=10, served=1)
-        seed = named_bytes(f"draw seed: {about}", 32)
-        structure = params.structure.among(params.clients - len(excluded)) if excluded else params.structure
-        drawn = params.groups(seed, structure, frozenset(excluded))
+    for about, clients, options, epoch in cases:
+        params = Parameters.create(clients, 10, options, session=named_bytes(f"session: {about}", 32))
+        seed = params.epoch_seed(epoch, None)
         made.append(
             {
                 "about": about,
                 "parameters": params.encode().hex(),
-                "excluded": excluded,
+                "epoch": epoch,
                 "seed": seed.hex(),
-                "pods": [
+                "groups": [
                     {
-                        "users": integers(pod.users),
-                        "committees": [integers(pod.users[members]) for members in pod.committees],
-                        "partners": integers(pod.users[pod.graph.neighbours(0)]),
+                        "users": integers(group.users),
+                        "partners": integers(group.users[group.graph.neighbours(0)]),
                     }
-                    for pod in drawn.pods
+                    for group in params.draw(seed).groups
                 ],
             }
         )
-    return {"about": "Groups from a draw seed. `partners` are those of the pod's first user.", "cases": made}
+    return {"about": "Groups of an epoch. `partners` are those of the group's first user.", "cases": made}
 
 
 def slices() -> Vector:
-    """Which slices a committee sends in a round, and where they are."""
+    """How α becomes a part of a block, and which coordinates a group sends."""
+    alphas = [1.0, 0.999, 0.5, 1 / 3, 0.3, 0.25, 0.2, 0.1, 0.095, 0.05, 0.037, 0.04, 0.02, 0.01, 0.00123, 2**-20]
     cases = []
-    for dim, count, served in ((10, 3, 1), (45, 4, 2), (5, 8, 3), (7, 1, 1)):
-        cut = Slices(dim, count, served)
-        cases.append(
+    for about, dim, alpha, group_size, same, where in (
+        ("one of ten, the last block is cut", 43, 0.1, None, False, [(0, 1), (0, 2), (0, 11)]),
+        ("three of ten: they wrap around the end of a block", 57, 0.3, None, False, [(0, 1), (0, 4)]),
+        ("three groups with different slices", 24, 0.25, 3, False, [(0, 1), (1, 1), (2, 1), (2, 1_000_003)]),
+        ("three groups with the same slice", 24, 0.25, 3, True, [(0, 1), (2, 1)]),
+        ("everything", 5, 1.0, None, False, [(0, 9)]),
+    ):
+        options = RoundOptions(alpha=alpha, group_size=group_size, same_slices=same)
+        params = Parameters.create(9, dim, options, session=bytes(32))
+        seed = named_bytes(f"epoch seed: {about}", 32)
+        cases += [
             {
-                "dim": dim,
-                "committees": count,
-                "served": served,
-                "length": cut.length,
-                "bounds": [list(cut.bounds(number)) for number in range(count)],
-                "sent": [
-                    {"committee": committee, "round": number, "slices": cut.of(committee, number)}
-                    for committee, number in ((0, 1), (count - 1, 1), (count // 2, 2), (0, 1_000_003))
-                ],
+                "about": about,
+                "parameters": params.encode().hex(),
+                "seed": seed.hex(),
+                "group": group,
+                "round": number,
+                "coordinates": _coordinates(params, seed, group, number),
             }
-        )
-    return {"about": "Slices of the model, and who sends which of them in a round.", "cases": cases}
+            for group, number in where
+        ]
+    return {
+        "about": "Slices. `blocks`: a part of each block is sent. `cases`: the coordinates that a group sends.",
+        "blocks": [
+            {"alpha_q32": round(alpha * 2**32), "part": part, "block": block}
+            for alpha, (part, block) in ((alpha, block_of(round(alpha * 2**32))) for alpha in alphas)
+        ],
+        "cases": cases,
+    }
+
+
+def _coordinates(params: Parameters, seed: bytes, group: int, number: int) -> list[int]:
+    where = params.shape.masked_sum(group, number, seed, bytes(32)).indices()
+    return [
+        each
+        for index in where
+        for each in (range(index.start, index.stop) if isinstance(index, slice) else index.tolist())
+    ]
 
 
 def gap_sampling() -> Vector:
@@ -181,7 +111,7 @@ def gap_sampling() -> Vector:
 
 
 def _gap_case(about: str, alpha_q32: int, degree: int, dim: int) -> dict[str, Any]:
-    probability = edge_probability(alpha_q32, degree)
+    probability = (alpha_q32 << 32) // degree
     table = integers(GapTable.of(probability).cumulative)
     seed = named_bytes(f"pattern seed: {about}", 32)
     (positions,) = bernoulli_positions([PatternSeed(seed)], dim, probability)

@@ -14,7 +14,7 @@ from vectors.form import named_bytes
 
 def wrong_length(runs: Runs) -> list[Case]:
     """Fields that are too short, too long, or there at all."""
-    name = "run_weights"
+    name = "run_weights"  # Two groups of four.
     epoch = runs.got(name, "ADVERTISE_KEYS", 1, EpochKeys)
     shares = runs.sent(name, "SHARE_KEYS", 1, ShareKeys).shares
     upload = runs.sent(name, "UPLOAD", 1, Upload)
@@ -25,12 +25,13 @@ def wrong_length(runs: Runs) -> list[Case]:
         runs.to_client(name, "ADVERTISE_KEYS", 1, MALFORMED, "a longer set of users", present=epoch.present + b"\0"),
         runs.to_server(name, "SHARE_KEYS", 1, MALFORMED, "a byte of the shares too few", shares=shares[:-1]),
         runs.to_server(name, "SHARE_KEYS", 1, MALFORMED, "a share for oneself", shares=shares + bytes(48)),
-        runs.to_server(name, "SHARE_KEYS", 1, MALFORMED, "shares with tags of 16 bytes", shares=bytes(56 * 6)),
+        runs.to_server(name, "SHARE_KEYS", 1, MALFORMED, "shares with tags of 16 bytes", shares=bytes(56 * 3)),
         runs.to_server(name, "UPLOAD", 1, MALFORMED, "a word too few", words=memoryview(words[:-1])),
         runs.to_server(name, "UPLOAD", 1, MALFORMED, "locations with a public pattern", locations=b"\0"),
         runs.to_server(name, "UPLOAD", 1, MALFORMED, "a tag too few", tags=upload.tags[8:]),
         runs.to_server(name, "UPLOAD", 1, MALFORMED, "a tag of nine bytes", tags=upload.tags + b"\0"),
         runs.to_server(name, "UNMASK", 1, MALFORMED, "a share too few at UNMASK", shares=released[:-20]),
+        runs.to_server(name, "UNMASK", 1, MALFORMED, "a longer set of survivors at UNMASK", survivors=bytes(2)),
         operation("unpack_words", MALFORMED, "three words of 12 bits", bits=12, count=3, bytes=bytes(6)),
         operation("unpack_words", MALFORMED, "two words of 24 bits", bits=24, count=2, bytes=bytes(8)),
         operation("unpack_words", MALFORMED, "five words of 6 bits", bits=6, count=5, bytes=bytes(5)),
@@ -90,11 +91,8 @@ def bad_locations(runs: Runs) -> list[Case]:
 
 def bad_share(runs: Runs) -> list[Case]:
     """Shares that the sender does not hold, elements outside the field, and elements of different polynomials."""
-    error, absent, sparse = "InvalidShare", "run_committee", "run_full_neighbours"
-    pod = runs.pods(absent)[0]
-    user = runs.busy(absent, "UNMASK")
-    sent = runs.sent(absent, "UNMASK", user, Unmask)
-    stranger = (int.from_bytes(sent.owners, "little") | 1 << pod["users"].index(6)).to_bytes(2, "little")
+    error, absent, sparse = "InvalidShare", "run_sliced", "run_full_neighbours"
+    sent = runs.sent(absent, "UNMASK", 0, Unmask)
     near = runs.sent(sparse, "UNMASK", 0, Unmask)
     far = next(each for each in range(7) if not near.owners[0] >> each & 1 and each != 2)
     full = runs.sent("run_full", "UNMASK", 0, Unmask)
@@ -106,7 +104,7 @@ def bad_share(runs: Runs) -> list[Case]:
     mixed = [shamir.encode_shares(one[0]).hex(), shamir.encode_shares(other[1]).hex()]
     more = sent.shares + bytes(20)
     return [
-        runs.to_server(absent, "UNMASK", user, error, "of one who sent no package", owners=stranger, shares=more),
+        runs.to_server(absent, "UNMASK", 0, error, "of one who sent no package", owners=b"\xff", shares=more),
         runs.to_server(
             sparse,
             "UNMASK",
@@ -150,20 +148,19 @@ def bad_seal() -> list[Case]:
 
 def too_few(runs: Runs) -> list[Case]:
     """The server ends a stage early, or with shares that restore nothing."""
-    name, error = "run_full", "ThresholdNotMet"
-    advertised, uploaded = runs.find(name, "ADVERTISE_KEYS", sender=2), runs.find(name, "UPLOAD", sender=2)
+    name, error, opened = "run_full", "ThresholdNotMet", "TooLittleOpened"  # Four of five are needed.
+    advertised, uploaded = runs.find(name, "ADVERTISE_KEYS", sender=3), runs.find(name, "UPLOAD", sender=3)
     last = runs.find(name, "UNMASK", sender=3)
     message = runs.sent(name, "UNMASK", 3, Unmask)
     false = [
         encode(msgspec.structs.replace(message, shares=flip(message.shares, offset))) for offset in (0, 4 * 20 + 5)
     ]
-    opened = "TooLittleOpened"
-    confirming = runs.find("run_confirm", "CONFIRM", sender=runs.busy("run_confirm", "CONFIRM")) + 4
+    fewer = encode(msgspec.structs.replace(message, survivors=b"\x0e"))
     return [
-        runs.closing(name, advertised, error, "two of five at ADVERTISE_KEYS, three are needed"),
-        runs.closing(name, uploaded, error, "two of five at UPLOAD"),
-        runs.closing("run_confirm", confirming, error, "four of nine at CONFIRM, five are needed"),
-        runs.closing(name, last, error, "two of five at UNMASK"),
+        runs.closing(name, advertised, error, "three of five at ADVERTISE_KEYS, four are needed"),
+        runs.closing(name, uploaded, error, "three of five at UPLOAD"),
+        runs.closing(name, last, error, "three of five at UNMASK"),
         runs.closing(name, last, opened, "a false share of a survivor's private seed and none to spare", [false[0]]),
         runs.closing(name, last, opened, "a false share of a dropout's mask secret and none to spare", [false[1]]),
+        runs.closing(name, last, opened, "one says that its share is of the mask secret", [fewer]),
     ]

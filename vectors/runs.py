@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 from sparsesecagg.crypto.identity import Identity
 from sparsesecagg.errors import SparseSecAggError
 from sparsesecagg.patterns import PATTERNS
+from sparsesecagg.patterns.base import Index
 from sparsesecagg.protocol import Client, MemoryLedger, Parameters, Policy, Server, Stage
-from sparsesecagg.protocol.order import NO_TERMS
-from sparsesecagg.protocol.pod_round import PodRound
+from sparsesecagg.protocol.epoch import Epoch
+from sparsesecagg.protocol.header import NO_CONTEXT
+from sparsesecagg.protocol.messages import EpochKeys, decode_server_message
 from vectors.form import Vector, integers, named_bytes
 from vectors.wire import fields_of
 
@@ -51,12 +53,12 @@ class Recorder:
             )
             for user in range(params.clients)
         ]
-        self.server = Server(params, server_seed(name), identities[0].roster if identities else None)
+        self.server = Server(params, identities[0].roster if identities else None)
         self._steps: list[Vector] = []
         self._rounds: list[Vector] = []
-        self._epochs: list[list[Vector]] = []
+        self._epochs: list[Vector] = []
         self._inbox: dict[int, bytes] = {}
-        self.terms = NO_TERMS
+        self.context = NO_CONTEXT
 
     def _entropy(self, user: int) -> Callable[[int], bytes]:
         """Return a source of bytes that depend on their place in the run alone, and that are written down."""
@@ -70,101 +72,87 @@ class Recorder:
 
     # The epoch
 
-    def set_up(self, absent: Collection[int] = (), late: Collection[int] = (), silent: Collection[int] = ()) -> None:
-        """Advertise, draw, join, and deal the packages of the first two rounds. `silent` jurors do not reveal."""
+    def set_up(self, absent: Collection[int] = (), late: Collection[int] = (), forge: Forge | None = None) -> None:
+        """Advertise, join, and send the key packages of the first two rounds."""
         for user, client in enumerate(self.clients):
             if user not in absent:
-                self._send(user, Stage.ADVERTISE_KEYS, client.advertise_keys())
+                self._send(user, Stage.ADVERTISE_KEYS, client.advertise_keys(self.server.epoch_number))
         self.close()
-        while self.server.stage is Stage.DRAW:
-            for user, request in self._inbox.items():
-                if user not in silent:
-                    self._send(user, Stage.DRAW, self.clients[user].reveal(request))
-            self.close()
         for user, data in self._inbox.items():
             self.clients[user].join(data)
+        self._epochs.append(self._epoch())
         self.members = sorted(self._inbox)
         for user in self.members:
             if user not in late:
-                self.deal(user)
+                self.share_keys(user, forge)
 
-    def next_epoch(self) -> None:
-        """Begin another epoch: everybody advertises again, another jury draws."""
-        self._epochs.append(self._pods())
-        self.server.begin_epoch()
+    def next_epoch(self, number: int) -> None:
+        """Begin another epoch: everybody advertises again, groups are drawn anew."""
+        self.server.begin_epoch(number)
         self._steps.append({"epoch": self.server.epoch_number})
         self.set_up()
 
-    def deal(self, user: int) -> None:
-        """Let a user send the packages of the next rounds."""
+    def share_keys(self, user: int, forge: Forge | None = None) -> None:
+        """Let a user send the key packages of the next rounds."""
         for package in self.clients[user].share_keys(self.server.round_number):
-            self._send(user, Stage.SHARE_KEYS, package)
+            self._send(user, Stage.SHARE_KEYS, package, forge)
 
     # A round
 
     def round(
         self,
         *,
-        terms: bytes = NO_TERMS,
+        context: bytes = NO_CONTEXT,
         missing: Collection[int] = (),
-        lost: Collection[int] = (),
-        unconfirmed: Collection[int] = (),
         silent: Collection[int] = (),
         forge: Forge | None = None,
     ) -> None:
-        """Run a round: `missing` users send nothing in it, uploads of `lost` ones never arrive.
-
-        `unconfirmed` users stop at CONFIRM, `silent` ones at UNMASK.
-        """
-        self.begin(terms)
-        forge = forge or (lambda _, answer: answer)
-        for user, order in self._inbox.items():
+        """Run a round: `missing` users send nothing in it, `silent` ones stop at UNMASK."""
+        self.begin(context)
+        for user, header in self._inbox.items():
             if user not in missing:
-                self.upload(user, order, forge, lost=user in lost)
+                self.upload(user, header, forge)
         for user in self.members:
             if user not in missing:
-                self.deal(user)
+                self.share_keys(user)
         if not self.close():
             return
-        if self.params.confirm:
-            for user, request in self._inbox.items():
-                if user not in unconfirmed:
-                    self._send(user, Stage.CONFIRM, self.clients[user].confirm(request))
-            self.close()
         for user, request in self._inbox.items():
             if user not in silent:
                 self._send(user, Stage.UNMASK, self.clients[user].unmask(request), forge)
         if self.close():
             self._steps.append({"result": self._result()})
 
-    def begin(self, terms: bytes) -> None:
+    def begin(self, context: bytes) -> None:
         """Begin the next round."""
-        self.terms = terms
-        self._inbox = self.server.begin_round(terms=terms)
-        self._steps.append({"begin": self.server.round_number, "terms": terms.hex()})
+        self.context = context
+        self._inbox = self.server.begin_round(context=context)
+        self._steps.append({"begin": self.server.round_number, "context": context.hex()})
         self._note_requests(Stage.UPLOAD)
-        self._rounds.append(
-            {"round": self.server.round_number, "pods": [_order_of(each) for each in self.server.pod_rounds]}
-        )
+        headers = [
+            {
+                "group": each.epoch.group.number,
+                "members": integers(each.epoch.group.users[each.header.members]),
+                "header_digest": each.header.digest.hex(),
+            }
+            for each in self.server.rounds
+        ]
+        self._rounds.append({"round": self.server.round_number, "groups": headers})
 
-    def upload(self, user: int, order: bytes, forge: Forge, lost: bool) -> None:
+    def upload(self, user: int, header: bytes, forge: Forge | None) -> None:
         """Let a user upload, and write down what it masks."""
-        pod = self.server.groups.pod_of(user)
-        assert pod is not None
-        committee = pod.first + int(pod.committee_of[pod.place[user]])
-        served = self.params.slices.of(committee, self.server.round_number)
-        masked: list[Vector] = []
+        coordinates: list[int] = []
+        masked: list[int] = []
 
-        def note(where: slice | NDArray[np.int64], values: NDArray[Any]) -> None:
-            if isinstance(where, slice):
-                masked.append({"slice": served[len(masked)], "integers": integers(values)})
-            else:
-                masked.append({"coordinates": integers(where), "integers": integers(values)})
+        def note(where: Index, values: NDArray[Any]) -> None:
+            coordinates.extend(range(where.start, where.stop) if isinstance(where, slice) else where.tolist())
+            masked.extend(integers(values))
 
         update = _update(f"{self._name}/{user}/{self.server.round_number}", self.params)
-        answer = self.clients[user].upload(order, update, self._weights[user], terms=self.terms, trace=note)
-        facts = {"weight": self._weights[user], "update": update.tolist(), "masked": masked}
-        self._send(user, Stage.UPLOAD, answer, forge, **facts, **({"lost": True} if lost else {}))
+        answer = self.clients[user].upload(header, update, self._weights[user], context=self.context, trace=note)
+        facts = {"weight": self._weights[user], "update": update.tolist()}
+        facts |= {"coordinates": coordinates, "integers": masked}
+        self._send(user, Stage.UPLOAD, answer, forge, **facts)
 
     def close(self) -> bool:
         """End the server's stage; return whether the run goes on."""
@@ -181,8 +169,7 @@ class Recorder:
 
     def _send(self, user: int, stage: Stage, data: bytes, forge: Forge | None = None, **facts: Any) -> None:
         sent = forge(user, data) if forge else data
-        if "lost" not in facts:
-            self.server.receive(sent, sender=user)
+        self.server.receive(sent, sender=user)
         lie = {"forged": True} if sent != data else {}
         self._steps.append({"from": user, "stage": stage.name, **facts, **lie, "bytes": sent.hex()})
 
@@ -199,62 +186,55 @@ class Recorder:
     def vector(self) -> Vector:
         """Return everything that was noted."""
         params = self.params
-        source = {"roster": self._secrets} if self._secrets else {"server_seed": server_seed(self._name).hex()}
         return {
             "about": self._about,
             "parameters": {"fields": fields_of(params), "bytes": params.encode().hex()},
-            **source,
+            **({"roster": self._secrets} if self._secrets else {}),
             "users": [{"user": user, "randomness": [d.hex() for d in draws]} for user, draws in enumerate(self._draws)],
             "steps": self._steps,
             "contexts": {
                 "parameters_digest": params.digest.hex(),
-                "epochs": [*self._epochs, self._pods()],
+                "epochs": self._epochs,
                 "rounds": self._rounds,
+                "excluded": sorted(self.server.excluded),
             },
         }
 
-    def _pods(self) -> list[Vector]:
-        return [_pod_of(self.server, index) for index in range(len(self.server.groups.pods))]
+    def _epoch(self) -> Vector:
+        """Return the groups of the epoch, as the keys that were just published have them."""
+        server = self.server
+        groups = []
+        for drawn in server.groups.groups:
+            users: list[int] = drawn.users.tolist()
+            data = next((self._inbox[user] for user in users if user in self._inbox), None)
+            message = decode_server_message(data) if data else None
+            made = (
+                Epoch.of_user(self.params, message, server.roster, users[0]) if isinstance(message, EpochKeys) else None
+            )
+            groups.append(
+                {
+                    "users": users,
+                    "present": integers(drawn.users[made.present]) if made else [],
+                    "epoch_digest": made.digest.hex() if made else None,
+                }
+            )
+        seed = self.params.epoch_seed(server.epoch_number, server.roster)
+        return {"epoch": server.epoch_number, "seed": seed.hex(), "groups": groups}
 
     def _result(self) -> Vector:
         result = self.server.result
         assert result is not None
+        weights = result.combined.weights
         return {
             "survivors": list(result.survivors),
             "total": integers(result.total),
-            "contributors_per_slice": integers(result.contributors_per_slice),
-            "weight_per_slice": None if result.weight_per_slice is None else integers(result.weight_per_slice),
+            "contributors": integers(result.contributors),
+            "weights": None if weights is None else integers(weights),
             "clipped": result.clipped,
             "lost": sorted(result.lost),
             "false_shares": [[holder, list(owners)] for holder, owners in sorted(result.false_shares.items())],
+            "excluded": sorted(result.excluded),
         }
-
-
-def server_seed(name: str) -> bytes:
-    """Return the server's part of the draw in a plain run."""
-    return named_bytes(f"{name}/server seed", 32)
-
-
-def _pod_of(server: Server, index: int) -> Vector:
-    group, pod = server.groups.pods[index], server._epoch.pods[index]
-    return {
-        "users": integers(group.users),
-        "committees": [integers(group.users[members]) for members in group.committees],
-        "threshold": server.params.threshold_of(len(group)),
-        "min_survivors": [server.params.survivors_of(len(members)) for members in group.committees],
-        "present": [] if pod is None else integers(group.users[pod.epoch.present]),
-        "epoch_digest": None if pod is None else pod.epoch.digest.hex(),
-    }
-
-
-def _order_of(pod_round: PodRound) -> Vector:
-    order = pod_round.order
-    return {
-        "pod": order.epoch.pod.index,
-        "members": integers(order.epoch.pod.users[order.members]),
-        "chain": order._chain.hex(),
-        "order_digest": order.digest.hex(),
-    }
 
 
 def _update(name: str, params: Parameters) -> NDArray[np.float64]:

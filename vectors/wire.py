@@ -8,16 +8,14 @@ import msgspec
 import numpy as np
 
 from sparsesecagg.field import WORD_BITS, Word, pack
-from sparsesecagg.protocol import Parameters
-from sparsesecagg.protocol.draw_messages import AnyDrawMessage, DrawProof, DrawRequest, DrawReveal, encode_draw
-from sparsesecagg.protocol.locations import encode_locations
+from sparsesecagg.field.locations import encode_locations
+from sparsesecagg.patterns.sliced import Sliced
+from sparsesecagg.protocol import Parameters, RoundOptions
 from sparsesecagg.protocol.messages import (
     AdvertiseKeys,
-    Confirm,
-    ConfirmRequest,
     EpochKeys,
     Message,
-    Order,
+    RoundHeader,
     ShareKeys,
     Unmask,
     UnmaskRequest,
@@ -31,28 +29,18 @@ from vectors.form import Vector, integers, named_bytes
 
 def parameters() -> Vector:
     """Parameters, their bytes, and what follows from them."""
-    roster = named_bytes("roster digest", 32)
-    chosen = [
-        Parameters.create(clients=5, dim=30),
-        Parameters.create(clients=100, dim=165_000, pattern="pairwise", alpha=0.1, dropout=0.3),
-        Parameters.create(clients=100, dim=165_000, pattern="full", neighbours=19, modulus_bits=24, clip=0.25),
-        Parameters.create(clients=100, dim=165_000, alpha=0.1, modulus_bits=8, dropout=0.3),
-        Parameters.create(
-            clients=1000,
-            dim=1_000_000,
-            alpha=0.037,
-            committee_size=36,
-            pod_size=72,
-            modulus_bits=12,
-            max_weight=5000,
-            dropout=0.05,
-            session=named_bytes("session", 32),
-            roster_digest=roster,
-        ),
-        Parameters.create(clients=70_000, dim=1 << 40, committees=8, pods=2, served=1, modulus_bits=16, confirm=True),
-        Parameters.create(clients=8, dim=33, alpha=0.5, modulus_bits=4, threshold=8, min_survivors=1),
-        Parameters.create(clients=29, dim=50, committees=7, pods=3, served=3, modulus_bits=31, colluders=14),
+    chosen: list[tuple[int, int, RoundOptions]] = [
+        (5, 30, RoundOptions()),
+        (100, 165_000, RoundOptions("pairwise", alpha=0.1, dropout=0.3)),
+        (100, 165_000, RoundOptions("full", neighbours=19, modulus_bits=24, clip=0.25)),
+        (100, 165_000, RoundOptions(alpha=0.1, modulus_bits=8, dropout=0.3)),
+        (1000, 1_000_000, RoundOptions(alpha=0.05, group_size=100, modulus_bits=9, max_weight=5000, dropout=0.05)),
+        (70_000, 1 << 40, RoundOptions(alpha=0.001, same_slices=True, modulus_bits=16, colluding=0.1)),
+        (8, 33, RoundOptions(alpha=0.5, modulus_bits=5, threshold=8)),
+        (29, 50, RoundOptions(alpha=0.037, group_size=5, modulus_bits=31, colluding=0.3)),
     ]
+    made = [Parameters.create(*each, session=named_bytes("session", 32)) for each in chosen]
+    made.append(made[4].replace(roster_digest=named_bytes("roster digest", 32)))
     return {
         "about": "Parameters of a run: fields, canonical bytes, digest, and what both sides compute from them.",
         "cases": [
@@ -61,19 +49,18 @@ def parameters() -> Vector:
                 "bytes": params.encode().hex(),
                 "digest": params.digest.hex(),
                 "run": params.run.hex(),
-                "sizes": params.sizes,
-                "holders": params.holders,
-                "thresholds": [params.threshold_of(sum(sizes)) for sizes in params.sizes],
-                "min_survivors": [[params.survivors_of(size) for size in sizes] for sizes in params.sizes],
+                "smallest_group": min(params.sizes),
                 "contributors": params.contributors,
-                "length": params.slices.length,
-                "width": params.width,
+                "holders": params.holders,
+                "quorum": params.quorum,
+                "accusers": params.accusers,
+                "block": [params.shape.part, params.shape.block] if isinstance(params.shape, Sliced) else None,
                 "limit": params.quantizer.limit,
                 "scale": params.quantizer.scale,
-                "digit_bits": params.digits.digit_bits,
-                "digit_counts": list(params.digits.counts),
+                "digit_bits": params.shape.digits.digit_bits,
+                "digit_counts": list(params.shape.digits.counts),
             }
-            for params in chosen
+            for params in made
         ],
     }
 
@@ -86,33 +73,21 @@ def fields_of(params: Parameters) -> dict[str, Any]:
 
 def messages() -> Vector:
     """One message of each kind."""
-    head = 70_000, named_bytes("view", 8)
+    head = 70_000, named_bytes("binding", 8)
     user = (*head, user_number(258))
     some, pair = encode_users(np.array([0, 1, 58, 69]), 70), encode_users(np.array([1, 69]), 70)
     upload = memoryview(named_bytes("words", 300))
-    chosen: list[Message | AnyDrawMessage] = [
-        AdvertiseKeys(*user, named_bytes("sealing key", 32), named_bytes("nonce", 16)),
-        EpochKeys(*head, 70_001, named_bytes("draw", 100), some, named_bytes("keys", 4 * 32)),
-        ShareKeys(*user, named_bytes("head", 64), named_bytes("shares", 3 * 48)),
-        Order(
-            *head,
-            some,
-            named_bytes("heads digests", 2 * 32),
-            named_bytes("heads", 2 * 64),
-            named_bytes("terms", 32),
-            (69_999).to_bytes(8, "little") + some,
-            named_bytes("delivered shares", 3 * 48),
+    chosen: list[Message] = [
+        AdvertiseKeys(*user, named_bytes("sealing key", 32)),
+        EpochKeys(*head, 70_001, some, named_bytes("keys", 4 * 32)),
+        ShareKeys(*user, named_bytes("mask key", 32), named_bytes("commitment", 32), named_bytes("shares", 3 * 48)),
+        RoundHeader(
+            *head, some, named_bytes("mask keys", 4 * 32), named_bytes("context", 32), named_bytes("delivered", 3 * 48)
         ),
         Upload(*user, b"", upload, named_bytes("tags", 3 * 8)),
         Upload(*user, encode_locations(np.array([1, 2, 29]), 30), upload[:12], b""),
-        ConfirmRequest(*head, some),
-        Confirm(*user, named_bytes("tags", 3 * 8)),
         UnmaskRequest(*head, some, named_bytes("tags", 3 * 8)),
-        UnmaskRequest(*head, some, named_bytes("tags", 3 * 8), pair, named_bytes("confirm tags", 2 * 8)),
-        Unmask(*user, some, named_bytes("released shares", 4 * 20)),
-        DrawRequest(16, named_bytes("roster digest", 32), some, pair),
-        DrawReveal(1, user_number(258), named_bytes("reveal", 96)),
-        DrawProof(2, some, pair, named_bytes("reveals", 2 * 96)),
+        Unmask(*user, pair, some, named_bytes("released shares", 4 * 20)),
     ]
     return {
         "about": "One message of each kind, with the fields in their order on the wire.",
@@ -123,7 +98,7 @@ def messages() -> Vector:
                     name: value if isinstance(value, int) else bytes(value).hex()
                     for name, value in msgspec.structs.asdict(message).items()
                 },
-                "bytes": (encode(message) if isinstance(message, Message) else encode_draw(message)).hex(),
+                "bytes": encode(message).hex(),
             }
             for message in chosen
         ],

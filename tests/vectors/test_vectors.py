@@ -10,12 +10,12 @@ import pytest
 
 from sparsesecagg.crypto import sealing, shamir
 from sparsesecagg.crypto.decoding import restore
-from sparsesecagg.crypto.identity import IdentityKey, RunSecret, enrol
+from sparsesecagg.crypto.identity import IdentityKey, Roster, RunSecret, enrol
 from sparsesecagg.crypto.kdf import derive, digest, expand
 from sparsesecagg.crypto.keys import KeyAgreement, public_key
 from sparsesecagg.crypto.secrets import (
     AgreedSecret,
-    PairChain,
+    PairRatchet,
     PatternSeed,
     PrivateKey,
     RoundSecret,
@@ -24,20 +24,14 @@ from sparsesecagg.crypto.secrets import (
 )
 from sparsesecagg.crypto.stream import MaskStream, Scratch
 from sparsesecagg.field import WORD_BITS, Word, pack, unpack
-from sparsesecagg.patterns import Slices
+from sparsesecagg.field.locations import decode_locations, encode_locations
 from sparsesecagg.patterns.gaps import GapTable, bernoulli_positions
-from sparsesecagg.patterns.jury import jury_size
-from sparsesecagg.patterns.pairwise import edge_probability
+from sparsesecagg.patterns.masks import Pair, pair_seeds, private_mask_seed
+from sparsesecagg.patterns.sliced import Sliced, block_of
 from sparsesecagg.protocol import Parameters
-from sparsesecagg.protocol.draw import Statement, jury, verify_draw
-from sparsesecagg.protocol.draw_messages import DrawProof, DrawRequest, decode_draw, encode_draw
-from sparsesecagg.protocol.juror import JurorState, answer_draw
-from sparsesecagg.protocol.locations import decode_locations, encode_locations
-from sparsesecagg.protocol.masking import pair_seeds, private_mask_seed
-from sparsesecagg.protocol.messages import decode_client_message, decode_server_message, decode_users, encode
-from sparsesecagg.protocol.tags import CONFIRM_TAG, ORDER_TAG
+from sparsesecagg.protocol.messages import decode_client_message, decode_server_message, encode
 from sparsesecagg.rounding import Digits, Quantizer
-from vector_replay import FOLDER, ROOT, ReplayedRun, identities_of, load, names, read_roster
+from vector_replay import FOLDER, ROOT, ReplayedRun, load, names, read_roster
 
 RUNS = [name for name in names() if name.startswith("run_")]
 raw = bytes.fromhex
@@ -68,55 +62,43 @@ def test_a_recorded_run_replays_byte_for_byte(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_the_total_is_the_plain_sum_of_what_the_opened_survivors_masked(name: str) -> None:
+def test_the_total_is_the_plain_sum_of_what_the_users_in_it_masked(name: str) -> None:
     """Read off the file, without any protocol."""
-    replayed = ReplayedRun(name)
-    committee_of = _committees(replayed, 0)
+    vector = load(name)
     uploads: dict[int, dict[str, Any]] = {}
-    for step in replayed.steps:
-        if "epoch" in step:
-            committee_of = _committees(replayed, step["epoch"] - 1)
-        elif "begin" in step:
+    for step in vector["steps"]:
+        if "begin" in step:
             uploads = {}
         elif step.get("stage") == "UPLOAD" and "from" in step:
             uploads[step["from"]] = step
         elif "result" in step:
-            result, total = step["result"], np.zeros(replayed.params.dim, np.int64)
+            result, total = step["result"], np.zeros(vector["parameters"]["fields"]["dim"], np.int64)
+            contributors = np.zeros_like(total)
             for user in result["survivors"]:
-                if committee_of[user] not in result["lost"]:
-                    for each in uploads[user]["masked"]:
-                        where = each.get("coordinates") or range(*replayed.params.slices.bounds(each.get("slice", 0)))
-                        total[list(where)] += each["integers"]
+                total[uploads[user]["coordinates"]] += uploads[user]["integers"]
+                contributors[uploads[user]["coordinates"]] += 1
             assert total.tolist() == result["total"]
+            assert contributors.tolist() == result["contributors"]
 
 
-def _committees(replayed: ReplayedRun, epoch: int) -> dict[int, int]:
-    groups = [members for pod in replayed.vector["contexts"]["epochs"][epoch] for members in pod["committees"]]
-    return {user: number for number, members in enumerate(groups) for user in members}
-
-
-def test_the_runs_cover_patterns_words_stages_and_losses() -> None:
+def test_the_runs_cover_patterns_words_groups_losses_and_liars() -> None:
     vectors = [load(name) for name in RUNS]
     fields = [vector["parameters"]["fields"] for vector in vectors]
     steps = [step for vector in vectors for step in vector["steps"]]
-    assert {field["pattern"] for field in fields} == {"full", "pairwise", "committee"}
+    assert {field["pattern"] for field in fields} == {"sliced", "full", "pairwise"}
     assert {5, 6, 8, 12, 16, 24, 32} <= {field["modulus_bits"] for field in fields}
-    assert {field["confirm"] for field in fields} == {True, False}
     assert {any(raw(field["roster_digest"])) for field in fields} == {True, False}
-    assert max(field["pods"] for field in fields) > 1
-    assert max(field["served"] for field in fields) > 1
-    assert {step["stage"] for step in steps if "from" in step} == {
-        "ADVERTISE_KEYS",
-        "DRAW",
-        "SHARE_KEYS",
-        "UPLOAD",
-        "CONFIRM",
-        "UNMASK",
+    assert {(field["groups"] > 1, field["slices"] > 1) for field in fields} == {
+        (False, False),
+        (True, True),
+        (True, False),
     }
+    assert {step["stage"] for step in steps if "from" in step} == {"ADVERTISE_KEYS", "SHARE_KEYS", "UPLOAD", "UNMASK"}
     results = [step["result"] for step in steps if "result" in step]
-    assert any(result["lost"] for result in results)
-    assert any(result["false_shares"] for result in results)
-    assert any(result["weight_per_slice"] for result in results)
+    for what in ("lost", "false_shares", "weights", "excluded"):
+        assert any(result[what] for result in results)
+    assert {step.get("error") for step in steps if "close" in step} == {None, "ThresholdNotMet", "TooLittleOpened"}
+    assert {step["stage"] for step in steps if "forged" in step} == {"SHARE_KEYS", "UPLOAD", "UNMASK"}
 
 
 # Building blocks
@@ -142,44 +124,41 @@ def test_x25519_agreement() -> None:
         assert KeyAgreement(theirs).with_peer(public_key(mine)).reveal().hex() == case["agreed"]
 
 
-def test_pair_chains() -> None:
-    for case in load("pair_chains")["cases"]:
+def test_ratchets() -> None:
+    for case in load("ratchets")["cases"]:
         who = case["sender"], case["receiver"]
-        chain = sealing.pair_chain(raw(case["agreed"]), raw(case["epoch_digest"]), *who)
-        assert chain == sealing.pair_chain(raw(case["agreed"]), raw(case["epoch_digest"]), *reversed(who))
-        assert chain.reveal().hex() == case["first_chain"]
+        ratchet = sealing.pair_ratchet(raw(case["agreed"]), raw(case["epoch_digest"]), *who)
+        assert ratchet == sealing.pair_ratchet(raw(case["agreed"]), raw(case["epoch_digest"]), *reversed(who))
+        assert ratchet.reveal().hex() == case["first_ratchet"]
         for _ in range(case["rounds_later"]):
-            chain = sealing.next_chain(chain)
-        assert chain == PairChain(raw(case["chain"]))
-        secret = sealing.round_secret(chain)
+            ratchet = sealing.next_ratchet(ratchet)
+        assert ratchet == PairRatchet(raw(case["ratchet"]))
+        secret = sealing.round_secret(ratchet)
         assert secret == RoundSecret(raw(case["round_secret"]))
         assert sealing.seal(secret, *who, raw(case["plain"])).hex() == case["sealed"]
         assert sealing.unseal(secret, *who, raw(case["sealed"])) == raw(case["plain"])
-        assert sealing.tag(secret, ORDER_TAG, *who, raw(case["statement"])).hex() == case["order_tag"]
-        assert sealing.tag(secret, CONFIRM_TAG, *who, raw(case["statement"])).hex() == case["confirm_tag"]
+        assert sealing.tag(secret, "header tag", *who, raw(case["header_digest"])).hex() == case["tag"]
 
 
 def test_seeds_of_masks() -> None:
     vector = load("packages")
-    for pair in vector["pair_masks"]:
-        for one, other in (pair["users"], reversed(pair["users"])):
-            made = pair_seeds(AgreedSecret(raw(pair["agreed"])), raw(pair["order_digest"]), one, other)
-            assert [seed.reveal().hex() for seed in made] == [pair["mask_seed"], pair["pattern_seed"]]
+    for case in vector["pair_masks"]:
+        for one, other in (case["users"], reversed(case["users"])):
+            made = pair_seeds(Pair(one, other, AgreedSecret(raw(case["agreed"]))), raw(case["header_digest"]))
+            assert [seed.reveal().hex() for seed in made] == [case["mask_seed"], case["pattern_seed"]]
     for case in vector["private_masks"]:
-        seed = private_mask_seed(SharedSecret(raw(case["private_seed"])), raw(case["order_digest"]), case["user"])
+        seed = private_mask_seed(SharedSecret(raw(case["private_seed"])), raw(case["header_digest"]), case["user"])
         assert seed.reveal().hex() == case["mask_seed"]
 
 
-def test_heads() -> None:
-    """Written out: heads of packages in whole runs come from `deal`."""
-    for case in load("packages")["heads"]:
+def test_mask_keys_and_commitments() -> None:
+    """Written out: those of whole runs come from `make_package`."""
+    for case in load("packages")["packages"]:
         number, user = int(case["round"]).to_bytes(8, "little"), case["user"].to_bytes(4, "little")
         private = PrivateKey(derive(raw(case["mask_secret"]), "mask key", raw(case["run"]), number + user))
+        assert (private.reveal().hex(), public_key(private).hex()) == (case["mask_private"], case["mask_key"])
         commitment = digest("private seed", raw(case["run"]), number, user, raw(case["private_seed"]))
-        assert (private.reveal().hex(), (public_key(private) + commitment).hex()) == (
-            case["mask_private"],
-            case["head"],
-        )
+        assert commitment.hex() == case["commitment"]
 
 
 def test_shamir() -> None:
@@ -215,62 +194,44 @@ def test_mask_stream() -> None:
 
 def test_roster() -> None:
     vector = load("roster")
-    assert read_roster(vector["run"], vector["users"]).digest.hex() == vector["digest"]
     for user in vector["users"]:
         entry = enrol(IdentityKey(raw(user["identity_private"])), vector["run"], RunSecret(raw(user["run_secret"])))
         assert entry.as_json().items() <= user.items()
-
-
-def test_jury() -> None:
-    vector = load("jury")
-    for case in vector["sizes"]:
-        assert jury_size(case["clients"], case["colluders"]) == case["size"]
-    for case in vector["juries"]:
-        made = jury(raw(case["roster_digest"]), case["draw"], case["clients"], case["colluders"])
-        assert list(made) == case["jury"]
-
-
-def test_draw() -> None:
-    people = identities_of(load("roster"))
-    roster = people[0].roster
-    for case in load("draw")["cases"]:
-        params, request = Parameters.decode(raw(case["parameters"])), decode_draw(raw(case["request"]))
-        assert isinstance(request, DrawRequest)
-        assert Statement.of(request, roster, params).digest.hex() == case["statement"]
-        named = decode_users(request.named, len(people)).tolist()
-        assert [people[user].reveal(case["draw"]).hex() for user in named] == case["nonces"]
-        answers = [answer_draw(people[user], params, JurorState(), request)[1] for user in named]
-        assert [answer.hex() for answer in answers] == case["reveals"]
-        proof = decode_draw(raw(case["proof"]))
-        assert isinstance(proof, DrawProof)
-        assert verify_draw(roster, params, proof).seed.hex() == case["seed"]
+    for case in vector["rosters"]:
+        seeded = read_roster({**vector, **case})
+        unseeded = Roster(vector["run"], seeded.entries, b"", case["group_size"], case["colluding"], case["beacon"])
+        assert unseeded.unseeded_digest.hex() == case["unseeded_digest"]
+        assert seeded.digest.hex() == case["digest"]
+        if case["beacon"]:
+            assert unseeded.with_beacon(raw(case["value"])) == seeded
+        for number, seed in case["epoch_seeds"].items():
+            assert seeded.epoch_seed(int(number)).hex() == seed
 
 
 def test_groups() -> None:
     for case in load("groups")["cases"]:
         params = Parameters.decode(raw(case["parameters"]))
-        excluded = frozenset(case["excluded"])
-        structure = params.structure.among(params.clients - len(excluded)) if excluded else params.structure
-        groups = params.groups(raw(case["seed"]), structure, excluded)
-        for pod, expected in zip(groups.pods, case["pods"], strict=True):
-            assert pod.users.tolist() == expected["users"]
-            assert [pod.users[members].tolist() for members in pod.committees] == expected["committees"]
-            assert pod.users[pod.graph.neighbours(0)].tolist() == expected["partners"]
+        seed = params.epoch_seed(case["epoch"], None)
+        assert seed.hex() == case["seed"]
+        for group, expected in zip(params.draw(seed).groups, case["groups"], strict=True):
+            assert group.users.tolist() == expected["users"]
+            assert group.users[group.graph.neighbours(0)].tolist() == expected["partners"]
 
 
 def test_slices() -> None:
+    for case in load("slices")["blocks"]:
+        assert block_of(case["alpha_q32"]) == (case["part"], case["block"])
     for case in load("slices")["cases"]:
-        slices = Slices(case["dim"], case["committees"], case["served"])
-        assert slices.length == case["length"]
-        assert [list(slices.bounds(number)) for number in range(case["committees"])] == case["bounds"]
-        for each in case["sent"]:
-            assert slices.of(each["committee"], each["round"]) == each["slices"]
+        params = Parameters.decode(raw(case["parameters"]))
+        where = params.shape.masked_sum(case["group"], case["round"], raw(case["seed"]), bytes(32)).indices()
+        every = np.arange(params.dim)
+        assert np.concatenate([every[index] for index in where]).tolist() == case["coordinates"]
 
 
 def test_gap_sampling() -> None:
     for case in load("gap_sampling")["cases"]:
         probability = int(case["probability"], 16)
-        assert probability == edge_probability(case["alpha_q32"], case["degree"])
+        assert probability == (case["alpha_q32"] << 32) // case["degree"]
         table = GapTable.of(probability).cumulative.tolist()
         assert len(table) == case["table_size"]
         assert [*table[:4], table[-1]] == [int(entry, 16) for entry in case["table"]]
@@ -287,7 +248,7 @@ def test_quantise() -> None:
         digits = Digits.fit(word, case["contributors"], case["maxima"])
         assert (digits.digit_bits, list(digits.counts)) == (case["digit_bits"], case["digit_counts"])
         assert digits.write(case["values"]).tolist() == case["digits"]
-        assert digits.read(np.array(case["digits"], np.int64)).tolist() == case["values"]
+        assert list(digits.read(case["digits"])) == case["values"]
     for case in vector["lift"]:
         word = Word.of(case["modulus_bits"])
         assert word.lift(np.array(case["words"], word.dtype)).tolist() == case["signed"]
@@ -299,25 +260,22 @@ def test_parameters() -> None:
         assert params.encode().hex() == case["bytes"]
         for name, value in case["fields"].items():
             assert _plain(getattr(params, name)) == value
-        assert (params.digest.hex(), params.run.hex(), params.sizes) == (case["digest"], case["run"], case["sizes"])
-        made = (params.holders, params.contributors, params.slices.length, params.width)
-        assert made == (case["holders"], case["contributors"], case["length"], case["width"])
-        assert [params.threshold_of(sum(sizes)) for sizes in params.sizes] == case["thresholds"]
-        assert [[params.survivors_of(size) for size in sizes] for sizes in params.sizes] == case["min_survivors"]
+        assert (params.digest.hex(), params.run.hex()) == (case["digest"], case["run"])
+        assert min(params.sizes) == case["smallest_group"]
+        for name in ("contributors", "holders", "quorum", "accusers"):
+            assert getattr(params, name) == case[name]
+        shape = params.shape
+        assert ([shape.part, shape.block] if isinstance(shape, Sliced) else None) == case["block"]
+        assert (params.quantizer.limit, params.quantizer.scale) == (case["limit"], case["scale"])
+        assert (shape.digits.digit_bits, list(shape.digits.counts)) == (case["digit_bits"], case["digit_counts"])
 
 
 def test_messages() -> None:
     for case in load("messages")["cases"]:
-        data, made = raw(case["bytes"]), []
-        if case["name"].startswith("draw"):
-            drawn = decode_draw(data)
-            assert encode_draw(drawn) == data
-            made = [_plain(getattr(drawn, name)) for name in case["fields"]]
-        else:
-            message = (decode_client_message if "number" in case["fields"] else decode_server_message)(data)
-            assert encode(message) == data
-            made = [_plain(getattr(message, name)) for name in case["fields"]]
-        assert made == list(case["fields"].values())
+        data = raw(case["bytes"])
+        message = (decode_client_message if "number" in case["fields"] else decode_server_message)(data)
+        assert encode(message) == data
+        assert [_plain(getattr(message, name)) for name in case["fields"]] == list(case["fields"].values())
 
 
 def test_packing() -> None:
