@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.theory.formulas import pairwise_moments
 from sparsesecagg.crypto.secrets import PatternSeed
-from sparsesecagg.privacy.anonymity import colluder_count
 from sparsesecagg.patterns.pairwise import draw_positions, edge_probability
-from sparsesecagg.lab.audit.theory import pairwise_moments
+from sparsesecagg.privacy.anonymity import colluder_count
 from sparsesecagg.protocol import Parameters
 
 Flags = NDArray[np.bool_]

@@ -9,8 +9,8 @@ from typing import Any
 from experiments.fig4.sampling import promised, sample, variance_of_a_round
 from experiments.theory.checks import check
 from experiments.theory.config import ERROR_RATE, Anonymity
+from experiments.theory.formulas import anonymity_limit
 from sparsesecagg.privacy.anonymity import colluder_count
-from sparsesecagg.lab.audit.theory import anonymity_limit
 from sparsesecagg.protocol import Parameters
 
 PATTERNS = ("pairwise", "committee")

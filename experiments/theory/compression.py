@@ -9,9 +9,9 @@ import numpy as np
 
 from experiments.theory.checks import check, exceeds
 from experiments.theory.config import ERROR_RATE, Compression
+from experiments.theory.formulas import oversize_probability
 from sparsesecagg.crypto.secrets import PatternSeed
 from sparsesecagg.patterns.pairwise import draw_positions, edge_probability
-from sparsesecagg.lab.audit.theory import oversize_probability
 from sparsesecagg.protocol import Parameters
 
 _AT_ONCE = 50

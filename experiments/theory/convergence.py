@@ -12,13 +12,13 @@ import numpy as np
 
 from experiments.common.rounds import ANY_RUN, entropy_of_round
 from experiments.common.summaries import t_limit
+from experiments.theory.bounds import Problem, convergence_bound, lemma_2_bound
 from experiments.theory.checks import check
 from experiments.theory.config import ERROR_RATE, Convergence
 from experiments.theory.lemmas import moments
 from experiments.theory.logistic import LogisticProblem, User, Vector
-from sparsesecagg.simulate import run_round
-from sparsesecagg.lab.audit.convergence import Problem, convergence_bound, lemma_2_bound
 from sparsesecagg.protocol import Parameters, Stage
+from sparsesecagg.simulate import run_round
 
 PATTERNS = ("pairwise", "committee")
 CLIP = 1.0

@@ -15,7 +15,7 @@ from experiments.theory.checks import check, t_statistic
 from experiments.theory.config import ERROR_RATE, Lemmas
 from sparsesecagg.simulate import run_round
 from sparsesecagg.errors import ThresholdNotMet
-from sparsesecagg.lab.audit.theory import SelectionMoments, committee_moments, pairwise_moments, sampling_variance
+from experiments.theory.formulas import SelectionMoments, pairwise_moments, sampling_variance, sliced_moments
 from sparsesecagg.protocol import Parameters, Stage
 
 PATTERNS = ("pairwise", "committee")

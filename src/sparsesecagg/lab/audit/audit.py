@@ -3,13 +3,11 @@
 A run draws its groups once and keeps them. Its colluders are ⌊γN⌉ random users, the same in all rounds, who stay to the
 end, because they want to see it. Every other user drops out of each round independently with probability θ at UPLOAD,
 the latest and worst moment: its masks are already in the others' uploads. Its packages of later rounds still arrive,
-unless `drop_at` says otherwise. A committee that its clients do not open reveals nothing; its values are counted
-apart.
+unless `drop_at` says otherwise. A group that is not opened reveals nothing; its values are counted apart.
 """
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, wait
@@ -21,18 +19,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsesecagg.crypto.identity import Identity
-from sparsesecagg.crypto.secrets import Entropy
-from sparsesecagg.simulate import InProcessRun, Outcome, Transcript
-from sparsesecagg.simulate.run import EntropyOf, MakeServer
-from sparsesecagg.simulate.simulation import draw_dropouts, entropy_of_run, make_identities, seeded_entropy
+from sparsesecagg.crypto.identity import Identity, Roster
 from sparsesecagg.errors import ProtocolError, RoundRefused, ThresholdNotMet, TooLittleOpened
-from sparsesecagg.lab.audit.attack import Findings, attack
-from sparsesecagg.lab.audit.audit_report import AuditReport, AuditSettings, Tally
-from sparsesecagg.lab.audit.lying import LyingServer
-from sparsesecagg.lab.audit.truth import Truth, UpdateOf
-from sparsesecagg.lab.audit.view import RunView, View
+from sparsesecagg.lab.audit.adversary import Adversary, garbled, told_dropped
+from sparsesecagg.lab.audit.audit_report import AuditReport, AuditSettings, Score, Tally
+from sparsesecagg.lab.audit.drawn import DrawnValues, component_sizes
+from sparsesecagg.lab.audit.view import RunView
 from sparsesecagg.protocol import Parameters, Policy, Server, Stage
+from sparsesecagg.protocol.messages import UnmaskRequest, decode_server_message, encode
+from sparsesecagg.protocol.server_group import GroupRound
+from sparsesecagg.protocol.state import ClientState, restore_state
+from sparsesecagg.simulate import InProcessRun, Outcome, Transcript
+from sparsesecagg.simulate.run import Cohort, EntropyOf, MakeServer
+from sparsesecagg.simulate.simulation import draw_dropouts, entropy_of_run, make_identities, seeded_entropy
 
 STEPS = 32
 """Quantisation steps from 0 to 1; users' updates lie in [−1, 1], on whole steps.
@@ -41,52 +40,145 @@ The share of revealed values does not depend on it. Few steps beside q make the 
 it reads by size: a masked value passes for a bare one with probability 5e-8 in words of 32 bits.
 """
 
+UpdateOf = Callable[[int], NDArray[np.floating[Any]]]
 Progress = Callable[[int], None]
 """Told how many rounds are complete."""
 
 
-# One round, one run
+class MaliciousServer(Server):
+    """A server that tells every honest holder another story about who survived, so that few stay in the sum."""
+
+    def __init__(self, params: Parameters, roster: Roster | None = None, *, colluders: Collection[int] = ()) -> None:
+        super().__init__(params, roster, threads=1)
+        self._helpers = set(colluders)
+
+    def close_stage(self) -> dict[int, bytes]:
+        """Change the requests for shares when UPLOAD ends."""
+        lies = self.stage is Stage.UPLOAD
+        outbound = super().close_stage()
+        return (
+            outbound | {user: data for each in self.rounds for user, data in self._lies(each, outbound).items()}
+            if lies
+            else outbound
+        )
+
+    def _lies(self, each: GroupRound, honest_requests: Mapping[int, bytes]) -> dict[int, bytes]:
+        if each.lost:
+            return {}
+        epoch, uploaded = each.epoch, each.survivors
+        honest = [index for index in uploaded if epoch.user(index) not in self._helpers]
+        helpers = sum(epoch.user(index) in self._helpers for index in epoch.present.tolist())
+        told, changed = told_dropped(honest, len(uploaded), epoch.params.threshold, helpers), {}
+        for holder, gone in told.items():
+            request = decode_server_message(honest_requests[epoch.user(holder)])
+            assert isinstance(request, UnmaskRequest)  # noqa: S101
+            changed[epoch.user(holder)] = encode(garbled(request, each.header, holder, gone))
+        return changed
+
+    def _exclude(self) -> dict[int, str]:
+        return {}  # Those who miss the tags that it garbled are right.
 
 
 @dataclass(frozen=True)
 class AttackedRound:
-    """One round, what the attacker held and found, and the truth."""
+    """One round and what the attacker knows of it, group by group."""
 
     outcome: Outcome | None
     problem: str
     """Why the server opened nothing, if it did not; the attacker looks at the messages all the same."""
-    view: View
-    findings: Findings
-    truth: Truth
+    params: Parameters
+    known: Sequence[Adversary]
+    states: Mapping[int, ClientState]
+    """All users' before the round: the truth about masks."""
+    update_of: UpdateOf
+    weights: Mapping[int, int]
 
     def tally(self) -> Tally:
         """Count values by component, and score the attacker's claims."""
-        view, nodes, findings, truth = self.view, self.view.nodes, self.findings, self.truth
-        per_size = np.bincount(truth.sizes, nodes.coordinates)
-        senders = np.bincount(nodes.slice_number, minlength=view.params.slices.count)
-        committees = {
-            (pod.epoch.pod.first + int(pod.epoch.pod.committee_of[place]), number)
-            for user, (pod, place) in view.place_of.items()
-            for number in nodes.slices_of[user].tolist()
-        }
+        if self.params.shape.protects:
+            return self._tally_groups()
+        return sum((self._tally_drawn(each) for each in self.known), Tally())
+
+    def _tally_groups(self) -> Tally:
+        """Everybody in a group sends the same: a user's values are all in one sum."""
+        senders = np.zeros(self.params.dim, np.int64)
+        by_size: Counter[int] = Counter()
+        closed = 0
+        read, weights = Score(), Score()
+        for each in self.known:
+            indices = [index for header in list(each.header_of.values())[:1] for index in header.masked_sum().indices()]
+            length = sum(len(senders[index]) for index in indices)
+            parts = each.sums()
+            inside = set().union(*parts)
+            closed += length * len(each.uploads.keys() - each.colluders - inside)
+            for index in indices:
+                senders[index] += len(inside)
+            for part in parts:
+                by_size[len(part)] += length * len(part)
+                if len(part) == 1:
+                    values, weight = self._read(each, next(iter(part)))
+                    read, weights = read + values, weights + weight
+        return Tally(
+            rounds=int(bool(by_size)),
+            unopened=int(not by_size),
+            sums=sum(len(each.sums()) for each in self.known),
+            coordinates=int(np.count_nonzero(senders)),
+            by_size=by_size,
+            closed=closed,
+            singled_out=int(np.count_nonzero(senders == 1)),
+            read=read,
+            weights=weights,
+        )
+
+    def _read(self, each: Adversary, index: int) -> tuple[Score, Score]:
+        """Read one user's values and weight, and compare: right means less than a step off, as rounding is."""
+        found, user = each.read([index]), each.epoch.user(index)
+        if found is None:
+            return Score(), Score()
+        scaled = self._scaled(user)
+        error = np.concatenate([values - scaled[where] for where, values, _ in found.pieces()])
+        right = int(self.weights.get(user) == found.weight)
+        return Score(len(error), int(np.count_nonzero(np.abs(error) < 1))), Score(int(bool(self.weights)), right)
+
+    def _tally_drawn(self, each: Adversary) -> Tally:
+        """Every coordinate has a graph of its own."""
+        nodes = DrawnValues(each)
+        found, user = nodes.attack(), each.epoch.user
+        number = each.round_number
+        secrets = {index: self.states[user(index)].packages[number].mask_secret for index in nodes.users}
+        labels = nodes.components(secrets)
+        sizes = component_sizes(labels)
+        truth = np.zeros(len(nodes))
+        for index in nodes.users:
+            here = nodes.nodes_of(index)
+            truth[here] = self._scaled(user(index))[nodes.coordinate[here]]
+        one, other = found.pairs.T
+        paired = (labels[one] == labels[other]) & (sizes[one] == 2)
+        pair_error = found.pair_sums - truth[one] - truth[other]
         return Tally(
             rounds=int(len(nodes) > 0),
             unopened=int(len(nodes) == 0),
-            sums=len(committees),
-            coordinates=view.params.dim if len(nodes) else 0,
-            by_size=Counter({size: int(count) for size, count in enumerate(per_size) if count}),
-            closed=view.closed_values,
-            singled_out=int(nodes.coordinates[senders[nodes.slice_number] == 1].sum()),
-            read=truth.score_values(findings),
-            pairs=truth.score_pairs(findings),
-            weights=truth.score_weights(findings),
-            wrong_values=findings.wrong_values,
-            wrong_pairs=findings.wrong_pairs,
+            sums=int(np.count_nonzero(nodes.senders)),
+            coordinates=int(np.count_nonzero(nodes.senders)),
+            by_size=Counter({size: int(count) for size, count in enumerate(np.bincount(sizes)) if count}),
+            closed=nodes.closed,
+            singled_out=int(np.count_nonzero(nodes.senders == 1)),
+            read=Score(len(found.nodes), int(np.count_nonzero(np.abs(found.values - truth[found.nodes]) < 1))),
+            pairs=Score(len(one), int(np.count_nonzero(paired & (np.abs(pair_error) < 2)))),
+            wrong_values=found.wrong_values,
+            wrong_pairs=found.wrong_pairs,
         )
+
+    def _scaled(self, user: int) -> NDArray[np.float64]:
+        """Return the user's update in quantisation steps, before rounding."""
+        quantizer, largest = self.params.quantizer, self.params.max_weight
+        factor = self.weights[user] / largest if largest else 1.0
+        scaled = self.update_of(user).astype(np.float64) * (quantizer.scale * factor)
+        return np.clip(scaled, -quantizer.limit, quantizer.limit)
 
 
 class AttackedRun:
-    """A real run, everything that was said and drawn in it, and an attacker that has the colluders' part of it."""
+    """A real run, everything that was said in it, and an attacker that has the colluders' states."""
 
     def __init__(
         self,
@@ -97,34 +189,12 @@ class AttackedRun:
         identities: Sequence[Identity] | None = None,
         make_server: MakeServer = Server,
     ) -> None:
-        self._draws_of: dict[int, list[bytes]] = {user: [] for user in range(params.clients + 1)}
-        self._entropy_of = entropy_of
-        self._transcript = Transcript()
-        self.run = InProcessRun(
-            params,
-            # Settings that protect nobody are what an audit is for.
-            policy=Policy(min_anonymity=1, min_survivors=1, patterns=frozenset({params.pattern})),
-            entropy_of=self._recording,
-            identities=identities,
-            observer=self._transcript,
-            make_server=make_server,
-        )
-        self.params = self.run.params
-        self.view = RunView(
-            self.params,
-            {user: self._draws_of[user] for user in colluders},
-            identities[0].roster if identities else None,
-            {user: identities[user] for user in colluders} if identities else None,
-        )
-
-    def _recording(self, user: int) -> Entropy:
-        source, drawn = self._entropy_of(user) if self._entropy_of else os.urandom, self._draws_of[user]
-
-        def draw(size: int) -> bytes:
-            drawn.append(source(size))
-            return drawn[-1]
-
-        return draw
+        self.params, self.colluders, self._transcript = params, set(colluders), Transcript()
+        # Settings that protect nobody are what an audit is for.
+        policy = Policy(min_anonymity=0, server="semi-honest", colluding=0.0, patterns=frozenset({params.pattern}))
+        cohort = Cohort(policy, entropy_of, identities)
+        self.run = InProcessRun(params, cohort, observer=self._transcript, make_server=make_server)
+        self._view = RunView(params, cohort.roster)
 
     def round(
         self,
@@ -135,65 +205,51 @@ class AttackedRun:
     ) -> AttackedRound:
         """Run the next round and attack it, whether or not the server opens anything."""
         outcome, problem = None, ""
+        states = {user: restore_state(client.save()) for user, client in self.run.clients.items()}
         try:
             outcome = self.run.round(update_of, weights=weights, drops=drops)
         except (RoundRefused, ThresholdNotMet, TooLittleOpened) as failure:
             problem = str(failure)
-        number = self.run.server.round_number
-        self.view.take(self._transcript.sent, self._transcript.received)
+        self._view.take(self._transcript.sent, self._transcript.received)
         self._transcript.sent.clear()
         self._transcript.received.clear()
-        view = self.view.round(number)
-        self.view.forget(number)
-        truth = Truth(view, self._draws_of, update_of, dict(enumerate(weights or [])))
-        return AttackedRound(outcome, problem, view, attack(view), truth)
-
-    @property
-    def stopped(self) -> int:
-        """How many users have left the run, because they noticed that they were wrongly excluded."""
-        return sum(bool(client.stopped) for client in self.run.clients.values())
+        colluders = {user: states[user] for user in self.colluders}
+        known = self._view.round(self.run.server.round_number, colluders)
+        return AttackedRound(outcome, problem, self.params, known, states, update_of, dict(enumerate(weights or [])))
 
 
 def attack_run(settings: AuditSettings, run: int, tell: Callable[[], None] | None = None) -> tuple[Tally, str]:
     """Run and attack one run with everything random taken from the seed; return its counts and what went wrong last."""
     rng = np.random.default_rng([settings.seed, run])
-    identities, params = _identified(settings, run)
+    identities = None
+    if settings.authenticated:
+        entropy = seeded_entropy(settings.seed, run)
+        identities = make_identities(settings.clients, f"audit {run}", entropy, group_size=settings.options.group_size)
+    # `STEPS` quantisation steps per unit.
+    params = settings.params_of(
+        identities[0].roster if identities else None, session=seeded_entropy(settings.seed, run)(32)
+    )
+    params = params.replace(clip=params.quantizer.limit / STEPS)
     colluders = rng.choice(params.clients, settings.colluders, replace=False).tolist()
     weights = rng.integers(1, params.max_weight + 1, params.clients).tolist() if params.max_weight else None
-    server: MakeServer = Server
-    if settings.server == "lying":
-        server = partial(LyingServer, colluders=colluders, last_round=settings.rounds)
     attacked = AttackedRun(
         params,
         colluders=colluders,
         entropy_of=entropy_of_run((settings.seed << 20) + run),
         identities=identities,
-        make_server=server,
+        make_server=partial(MaliciousServer, colluders=colluders) if settings.server == "malicious" else Server,
     )
     tally, problem = Tally(), ""
     for number in range(1, settings.rounds + 1):
         drawn = draw_dropouts(params.clients, params.dropout, [Stage.UPLOAD], rng)
         drops = {user: stage for user, stage in drawn.items() if user not in colluders}
-        found = attacked.round(
-            partial(_update, settings.seed, run, number, params),
-            drops=drops,
-            weights=weights,
-        )
+        found = attacked.round(partial(_update, settings.seed, run, number, params), drops=drops, weights=weights)
         if settings.drop_at is Stage.UPLOAD:
-            attacked.run.deal(drops)
+            attacked.run.share_keys(drops)
         tally, problem = tally + found.tally(), found.problem or problem
         if tell:
             tell()
-    return tally + Tally(stopped=attacked.stopped), problem
-
-
-def _identified(settings: AuditSettings, run: int) -> tuple[list[Identity] | None, Parameters]:
-    """Return identities where a roster is wanted, and parameters with `STEPS` quantisation steps per unit."""
-    params = settings.params.replace(clip=settings.params.quantizer.limit / STEPS)
-    if not params.authenticated:
-        return None, params
-    identities = make_identities(params.clients, f"audit {run}", seeded_entropy(settings.seed, run))
-    return identities, params.replace(roster_digest=identities[0].roster.digest)
+    return tally, problem
 
 
 def _update(seed: int, run: int, number: int, params: Parameters, user: int) -> NDArray[np.float64]:
@@ -232,41 +288,11 @@ def _one_by_one(settings: AuditSettings, progress: Progress | None) -> list[tupl
 
 def _side_by_side(settings: AuditSettings, workers: int, progress: Progress | None) -> list[tuple[Tally, str]]:
     # Not forked: a progress bar's thread may be running.
-    context = get_context("spawn")
-    ticks = context.SimpleQueue()
-    with ProcessPoolExecutor(workers, context, _listen, (ticks,)) as pool:
-        futures = [pool.submit(_worker_run, settings, run) for run in range(settings.runs)]
-        done, pending = 0, set(futures)
+    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+        futures = [pool.submit(attack_run, settings, run) for run in range(settings.runs)]
+        pending = set(futures)
         while pending:
-            _, pending = wait(pending, timeout=0.5)
-            while not ticks.empty():
-                ticks.get()
-                done += 1
-                if progress:
-                    progress(done)
+            finished, pending = wait(pending, timeout=0.5)
+            if progress and finished:
+                progress(settings.rounds * (settings.runs - len(pending)))
         return [future.result() for future in futures]
-
-
-_ticks: Any = None
-"""In a worker: where to say that a round is complete."""
-
-
-def _listen(ticks: Any) -> None:
-    global _ticks  # noqa: PLW0603  # A worker process has no other place for what its initialiser gives it.
-    _ticks = ticks
-
-
-def _worker_run(settings: AuditSettings, run: int) -> tuple[Tally, str]:
-    return attack_run(settings, run, lambda: _ticks.put(1))
-
-
-__all__ = [
-    "STEPS",
-    "AttackedRound",
-    "AttackedRun",
-    "AuditReport",
-    "AuditSettings",
-    "Tally",
-    "attack_run",
-    "run_audit",
-]

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any, Final
 
+from sparsesecagg.crypto.identity import Roster
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.privacy.anonymity import colluder_count
 from sparsesecagg.lab.audit.exposure import expected_fraction
-from sparsesecagg.lab.audit.truth import Score
-from sparsesecagg.protocol import Parameters, Stage
+from sparsesecagg.privacy.anonymity import SERVER_MODELS, ServerModel, colluder_count
+from sparsesecagg.protocol import Parameters, RoundOptions, Stage
+from sparsesecagg.protocol.policy import kept_by
 
-SERVERS = ("curious", "lying")
-DROP_STAGES = (Stage.UPLOAD, Stage.SHARE_KEYS)
+DROP_STAGES: Final = (Stage.UPLOAD, Stage.SHARE_KEYS)
 
 
 @dataclass(frozen=True)
 class AuditSettings:
     """What to audit."""
 
-    params: Parameters
+    clients: int
+    dim: int
+    options: RoundOptions
     colluding: float = 0.0
     """Fraction of users that help the server (γ)."""
     rounds: int = 30
@@ -28,50 +31,77 @@ class AuditSettings:
     seed: int = 0
     runs: int = 1
     """Each with groups and colluders of its own."""
-    server: str = "curious"
-    """Curious: follows the protocol and looks at everything. Lying: chooses who is declared dropped."""
+    server: ServerModel = "semi-honest"
+    """Semi-honest: follows the protocol and looks at everything. Malicious: tells every holder another story."""
     drop_at: Stage = Stage.UPLOAD
     """UPLOAD: who drops out of a round sends no update. SHARE_KEYS: no package of a later round either."""
+    authenticated: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.colluding < 1:
             raise InvalidInput("colluding", f"must be in [0, 1), got {self.colluding:g}")
-        if self.rounds < 1:
-            raise InvalidInput("rounds", f"must be at least 1, got {self.rounds}")
-        if self.runs < 1:
-            raise InvalidInput("runs", f"must be at least 1, got {self.runs}")
-        if self.server not in SERVERS:
-            raise InvalidInput("server", f"must be one of {', '.join(SERVERS)}, got {self.server!r}")
+        for name in ("rounds", "runs"):
+            if getattr(self, name) < 1:
+                raise InvalidInput(name, f"must be at least 1, got {getattr(self, name)}")
+        if self.server not in SERVER_MODELS:
+            raise InvalidInput("server", f"must be one of {', '.join(SERVER_MODELS)}, got {self.server!r}")
         if self.drop_at not in DROP_STAGES:
             raise InvalidInput("drop_at", f"must be one of UPLOAD, SHARE_KEYS, got {self.drop_at.name}")
         if self.params.clients - self.colluders < 1:
-            raise InvalidInput("colluding", f"of {self.colluding:g} leaves no honest user among {self.params.clients}")
-        if self.server == "lying" and self.params.neighbours:
+            raise InvalidInput("colluding", f"of {self.colluding:g} leaves no honest user among {self.clients}")
+        if self.server == "malicious" and self.params.neighbours:
             # The fewest honest users would be those of a part that the server cuts out of the graph.
-            raise InvalidInput(
-                "server", "must be curious with neighbours: which lie is best is not known for such graphs"
-            )
+            raise InvalidInput("server", "must be semi-honest with neighbours, which promise nothing against more")
+
+    def params_of(self, roster: Roster | None = None, session: bytes = b"") -> Parameters:
+        """Return the parameters of a run. A malicious server takes a threshold that is made for the colluders."""
+        options = self.options
+        if options.colluding is None:
+            made_for = min(self.colluding, 0.49) if self.server == "malicious" else 0.0
+            options = replace(options, colluding=made_for)
+        return Parameters.create(self.clients, self.dim, options, session=session, roster=roster)
+
+    @cached_property
+    def params(self) -> Parameters:
+        """The parameters, but for session and roster."""
+        return self.params_of(session=bytes(32))
 
     @property
     def colluders(self) -> int:
         """How many users collude."""
-        return colluder_count(self.params.clients, self.colluding)
+        return colluder_count(self.clients, self.colluding)
 
     @property
     def claimed_anonymity(self) -> float:
-        """The paper's T = p(1−θ)(1−γ)N: honest contributors per coordinate, on average."""
+        """The paper's T, p(1−θ)(1−γ)N, at a coordinate that anybody sends: honest contributors on average."""
         params = self.params
-        return params.selection_probability * (1 - params.dropout) * (1 - self.colluding) * params.clients
+        honest = (1 - params.dropout) * (1 - self.colluding) * params.clients
+        return params.shape.fraction() / params.shape.coverage * honest
+
+    @property
+    def promised(self) -> int:
+        """Honest users in every sum, as the planner promises them against this server."""
+        if not self.params.shape.protects:
+            return 0
+        return kept_by(self.params, self.server, self.colluding).anonymity
 
     @property
     def expected_fraction(self) -> float | None:
         """The share of values that theory says is revealed, on average over many runs; None where it does not say."""
-        params = self.params
-        if self.server == "lying" or self.drop_at is not Stage.UPLOAD or params.neighbours:
+        if self.server == "malicious" or self.drop_at is not Stage.UPLOAD or self.params.neighbours:
             return None
-        if self.colluders >= params.threshold_of(params.holders):
-            return None
-        return expected_fraction(params, self.colluding)
+        return None if self.colluders >= self.params.threshold else expected_fraction(self.params, self.colluding)
+
+
+@dataclass(frozen=True)
+class Score:
+    """Claims, and how many of them are true."""
+
+    count: int = 0
+    correct: int = 0
+
+    def __add__(self, other: Score) -> Score:
+        return Score(self.count + other.count, self.correct + other.correct)
 
 
 @dataclass(frozen=True)
@@ -83,12 +113,13 @@ class Tally:
     unopened: int = 0
     """Rounds in which nothing was."""
     sums: int = 0
-    """Sums of one slice over one committee that were opened and have an honest user in them."""
+    """Sums that can be read and have an honest user in them."""
     coordinates: int = 0
+    """That some honest survivor sent, summed over the rounds."""
     by_size: Counter[int] = field(default_factory=Counter)
     """Values by the size of their component."""
     closed: int = 0
-    """Values that were uploaded and are in no sum that can be opened."""
+    """Values that were uploaded and are in no sum that can be read."""
     singled_out: int = 0
     """Values of coordinates that a single honest survivor sent."""
     read: Score = field(default_factory=Score)
@@ -97,29 +128,13 @@ class Tally:
     wrong_values: float = 0.0
     wrong_pairs: float = 0.0
     """Bounds on the expected number of wrong claims."""
-    stopped: int = 0
-    """Users that noticed a lie and left the run."""
 
     def __add__(self, other: Tally) -> Tally:
-        return Tally(
-            self.rounds + other.rounds,
-            self.unopened + other.unopened,
-            self.sums + other.sums,
-            self.coordinates + other.coordinates,
-            self.by_size + other.by_size,
-            self.closed + other.closed,
-            self.singled_out + other.singled_out,
-            self.read + other.read,
-            self.pairs + other.pairs,
-            self.weights + other.weights,
-            self.wrong_values + other.wrong_values,
-            self.wrong_pairs + other.wrong_pairs,
-            self.stopped + other.stopped,
-        )
+        return Tally(**{each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(self)})
 
     @property
     def values(self) -> int:
-        """All values of honest users that are in a sum that can be opened."""
+        """All values of honest users that are in a sum that can be read."""
         return self.by_size.total()
 
 
@@ -158,7 +173,7 @@ class AuditReport:
 
     @property
     def contributors_mean(self) -> float:
-        """Honest survivors who sent a coordinate, on average: what the paper's T promises."""
+        """Honest survivors who sent a coordinate that anybody sent, on average: what the paper's T promises."""
         return self.tally.values / max(1, self.tally.coordinates)
 
     @property
@@ -168,7 +183,7 @@ class AuditReport:
 
     def as_json(self) -> dict[str, Any]:
         """Return the contract's keys first, then what else was counted."""
-        params, tally = self.settings.params, self.tally
+        settings, params, tally = self.settings, self.settings.params, self.tally
         return {
             "revealed_fraction": self.revealed_fraction,
             "honest_component": {
@@ -177,40 +192,37 @@ class AuditReport:
                 "histogram": {str(size): fraction for size, fraction in self.histogram.items()},
             },
             "contributors_mean": self.contributors_mean,
-            "claimed_T": self.settings.claimed_anonymity,
+            "claimed_T": settings.claimed_anonymity,
             "singled_out_fraction": self.singled_out_fraction,
             "values_recovered": {"count": tally.read.count, "correct": tally.read.correct},
             "pairs_found": {"count": tally.pairs.count, "correct": tally.pairs.correct},
             "weights_recovered": {"count": tally.weights.count, "correct": tally.weights.correct},
             "unmasked_fraction": self.unmasked_fraction,
+            "promised": settings.promised,
             "wrong_expected_at_most": {"values": tally.wrong_values, "pairs": tally.wrong_pairs},
-            "revealed_in_theory": self.settings.expected_fraction,
+            "revealed_in_theory": settings.expected_fraction,
             "values": tally.values,
             "values_not_opened": tally.closed,
             "sums": tally.sums,
             "rounds": tally.rounds,
             "rounds_not_opened": tally.unopened,
-            "runs": self.settings.runs,
-            "users_stopped": tally.stopped,
-            "server": self.settings.server,
-            "drop_at": self.settings.drop_at.name,
+            "runs": settings.runs,
+            "server": settings.server,
+            "drop_at": settings.drop_at.name,
             "pattern": params.pattern,
             "clients": params.clients,
             "dim": params.dim,
             "alpha": params.alpha,
-            "alpha_effective": params.selection_probability,
+            "alpha_effective": params.shape.fraction(),
             "dropout": params.dropout,
-            "colluding": self.settings.colluding,
-            "colluders": self.settings.colluders,
-            "pods": params.pods,
-            "committees": params.committees,
-            "committee_size": params.smallest_committee,
+            "colluding": settings.colluding,
+            "colluders": settings.colluders,
+            "groups": params.groups,
+            "group_size": {"min": min(params.sizes), "max": max(params.sizes)},
             "threshold": params.threshold,
             "neighbours": params.neighbours or None,
-            "min_survivors": params.min_survivors,
-            "authenticated": params.authenticated,
-            "confirm": params.confirm,
+            "authenticated": settings.authenticated,
             "modulus_bits": params.modulus_bits,
             "max_weight": params.max_weight,
-            "seed": self.settings.seed,
+            "seed": settings.seed,
         }

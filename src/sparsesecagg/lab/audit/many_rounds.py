@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.patterns import Slices
-from sparsesecagg.privacy.anonymity import colluder_count
 from sparsesecagg.patterns.sizes import even_parts, scaled
+from sparsesecagg.privacy.anonymity import colluder_count
 
 Members = NDArray[np.bool_]
 """Shape (sums, users): who is in which sum."""

@@ -1,6 +1,6 @@
 """Theorem 4: how far training with sparsified, quantised sums is from the optimum.
 
-The theorem speaks of any pattern through its two selection moments only, so `pairwise` and `committee` can
+The theorem speaks of any pattern through its two selection moments only, so `pairwise` and `sliced` can
 be compared in the same formula. Symbols as in the paper: L, μ, G, E, Γ, σ_i, β_i, c.
 """
 
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.theory.formulas import SelectionMoments
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.lab.audit.theory import SelectionMoments
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,257 @@
+"""A server that lies to one group in one round, and all that it and its colluders hold of it.
+
+What it says: a header that leaves users out or has other keys, requests for shares with other survivors or bad tags.
+What it hears: uploads, and shares that honest holders release. Colluders hand over their whole state. What follows:
+every secret of which there are enough shares, from whoever, and every sum that is left without an unknown mask.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from enum import IntEnum
+
+import msgspec
+import numpy as np
+
+from sparsesecagg.crypto import sealing, shamir
+from sparsesecagg.crypto.keys import KeyAgreement, public_key
+from sparsesecagg.crypto.prime_field import Elements
+from sparsesecagg.crypto.secrets import AgreedSecret, SharedSecret
+from sparsesecagg.errors import InvalidShare
+from sparsesecagg.patterns.base import GroupSum
+from sparsesecagg.patterns.masks import Pair
+from sparsesecagg.protocol.epoch import Epoch, mask_private, open_pair, seed_commitment
+from sparsesecagg.protocol.header import NO_CONTEXT, Header
+from sparsesecagg.protocol.messages import (
+    SEALED_SIZE,
+    ShareKeys,
+    Unmask,
+    UnmaskRequest,
+    Upload,
+    decode_users,
+    encode_users,
+    pieces,
+)
+from sparsesecagg.protocol.server_group import GroupRound
+from sparsesecagg.protocol.state import ClientState
+
+
+class Kind(IntEnum):
+    """Which of an owner's two secrets; their order in a pair of shares."""
+
+    MASK_SECRET = 0
+    PRIVATE_SEED = 1
+
+
+class Adversary:
+    """Server and colluders, in one group and one round. Users go by their indices."""
+
+    def __init__(
+        self,
+        epoch: Epoch,
+        round_number: int,
+        packages: Mapping[int, ShareKeys],
+        colluders: Mapping[int, ClientState] | None = None,
+    ) -> None:
+        """`colluders` are their states before UPLOAD."""
+        self.epoch, self.round_number, self.packages = epoch, round_number, packages
+        self.colluders = set(colluders or {})
+        self.uploads: dict[int, Upload] = {}
+        self.header_of: dict[int, Header] = {}
+        """The header that each upload was made under."""
+        self.seeds: dict[int, SharedSecret] = {}
+        """Private seeds that are known, by owner."""
+        self.mask_secrets: dict[int, SharedSecret] = {}
+        self._shares: dict[tuple[Kind, int], dict[int, Elements]] = {}
+        for index, state in (colluders or {}).items():
+            self._collude(index, state)
+
+    # What it says
+
+    def show(
+        self,
+        *,
+        without: Collection[int] = (),
+        context: bytes = NO_CONTEXT,
+        mask_keys: Mapping[int, bytes] | None = None,
+    ) -> GroupRound:
+        """Return a round as it may be presented: some users left out, some with other mask keys."""
+        packages = {index: each for index, each in self.packages.items() if index not in without}
+        for index, key in (mask_keys or {}).items():
+            packages[index] = msgspec.structs.replace(packages[index], mask_key=key)
+        shown = GroupRound(self.epoch, self.round_number, packages, context)
+        shown.lost = ""  # Whether there are enough users is for them to find out.
+        return shown
+
+    def request(
+        self, header: Header, holder: int, survivors: Collection[int], tags: Mapping[int, bytes] | None = None
+    ) -> UnmaskRequest:
+        """Return what asks a holder for shares: these survived, each with the tag of its upload or one given here."""
+        partners = [each for each in header.partners(holder).tolist() if each in survivors]
+        shown = [(tags or {}).get(each) or self.tag(each, holder) for each in partners]
+        bitmap = encode_users(np.array(sorted(survivors), np.int64), len(self.epoch.group))
+        return UnmaskRequest(self.round_number, header.binding, bitmap, b"".join(shown))
+
+    def tag(self, sender: int, receiver: int) -> bytes:
+        """Return the tag that came with an upload for one of its receivers; zeros if there is none."""
+        if sender not in self.uploads:
+            return bytes(sealing.TAG_SIZE)
+        partners = self.header_of[sender].partners(sender).tolist()
+        if receiver not in partners:
+            return bytes(sealing.TAG_SIZE)
+        start = partners.index(receiver) * sealing.TAG_SIZE
+        return self.uploads[sender].tags[start : start + sealing.TAG_SIZE]
+
+    # What it hears
+
+    def take_upload(self, index: int, header: Header, upload: Upload) -> None:
+        """Keep an upload, and the header that it was made under."""
+        self.uploads[index], self.header_of[index] = upload, header
+
+    def take_shares(self, holder: int, message: Unmask) -> None:
+        """Keep what a holder releases: of its own survivors the private seed, of all others the mask secret."""
+        size = len(self.epoch.group)
+        survivors = set(decode_users(message.survivors, size).tolist())
+        shares = _elements(message.shares)
+        for owner, share in zip(decode_users(message.owners, size).tolist(), shares, strict=True):
+            self._shares.setdefault((Kind(owner in survivors), owner), {})[holder] = share
+
+    def _collude(self, index: int, state: ClientState) -> None:
+        """Take over a colluder: its own mask secret, and both shares of everybody who dealt it some."""
+        number = self.round_number
+        if number in state.packages:
+            self.mask_secrets[index] = state.packages[number].mask_secret
+        for owner, secret in state.secrets.get(number, {}).items():
+            if owner not in self.packages:
+                continue
+            place = int(np.searchsorted(self.epoch.partners(owner), index))
+            sealed = self.packages[owner].shares[SEALED_SIZE * place : SEALED_SIZE * (place + 1)]
+            pair = open_pair(self.epoch, owner, index, sealed, secret)
+            if pair is not None:
+                for kind, share in zip(Kind, _elements(pair), strict=True):
+                    self._shares.setdefault((kind, owner), {})[index] = share
+
+    # What follows
+
+    def restore(self) -> None:
+        """Restore every secret of which there are enough shares."""
+        for kind, known in ((Kind.MASK_SECRET, self.mask_secrets), (Kind.PRIVATE_SEED, self.seeds)):
+            least = self.epoch.params.threshold
+            owners = [owner for which, owner in self._shares if which is kind and owner not in known]
+            owners = [owner for owner in owners if len(self._shares[kind, owner]) >= least]
+            if not owners:
+                continue
+            chosen = [sorted(self._shares[kind, owner].items())[:least] for owner in owners]
+            shares = np.array([[share for _, share in each] for each in chosen], np.uint64)
+            holders = np.array([[holder for holder, _ in each] for each in chosen], np.int64)
+            for owner, secret in zip(owners, shamir.combine_each(shares, holders), strict=True):
+                found = SharedSecret(secret or b"")
+                if not self._genuine(kind, owner, found):
+                    raise InvalidShare(f"the shares of user {self.epoch.user(owner)} do not fit together")
+                known[owner] = found
+
+    def _genuine(self, kind: Kind, owner: int, secret: SharedSecret) -> bool:
+        user, package = self.epoch.user(owner), self.packages[owner]
+        if kind is Kind.PRIVATE_SEED:
+            return seed_commitment(self.epoch, self.round_number, user, secret) == package.commitment
+        return public_key(mask_private(self.epoch, self.round_number, user, secret)) == package.mask_key
+
+    def sums(self) -> list[set[int]]:
+        """Return the honest users of each sum that can be read, by the public mask graph; finer is nothing.
+
+        Only masks among honest users whose mask secrets nobody else knows hide anything.
+        """
+        found: list[set[int]] = []
+        for header in {each.digest: each for each in self.header_of.values()}.values():
+            honest = set(header.members.tolist()) - self.colluders
+            hidden = honest.difference(self.mask_secrets)
+            here = {index for index, each in self.header_of.items() if each.digest == header.digest}
+            opened = honest & here & self.seeds.keys()
+            found += [part for part in header.components(hidden) if part <= opened]
+            found += [{index} for index in sorted(opened - hidden)]
+        return found
+
+    def read(self, users: Collection[int], header: Header | None = None) -> GroupSum | None:
+        """Return the sum of some users' uploads if every mask on it is known, else None."""
+        if not set(users) <= self.seeds.keys() & self.uploads.keys():
+            return None
+        header = header or self.header_of[next(iter(users))]
+        epoch, masked_sum, pairs = self.epoch, header.masked_sum(), []
+        for index in users:
+            for peer in header.partners(index).tolist():
+                if peer not in users:
+                    agreed = self.agreed(header, index, peer)
+                    if agreed is None:
+                        return None
+                    pairs.append(Pair(epoch.user(index), epoch.user(peer), agreed))
+            upload = self.uploads[index]
+            masked_sum.add(epoch.user(index), upload.locations, upload.words)
+        masked_sum.open({epoch.user(index): self.seeds[index] for index in users}, pairs)
+        return masked_sum.result()
+
+    def agreed(self, header: Header, one: int, other: int) -> AgreedSecret | None:
+        """Return what the mask keys of two users agree on, if one of their secrets is known."""
+        for known, peer in ((other, one), (one, other)):
+            if known in self.mask_secrets:
+                private = mask_private(self.epoch, self.round_number, self.epoch.user(known), self.mask_secrets[known])
+                return KeyAgreement(private).with_peer(header.mask_key[peer])
+        return None
+
+
+def _elements(shares: bytes) -> Elements:
+    found = shamir.decode_shares(shares)
+    if found is None:
+        raise InvalidShare("a share lies outside the field")
+    return found.reshape(-1, shamir.LIMBS)
+
+
+# The best lie about survivors
+
+
+def told_dropped(honest: Collection[int], uploaded: int, threshold: int, colluders: int) -> dict[int, set[int]]:
+    """Return for each honest holder whom to tell it dropped out, so that the fewest honest users stay in the sum.
+
+    `uploaded` is how many of the group have uploaded, `colluders` how many hold shares for the server. A holder
+    believes `uploaded` − t absences, never its own; a member's mask secret opens with t − c votes. With 2t ≤ P + c both
+    secrets of everybody open.
+    """
+    spare, votes, everybody = uploaded - threshold, threshold - colluders, sorted(honest)
+    if spare <= 0 or votes <= 0:
+        return {}
+    if 2 * votes <= len(everybody):
+        for each in range(1, spare + 1):
+            told = _votes(everybody, everybody, each)
+            if all(votes <= count <= len(everybody) - votes for count in _count(told, everybody)):
+                return told
+    for count in range(min(len(everybody) - 1, len(everybody) * spare // votes), 0, -1):
+        told = _votes(everybody[:count], everybody, spare)
+        if min(_count(told, everybody[:count])) >= votes:
+            return told
+    return {}
+
+
+def _votes(targets: list[int], holders: list[int], each: int) -> dict[int, set[int]]:
+    """Spread the holders' votes evenly over the targets, at most `each` per holder."""
+    against = dict.fromkeys(targets, 0)
+    told: dict[int, set[int]] = {}
+    for holder in sorted(holders, key=lambda index: index not in against):  # Targets have less choice: they go first.
+        lie = sorted((index for index in targets if index != holder), key=lambda index: against[index])[:each]
+        for index in lie:
+            against[index] += 1
+        told[holder] = set(lie)
+    return told
+
+
+def _count(told: Mapping[int, set[int]], targets: Collection[int]) -> list[int]:
+    against = Counter(index for lie in told.values() for index in lie)
+    return [against[index] for index in targets]
+
+
+def garbled(request: UnmaskRequest, header: Header, holder: int, gone: Collection[int]) -> UnmaskRequest:
+    """Return the request with the tags of some survivors turned into rubbish: for the holder they have dropped out."""
+    declared = set(decode_users(request.survivors, len(header.epoch.group)).tolist())
+    partners = [each for each in header.partners(holder).tolist() if each in declared]
+    tags = pieces(request.tags, len(partners), sealing.TAG_SIZE, "the tags")
+    made = [bytes(sealing.TAG_SIZE) if each in gone else tag for each, tag in zip(partners, tags, strict=True)]
+    return msgspec.structs.replace(request, tags=b"".join(made))
