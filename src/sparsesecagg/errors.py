@@ -126,6 +126,14 @@ class PolicyViolation(ProtocolError):
     """The client's own policy forbids what the server asks for; the client sends nothing."""
 
 
+class PrivacyBudgetExhausted(PolicyViolation):
+    """One more round would spend more privacy than the user allows; it sends nothing."""
+
+    def __init__(self, epsilon: float, allowed: float, delta: float) -> None:
+        self.epsilon, self.allowed, self.delta = epsilon, allowed, delta
+        super().__init__(f"the next round would spend epsilon {epsilon:.3g} at delta {delta:g}, {allowed:g} is allowed")
+
+
 class RoundRefused(ProtocolError):
     """Clients refused what they were asked for, and too few are left without them; nothing was revealed."""
 

@@ -76,6 +76,8 @@ class Layout:
     word: Word
     limit: int
     """The largest magnitude of one user's integers."""
+    counts: bool
+    """Whether the number of clipped values travels beside the values; not under differential privacy."""
     max_weight: int
 
     @property
@@ -141,6 +143,11 @@ class Pattern(ABC):
     @abstractmethod
     def digits(self) -> Digits:
         """Private integers beside the values of an upload: the weight, and how many values were clipped."""
+
+    @property
+    @abstractmethod
+    def length(self) -> int:
+        """Coordinates of an upload, at most."""
 
     @abstractmethod
     def fraction(self, members: int | None = None) -> float:

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from sparsesecagg.crypto.secrets import SharedSecret
 from sparsesecagg.crypto.stream import MaskStream
 from sparsesecagg.field import packed_size, unpack
+from sparsesecagg.field.locations import decode_steps, encode_locations
 from sparsesecagg.patterns.base import GroupSum, Index, MaskedSum, MaskedUpdate, Pattern, Trace, UpdateSource
 from sparsesecagg.patterns.gaps import ONE, bernoulli_positions
-from sparsesecagg.field.locations import decode_steps, encode_locations
 from sparsesecagg.patterns.masks import DrawnMask, Mask, Pair, WholeMasks, add_to_column, add_up, pair_seeds
 from sparsesecagg.rounding import Digits, Step
 
@@ -32,6 +32,11 @@ class Pairwise(Pattern):
     name = "pairwise"
     protects = False
     several_groups = False
+
+    @property
+    def length(self) -> int:
+        """All of them, at most."""
+        return self.layout.dim
 
     @property
     def peers(self) -> int:
@@ -100,8 +105,6 @@ class PairwiseSum(MaskedSum):
         """Return the masked words at the coordinates that pairs have drawn, and no others."""
         word = self.layout.word
         coordinates, sums = add_up(list(self.shared_masks(pairs, [pair.user < pair.peer for pair in pairs])), word)
-        for step in steps:
-            step.begin(lambda: [update.take(coordinates)])
         integers: NDArray[Any] = update.take(coordinates)
         for step in steps:
             integers = step.apply(integers)

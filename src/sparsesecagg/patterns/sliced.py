@@ -13,7 +13,7 @@ nothing and protect nobody: the size of the group does, and noise.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -90,7 +90,7 @@ class Sliced(Pattern):
     def digits(self) -> Digits:
         """The weight, and how many values were clipped."""
         layout = self.layout
-        return Digits.fit(layout.word, layout.contributors, (layout.max_weight, self.length))
+        return Digits.fit(layout.word, layout.contributors, (layout.max_weight, self.length if layout.counts else 0))
 
     def fraction(self, members: int | None = None) -> float:
         """Return a/L, whoever takes part."""
@@ -203,8 +203,8 @@ class SlicedSum(MaskedSum):
         self, update: UpdateSource, steps: Sequence[Step], weight: int, trace: Trace | None
     ) -> Iterator[NDArray[Any]]:
         """Yield the integers of the slice piece by piece, then the digits of what travels beside them."""
-        for step in steps:
-            step.begin(lambda: (_read(update, index) for index in self._where))
+        for number, step in enumerate(steps):
+            step.begin(partial(self._prepared, update, steps[:number]))
         for index in self._where:
             piece: NDArray[Any] = _read(update, index)
             for step in steps:
@@ -212,8 +212,16 @@ class SlicedSum(MaskedSum):
             if trace:
                 trace(index, piece)
             yield piece
-        clipped = min(self._length, sum(step.clipped for step in steps))
+        clipped = min(self._length, sum(step.clipped for step in steps)) if self.layout.counts else 0
         yield self.digits.write((weight if self.layout.max_weight else 0, clipped))
+
+    def _prepared(self, update: UpdateSource, steps: Sequence[Step]) -> Iterator[NDArray[Any]]:
+        """Yield the pieces as they are after some steps."""
+        for index in self._where:
+            piece: NDArray[Any] = _read(update, index)
+            for step in steps:
+                piece = step.apply(piece)
+            yield piece
 
     def add(self, user: int, locations: bytes, words: bytes | memoryview) -> None:
         """Add one upload's words."""
@@ -260,7 +268,7 @@ class SlicedSum(MaskedSum):
             values=self._values,
             contributors=None,
             weight=weight if self.layout.max_weight else None,
-            clipped=clipped,
+            clipped=clipped if self.layout.counts else None,
         )
 
     @cached_property

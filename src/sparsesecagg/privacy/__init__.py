@@ -2,4 +2,5 @@
 
 anonymity   how many honest users every sum of a group has; thresholds
 tails       exact tail probabilities in log space
+mechanism   differential privacy that users add themselves; skellam: its noise; accountant: what it costs
 """

@@ -22,6 +22,7 @@ from sparsesecagg.errors import AlreadyAnswered, InvalidInput, PolicyViolation, 
 from sparsesecagg.field import pack
 from sparsesecagg.patterns.base import Trace, Update, UpdateSource
 from sparsesecagg.patterns.masks import Pair
+from sparsesecagg.privacy.accountant import Cost
 from sparsesecagg.protocol.checks import (
     accepted_header,
     checked_identity,
@@ -35,7 +36,7 @@ from sparsesecagg.protocol.checks import (
 )
 from sparsesecagg.protocol.epoch import AHEAD, Epoch, KeyPackage, mask_private
 from sparsesecagg.protocol.header import NO_CONTEXT, Header, Tags
-from sparsesecagg.protocol.ledger import Journal, Ledger
+from sparsesecagg.protocol.ledger import Journal, Ledger, Spending
 from sparsesecagg.protocol.messages import (
     BINDING_SIZE,
     AdvertiseKeys,
@@ -86,7 +87,8 @@ class Client:
         self.params = params
         self.policy = policy or Policy()
         self._identity = checked_identity(identity, user, params)
-        self.policy.check(params, self._identity.roster if self._identity else None)
+        self.promise = self.policy.check(params, self._identity.roster if self._identity else None)
+        """What this user has computed that the run keeps."""
         self._entropy = entropy
         self._journal = Journal(checked_ledger(ledger, params), ClientState(user=user, params=params.encode()))
         self._epoch: Epoch | None = None
@@ -190,6 +192,7 @@ class Client:
         state = self._state.from_round(message.round_number)
         epoch, index = self._joined()
         header = accepted_header(epoch, index, message, self._package(state, message.round_number), context)
+        self.policy.check_budget(self.params, self._journal.ledger.spent())
         self._journal.record(state.with_changes(header=data, progress=Progress.HEADER), data)
         self._header = header
         return None
@@ -211,6 +214,8 @@ class Client:
             self.accept(data, context=context)
             answer, clipped = self._masked(self._current_header(), source, weight, trace)
             state, number = self._state, message.round_number
+            spent = self._journal.ledger.spent()
+            cost = self.params.mechanism.cost if self.params.mechanism else Cost()
             self._journal.record(
                 state.with_changes(
                     progress=Progress.UPLOAD,
@@ -219,6 +224,7 @@ class Client:
                 ),
                 data,
                 answer,
+                Spending(spent, cost),
             )
         return answer
 
@@ -260,9 +266,7 @@ class Client:
         partners, masked_sum = header.partners(index).tolist(), header.masked_sum()
         masked = masked_sum.mask(
             source,
-            self.params.steps(
-                weight, np.random.Generator(np.random.SFC64(int.from_bytes(self._entropy(16), "little")))
-            ),
+            self.params.steps(weight, self._entropy, self.promise.anonymity),
             weight,
             [Pair(self.user, epoch.user(peer), agreement.with_peer(header.mask_key[peer])) for peer in partners],
             masked_sum.private_mask(self.user, package.private_seed, positive=True),

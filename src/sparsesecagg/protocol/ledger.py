@@ -14,6 +14,7 @@ from typing import Protocol
 
 from sparsesecagg.crypto.kdf import digest
 from sparsesecagg.errors import AlreadyAnswered
+from sparsesecagg.privacy.accountant import Cost
 from sparsesecagg.protocol.messages import RoundHeader, UnmaskRequest
 from sparsesecagg.protocol.stages import Progress
 from sparsesecagg.protocol.state import ClientState, StateStep
@@ -34,6 +35,14 @@ class Entry:
     answer: bytes = b""
 
 
+@dataclass(frozen=True)
+class Spending:
+    """What an upload costs its user, and what had been spent when that was checked."""
+
+    before: Cost
+    cost: Cost
+
+
 class Ledger(Protocol):
     """Where entries are kept: in memory for simulations, in a file of its own for a node."""
 
@@ -43,8 +52,11 @@ class Ledger(Protocol):
     def state(self) -> bytes | None:
         """Return the client's state as it was recorded with the last entry, if this ledger keeps it."""
 
-    def record(self, entry: Entry, step: StateStep) -> None:
-        """Write down an entry and the next state with it, or raise `AlreadyAnswered` unless it follows the last one."""
+    def spent(self) -> Cost:
+        """Return what all uploads of all runs in this ledger have cost."""
+
+    def record(self, entry: Entry, step: StateStep, spending: Spending | None = None) -> None:
+        """Write down an entry, the next state and what was spent, or raise `AlreadyAnswered` unless they follow."""
 
 
 class MemoryLedger:
@@ -54,6 +66,7 @@ class MemoryLedger:
         """`last` is the entry of a client that is restored from its saved state."""
         self._last = last or Entry()
         self._keep_answers = keep_answers
+        self._spent = Cost()
 
     def last(self) -> Entry:
         """Return the last entry."""
@@ -62,10 +75,16 @@ class MemoryLedger:
     def state(self) -> None:
         """Return None: the client itself is in memory."""
 
-    def record(self, entry: Entry, step: StateStep) -> None:  # noqa: ARG002
+    def spent(self) -> Cost:
+        """Return what all uploads have cost."""
+        return self._spent
+
+    def record(self, entry: Entry, step: StateStep, spending: Spending | None = None) -> None:  # noqa: ARG002
         """Keep the entry."""
-        if entry.version != self._last.version + 1:
+        if entry.version != self._last.version + 1 or (spending and spending.before != self._spent):
             raise AlreadyAnswered(OVERTAKEN)
+        if spending:
+            self._spent += spending.cost
         self._last = entry if self._keep_answers else replace(entry, answer=b"")
 
 
@@ -77,6 +96,7 @@ class Journal:
         self.state = state
         self._entry: Entry | None = None
         """What is to be written when the block of `one_entry` ends."""
+        self._spending: Spending | None = None
         self._inside = False
 
     def answered(self, message: RoundHeader | UnmaskRequest, progress: Progress, data: bytes) -> bytes | None:
@@ -92,7 +112,9 @@ class Journal:
             raise AlreadyAnswered(OVERTAKEN)
         return None
 
-    def record(self, state: ClientState, request: bytes = b"", answer: bytes = b"") -> None:
+    def record(
+        self, state: ClientState, request: bytes = b"", answer: bytes = b"", spending: Spending | None = None
+    ) -> None:
         """Write the new state down, then take it on and erase what it no longer holds."""
         with self.one_entry():
             version = self.state.version if self._entry else self.state.version + 1
@@ -104,6 +126,7 @@ class Journal:
                 if (last.round_number, last.progress) == (entry.round_number, entry.progress):
                     entry = replace(last, version=version)
             self._entry, self.state = entry, state.with_changes(version=version)
+            self._spending = spending or self._spending
 
     @contextmanager
     def one_entry(self) -> Iterator[None]:
@@ -115,12 +138,12 @@ class Journal:
         try:
             yield
         finally:
-            entry, after = self._entry, self.state
-            self._entry, self._inside = None, False
+            entry, after, spending = self._entry, self.state, self._spending
+            self._entry, self._spending, self._inside = None, None, False
             if entry:
                 self.state = before
                 step = StateStep(before, after)
-                self.ledger.record(entry, step)
+                self.ledger.record(entry, step, spending)
                 for secret in step.dropped():
                     secret.wipe()
                 self.state = after

@@ -28,5 +28,9 @@ class RoundOptions:
     """The largest magnitude that a coordinate of an update may have; None: 1, or what fits in `secure_sum`."""
     max_weight: int = 0
     """0: all weights are one. Otherwise weights are private integers up to this."""
+    clip_norm: float | None = None
+    """With differential privacy: the largest 2-norm of an update; None: no differential privacy."""
+    noise_multiplier: float = 0.0
+    """Standard deviation of the noise in a sum, over what one user's slice can change in it."""
     same_slices: bool = False
     """All groups send the same slice, so that their means can be compared; else different ones, to cover more."""

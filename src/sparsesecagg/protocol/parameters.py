@@ -15,11 +15,13 @@ import numpy as np
 
 from sparsesecagg.crypto.identity import Roster
 from sparsesecagg.crypto.kdf import DIGEST_SIZE, derive, digest
+from sparsesecagg.crypto.secrets import Entropy
 from sparsesecagg.errors import InvalidInput, MalformedMessage, PolicyViolation
 from sparsesecagg.field import Word
 from sparsesecagg.patterns import PATTERNS, Groups, Layout, Pattern, draw_groups, group_count, group_sizes
 from sparsesecagg.patterns.groups import SMALLEST_GROUP
 from sparsesecagg.privacy.anonymity import MAX_EPOCHS, planned_colluders
+from sparsesecagg.privacy.mechanism import Mechanism
 from sparsesecagg.protocol.options import RoundOptions
 from sparsesecagg.rounding import Quantizer, Step
 
@@ -50,6 +52,10 @@ class Parameters(msgspec.Struct, frozen=True, array_like=True, dict=True, forbid
     clip: float
     max_weight: int
     """0: all weights are one. Otherwise weights are private integers up to this."""
+    clip_norm: float
+    """The largest 2-norm of an update under differential privacy; 0 without."""
+    noise_multiplier: float
+    """Standard deviation of the noise in a sum, over the norm that a user's slice has at most."""
     dropout: float
     """The dropout rate θ that is expected, for the paper's normalisation."""
     colluding: float
@@ -90,6 +96,8 @@ class Parameters(msgspec.Struct, frozen=True, array_like=True, dict=True, forbid
             threshold=options.threshold or 0,
             clip=1.0 if options.clip is None else float(options.clip),
             max_weight=options.max_weight,
+            clip_norm=float(options.clip_norm or 0.0),
+            noise_multiplier=float(options.noise_multiplier),
             dropout=float(options.dropout),
             colluding=float(colluding),
             session=session or os.urandom(DIGEST_SIZE),
@@ -114,6 +122,7 @@ class Parameters(msgspec.Struct, frozen=True, array_like=True, dict=True, forbid
             f"got {self.threshold}",
         )
         _ = self.shape.digits  # Raise if the word is too short.
+        self._check_noise()
 
     def _check_sizes(self) -> None:
         several = _pattern_class(self.pattern).several_groups
@@ -136,6 +145,20 @@ class Parameters(msgspec.Struct, frozen=True, array_like=True, dict=True, forbid
             # Tags of all survivors are what proves one header, so everybody must share a secret with everybody.
             _require("neighbours", not self.authenticated, "must not be given with a roster, which needs tags from all")
         _ = self.shape
+
+    def _check_noise(self) -> None:
+        mechanism = self.mechanism
+        if mechanism is None:
+            _require("clip_norm", self.clip_norm == self.noise_multiplier == 0, "must be given together with noise")
+            return
+        _require("clip_norm", self.clip_norm <= LARGEST_CLIP, f"must be at most 1e30, got {self.clip_norm}")
+        _require("noise_multiplier", self.noise_multiplier <= 1e4, f"must be at most 1e4, got {self.noise_multiplier}")
+        _require("pattern", self.shape.protects and not self.neighbours, "must open one sum per group with noise")
+        _require("max_weight", not self.max_weight, "must be 0 with noise: weights would change the sensitivity")
+        needed = mechanism.largest_sum(self.contributors)
+        _require(
+            "modulus_bits", self.word.largest >= needed, f"must be {needed.bit_length() + 1} or more for the noise"
+        )
 
     @property
     def alpha(self) -> float:
@@ -199,8 +222,21 @@ class Parameters(msgspec.Struct, frozen=True, array_like=True, dict=True, forbid
         """The rounding that all users share."""
         return Quantizer.fit(self.word, self.contributors, self.clip)
 
-    def steps(self, weight: int, rng: np.random.Generator) -> tuple[Step, ...]:
-        """Return the steps of an upload between selecting and masking; undone in reverse order in the sum."""
+    @cached_property
+    def mechanism(self) -> Mechanism | None:
+        """What makes sums differentially private; None in a run without noise."""
+        if not (self.clip_norm > 0 and self.noise_multiplier > 0):
+            return None
+        return Mechanism(self.clip_norm, self.noise_multiplier, self.shape.fraction(), self.shape.length)
+
+    def steps(self, weight: int, entropy: Entropy, honest: int = 1) -> tuple[Step, ...]:
+        """Return the steps of an upload between selecting and masking; undone in reverse order in the sum.
+
+        `honest` is how many honest users every opened sum has, as the user knows it: so many share the noise.
+        """
+        if self.mechanism:
+            return self.mechanism.steps(honest, entropy)
+        rng = np.random.Generator(np.random.SFC64(int.from_bytes(entropy(16), "little")))  # Needs no secrecy.
         return self.quantizer.steps(weight / self.max_weight if self.max_weight else 1.0, rng)
 
     @cached_property
@@ -216,7 +252,8 @@ class Parameters(msgspec.Struct, frozen=True, array_like=True, dict=True, forbid
                 neighbours=self.neighbours,
                 contributors=self.contributors,
                 word=self.word,
-                limit=self.quantizer.limit,
+                limit=self.word.largest if self.clip_norm else self.quantizer.limit,
+                counts=not self.clip_norm,
                 max_weight=self.max_weight,
             )
         )

@@ -12,8 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sparsesecagg.crypto.identity import USUAL_COLLUDING, Roster
-from sparsesecagg.errors import InvalidInput, PolicyViolation
+from sparsesecagg.errors import InvalidInput, PolicyViolation, PrivacyBudgetExhausted
 from sparsesecagg.patterns import PATTERNS, group_count
+from sparsesecagg.privacy.accountant import Cost
 from sparsesecagg.privacy.anonymity import (
     SERVER_MODELS,
     Promise,
@@ -47,6 +48,11 @@ class Policy:
     max_dim: int = 1 << 30
     max_clients: int = 1 << 17
     patterns: frozenset[str] = PROTECTING
+    max_epsilon: float | None = None
+    """With differential privacy: the most that this user spends, over all runs of its ledger; None: no demand."""
+    delta: float = 1e-5
+    clip_norm: float | None = None
+    """The largest 2-norm of an update that noise may be made for; None: any."""
 
     def __post_init__(self) -> None:
         """Refuse demands that no run could meet, with what could be met."""
@@ -65,11 +71,15 @@ class Policy:
                 f"must be at most {most}, the honest users of the largest cohort that is allowed ({self.max_clients}), "
                 f"got {self.min_anonymity}",
             )
+        if self.max_epsilon is not None and not self.max_epsilon > 0:
+            raise InvalidInput("max_epsilon", f"must be positive, got {self.max_epsilon}")
+        if not 2**self.failure_log2 < self.delta < 1:
+            raise InvalidInput("delta", f"must be in (2^{self.failure_log2:g}, 1), got {self.delta}")
         if not self.patterns:
             raise InvalidInput("patterns", "must allow at least one, or no run is good enough")
 
-    def check(self, params: Parameters, roster: Roster | None = None) -> None:
-        """Raise `PolicyViolation`, with both figures, if a run keeps less than this policy demands."""
+    def check(self, params: Parameters, roster: Roster | None = None) -> Promise:
+        """Return what a run keeps; raise `PolicyViolation`, with both figures, if that is less than is demanded."""
         _demand(
             self.min_clients <= params.clients <= self.max_clients,
             f"the cohort has {params.clients} users, the policy allows {self.min_clients} to {self.max_clients}",
@@ -82,16 +92,33 @@ class Policy:
         _demand(params.pattern in self.patterns, f"the pattern {params.pattern!r} is not allowed by the policy")
         if roster is not None:
             self._check_roster(params, roster)
-        if not params.shape.protects:
-            return  # Whoever allows it knows that it keeps nothing.
+        _demand(
+            self.max_epsilon is None or params.mechanism is not None, "the run adds no noise, the policy demands it"
+        )
+        _demand(
+            self.clip_norm is None or params.clip_norm <= self.clip_norm,
+            f"the run clips to a norm of {params.clip_norm:g}, the policy allows {self.clip_norm}",
+        )
         server, colluding = self._server(roster), self._colluding(roster)
-        kept = kept_by(params, server, colluding, self.failure_log2).anonymity
+        found = kept_by(params, server, colluding, self.failure_log2)
+        if not params.shape.protects:
+            return found  # Whoever allows it knows that it keeps nothing.
+        kept = found.anonymity
         _demand(
             kept >= self.min_anonymity,
             f"the run keeps {kept} honest users in every sum at 2^{self.failure_log2:g} against a {server} server with "
             f"{colluding:g} colluding (groups of {params.contributors}, threshold {params.threshold}), the policy "
             f"demands {self.min_anonymity}",
         )
+        return found
+
+    def check_budget(self, params: Parameters, spent: Cost) -> None:
+        """Raise `PrivacyBudgetExhausted` if one more upload would spend more than this user allows."""
+        if self.max_epsilon is None or params.mechanism is None:
+            return
+        after = (spent + params.mechanism.cost).epsilon(self.delta - 2**self.failure_log2)
+        if after > self.max_epsilon:
+            raise PrivacyBudgetExhausted(after, self.max_epsilon, self.delta)
 
     def _check_roster(self, params: Parameters, roster: Roster) -> None:
         """Raise unless the run is cut as the roster says: another cut of the same draw is another draw."""

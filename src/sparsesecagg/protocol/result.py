@@ -14,7 +14,6 @@ from sparsesecagg.protocol.combine import Total
 from sparsesecagg.protocol.parameters import Parameters
 
 Normalisation = Literal["observed", "expected"]
-_NO_RNG = np.random.Generator(np.random.SFC64(0))  # Steps are only undone here, which draws nothing.
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ class Result:
     def sum(self) -> NDArray[np.float64]:
         """Return the sum of the contributions as real numbers; of weight · update in a run with weights."""
         values: NDArray[Any] = self.combined.values
-        for step in reversed(self.params.steps(1, _NO_RNG)):
+        for step in reversed(self.params.steps(1, bytes)):  # Undone, so that nothing is drawn.
             values = step.undo(values)
         return values * max(1, self.params.max_weight)
 

@@ -29,12 +29,13 @@ from sparsesecagg.crypto.identity import Roster
 from sparsesecagg.crypto.kdf import derive
 from sparsesecagg.crypto.secrets import SECRET_SIZE
 from sparsesecagg.errors import AlreadyAnswered, LedgerUnusable, MalformedMessage, PolicyViolation
-from sparsesecagg.protocol.ledger import OVERTAKEN, Entry
+from sparsesecagg.privacy.accountant import Cost
+from sparsesecagg.protocol.ledger import OVERTAKEN, Entry, Spending
 from sparsesecagg.protocol.parameters import Parameters
 from sparsesecagg.protocol.state import StateStep, join_parts, restore_state
 
 FILE = "ledger.sqlite3"
-_VERSION = 4
+_VERSION = 5
 _PATIENCE = 30.0
 """Seconds that one process waits for another to finish its transaction."""
 _PLAIN_DAYS = 30
@@ -49,6 +50,7 @@ CREATE TABLE IF NOT EXISTS clients (
 CREATE TABLE IF NOT EXISTS states (
     run BLOB NOT NULL, user INTEGER NOT NULL, part TEXT NOT NULL, value BLOB NOT NULL,
     PRIMARY KEY (run, user, part)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS budget (one INTEGER PRIMARY KEY CHECK (one = 1), rho REAL NOT NULL, xi REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS rosters (name TEXT PRIMARY KEY, digest BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS own (id INTEGER PRIMARY KEY, secret BLOB NOT NULL);
 """
@@ -119,13 +121,24 @@ class SqliteLedger:
             raise LedgerUnusable("belongs to another user or run")
         return whole
 
-    def record(self, entry: Entry, step: StateStep) -> None:
-        """Write down an entry and the next state with it, or raise `AlreadyAnswered` unless it follows the last one."""
+    def spent(self) -> Cost:
+        """Return what all uploads have cost, of whatever run and user: they are about the same data."""
+        with self._problems():
+            row = self._database.execute("SELECT rho, xi FROM budget").fetchone()
+        return Cost(*row) if row else Cost()
+
+    def record(self, entry: Entry, step: StateStep, spending: Spending | None = None) -> None:
+        """Write down an entry, the next state and what was spent, or raise `AlreadyAnswered` unless they follow."""
         owner, now = (self._run, self._user), int(time.time())
         with self._exclusively():
             last = self._rows("version", "clients")
             if entry.version != (last[0][0] if last else 0) + 1:
                 raise AlreadyAnswered(OVERTAKEN)
+            if spending and spending.cost != Cost():
+                if spending.before != self.spent():
+                    raise AlreadyAnswered(OVERTAKEN)
+                after = spending.before + spending.cost
+                self._database.execute("INSERT OR REPLACE INTO budget VALUES (1, ?, ?)", (after.rho, after.xi))
             if not last:
                 self._remove_old(now - _PLAIN_DAYS * 24 * 3600)
             self._database.execute(

@@ -1,0 +1,94 @@
+"""How much privacy noisy sums cost: Rényi differential privacy of the Skellam mechanism, and what follows from it.
+
+The setting, said in every output: *user level, zero-out* (a user's update is replaced by zeros; that it takes part is
+public), no amplification by sampling (groups and slices are public). One release is the sum of one group in one round:
+integers with a user's vector of norms Δ₁, Δ₂ in it, and Skellam noise of variance μ. For integer orders a > 1
+
+    RDP(a) ≤ aΔ₂²/2μ + ((2a − 1)Δ₂² + 6Δ₁)/4μ²        (arXiv 2110.04995, Corollary 3.6)
+
+which is affine in a: a·ρ + ξ with ρ = Δ₂²(1 + 1/μ)/2μ and ξ = max(0, (6Δ₁ − Δ₂²)/4μ²). So what rounds cost adds up in
+two numbers, and a ledger keeps just these. From RDP to (ε, δ): Canonne, Kamath, Steinke (arXiv 2004.00010, Proposition
+12), minimised over integer orders; `dp_accounting` computes the same for its `ZCDpEvent`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import exp, expm1, inf, isfinite, log, log1p, sqrt
+
+from sparsesecagg.errors import InvalidInput
+
+ORDERS = tuple(range(2, 1025))
+"""Rényi orders that are tried; beyond them ε is below 0.02 at any usual δ."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What releases cost: Rényi divergence of order a at most a·rho + xi. Costs of several releases add up."""
+
+    rho: float = 0.0
+    xi: float = 0.0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.rho + other.rho, self.xi + other.xi)
+
+    def times(self, rounds: int) -> Cost:
+        """Return the cost of as many releases."""
+        return Cost(self.rho * rounds, self.xi * rounds)
+
+    def epsilon(self, delta: float) -> float:
+        """Return the least ε for which the releases are (ε, δ)-differentially private."""
+        return self.spent(delta)[0]
+
+    def spent(self, delta: float) -> tuple[float, int]:
+        """Return that ε, and the order that it was found at."""
+        if not 0 < delta < 1:
+            raise InvalidInput("delta", f"must be in (0, 1), got {delta}")
+        best, order = inf, ORDERS[0]
+        for a in ORDERS:
+            divergence = a * self.rho + self.xi
+            if delta**2 + expm1(-divergence) > 0:  # δ ≥ √(1 − e^(−KL)) bounds everything.
+                return 0.0, a
+            found = divergence + log1p(-1 / a) - log(delta * a) / (a - 1)
+            if found < best:
+                best, order = found, a
+        return max(0.0, best), order
+
+
+def skellam_cost(variance: float, l2: float, l1: float) -> Cost:
+    """Return the cost of one sum with noise of this variance and a user's vector of at most these norms."""
+    if not variance > 0:
+        return Cost(inf, inf)
+    rho = l2**2 * (1 + 1 / variance) / (2 * variance)
+    return Cost(rho, max(0.0, (6 * l1 - l2**2) / (4 * variance**2)))
+
+
+def noise_for(epsilon: float, delta: float, rounds: int, l2: float, l1: float) -> float:
+    """Return the least noise multiplier z (deviation of the noise over Δ₂) that keeps (ε, δ) over all rounds."""
+    if not (epsilon > 0 and isfinite(epsilon)):
+        raise InvalidInput("epsilon", f"must be positive, got {epsilon}")
+    if rounds < 1:
+        raise InvalidInput("rounds", f"must be at least 1, got {rounds}")
+
+    def spent(multiplier: float) -> float:
+        return skellam_cost((multiplier * l2) ** 2, l2, l1).times(rounds).epsilon(delta)
+
+    low, high = 0.0, 1.0
+    while spent(high) > epsilon:
+        low, high = high, 2 * high
+        if high > 1e9:
+            raise InvalidInput("epsilon", f"of {epsilon:g} can't be kept at delta {delta:g}")
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if spent(middle) <= epsilon else (middle, high)
+    return high
+
+
+def l1_bound(l2: float, length: int) -> float:
+    """Return the largest 1-norm of an integer vector of so many coordinates with this 2-norm."""
+    return min(sqrt(length) * l2, l2**2)
+
+
+def sampling_delta(epsilon: float, draws: float, distance: float) -> float:
+    """Return what inexact draws add to δ: (1 + e^ε) times their total variation from the true distribution."""
+    return (1 + exp(min(epsilon, 500.0))) * draws * distance
