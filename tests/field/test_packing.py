@@ -30,13 +30,10 @@ def test_unpacking_returns_the_words(word: Word, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("bits", WORD_BITS)
-@pytest.mark.parametrize("beyond", [-1, 0, 1])
-def test_long_arrays_are_packed_in_parts_without_a_seam(
-    bits: int, beyond: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_arrays_are_packed_in_parts_without_a_seam(bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packing, "_CHUNK_LANES", 16)
     word = Word.of(bits)
-    for count in (8 * 16 + beyond, 3 * 8 * 16 + beyond):
+    for count in (127, 128, 129, 383, 384, 385):
         words = np.random.default_rng(count).integers(0, word.modulus, count).astype(word.dtype)
         wire = bytes(pack(words, word))
         assert wire == packed(words.tolist(), bits)
@@ -57,7 +54,7 @@ def test_examples_by_hand(bits: int, words: list[int], wire: str) -> None:
     assert bytes(pack(np.array(words, Word.of(bits).dtype), Word.of(bits))).hex() == wire
 
 
-@pytest.mark.parametrize("bits", WORD_BITS)
+@pytest.mark.parametrize("bits", [4, 7, 8, 12, 32])
 def test_a_table_of_blocks_is_packed_row_by_row(bits: int) -> None:
     """Also when its memory is not contiguous."""
     word = Word.of(bits)
