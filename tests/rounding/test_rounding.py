@@ -213,7 +213,7 @@ def test_a_value_at_the_clip_is_not_clipped() -> None:
 def test_steps_piece_by_piece_are_those_of_the_whole(bits: int) -> None:
     """Select, clip, round: each counts what it cut off, and undone in reverse order they give the sum in reals."""
     quantizer = Quantizer.fit(Word.of(bits), 3, 2.0)
-    values = rng(1).normal(0, 1, 400)
+    values = rng(1).normal(0, 2, 400)
     values[5] = np.nan
     steps = quantizer.steps(0.5, rng(7))
     pieces: list[NDArray[Any]] = []
