@@ -5,10 +5,10 @@ a user's updates have a part that stays the same (its data does), a server that 
 for that part. How well depends on which users were in which sum, and on nothing else; so this module needs no keys.
 A test shows that the sums of a real run are the ones assumed here.
 
-Three ways to add up, at one coordinate of the model: `kept` committees as in this protocol, `fresh` ones that are
-drawn anew in every round, and `secagg`, one sum of everybody. An update is a persistent part plus noise, both normal
-and of mean zero; the server knows the variances and who was in each sum, and estimates by ridge regression, which is
-the best estimate in this model.
+Three ways to add up, at one coordinate of the model: `kept` groups as in this protocol, `fresh` ones that are drawn
+anew in every round, and `secagg`, one sum of everybody in every round. An update is a persistent part plus noise, both
+normal and of mean zero; the server knows the variances and who was in each sum, and estimates by ridge regression,
+which is the best estimate in this model.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.patterns import Slices
-from sparsesecagg.patterns.sizes import even_parts, scaled
+from sparsesecagg.patterns.groups import group_sizes
+from sparsesecagg.patterns.sliced import block_of
 from sparsesecagg.privacy.anonymity import colluder_count
 
 Members = NDArray[np.bool_]
@@ -36,21 +36,21 @@ class ManyRounds:
     """A cohort whose sums are watched for many rounds."""
 
     clients: int = 100
-    committees: int = 10
-    served: int = 1
+    groups: int = 1
+    alpha: float = 1.0
     dropout: float = 0.0
     persistent: float = 0.5
     """The part of an update's variance that is the same in every round."""
     colluding: float = 0.0
     """Colluders know their own updates: they are taken out of the sums."""
-    min_survivors: int = 1
-    """Of the smallest committee; a committee with fewer is not opened."""
+    threshold: int = 1
+    """A group with fewer survivors is not opened."""
 
     def __post_init__(self) -> None:
         if not 0 < self.persistent <= 1:
             raise InvalidInput("persistent", f"must be in (0, 1], got {self.persistent:g}")
-        if not 1 <= self.committees <= self.clients:
-            raise InvalidInput("committees", f"must be from 1 to {self.clients}, got {self.committees}")
+        if not 1 <= self.groups <= self.clients:
+            raise InvalidInput("groups", f"must be from 1 to {self.clients}, got {self.groups}")
         if not 0 <= self.dropout < 1:
             raise InvalidInput("dropout", f"must be in [0, 1), got {self.dropout:g}")
 
@@ -60,44 +60,38 @@ class ManyRounds:
         return self.clients - colluder_count(self.clients, self.colluding)
 
 
-def draw_committees(settings: ManyRounds, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return each user's committee in a random draw."""
-    sizes = even_parts(settings.clients, settings.committees)
-    return rng.permutation(np.repeat(np.arange(settings.committees), sizes))
+def drawn_groups(settings: ManyRounds, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Return each user's group in a random draw."""
+    sizes = group_sizes(settings.clients, settings.groups)
+    return rng.permutation(np.repeat(np.arange(settings.groups), sizes))
 
 
-def serving(settings: ManyRounds, round_number: int) -> list[int]:
-    """Return the committees that send the coordinate in a round: it lies in slice 0, and slices rotate."""
-    slices = Slices(settings.committees, settings.committees, settings.served)
-    return [number for number in range(settings.committees) if 0 in slices.of(number, round_number)]
+def sending(settings: ManyRounds, round_number: int) -> list[int]:
+    """Return the groups that send the first coordinate of a block with offset 0 in a round."""
+    part, length = block_of(round(settings.alpha * 2**32))
+    shifts = [number * length // settings.groups + part * round_number for number in range(settings.groups)]
+    return [number for number, shift in enumerate(shifts) if -shift % length < part]
 
 
-def sums_of_round(settings: ManyRounds, committee_of: NDArray[np.int64], survives: Members, number: int) -> Members:
-    """Return who is in the sums of one coordinate that a round opens, for given committees and survivors."""
-    sizes = np.bincount(committee_of, minlength=settings.committees)
-    sums = []
-    for committee in serving(settings, number):
-        members = (committee_of == committee) & survives
-        if np.count_nonzero(members) >= scaled(settings.min_survivors, int(sizes[committee]), int(sizes.min())):
-            sums.append(members)
-    return np.array(sums, np.bool_).reshape(-1, settings.clients)
+def sums_of_round(settings: ManyRounds, group_of: NDArray[np.int64], survives: Members, number: int) -> Members:
+    """Return who is in the sums of one coordinate that a round opens, for given groups and survivors."""
+    members = [(group_of == group) & survives for group in sending(settings, number)]
+    opened = [each for each in members if np.count_nonzero(each) >= settings.threshold]
+    return np.array(opened, np.bool_).reshape(-1, settings.clients)
 
 
 def draw_sums(settings: ManyRounds, way: str, rounds: int, rng: np.random.Generator) -> list[Members]:
     """Return, round by round, who is in the sums at one coordinate; users without colluders, which come last."""
     if way not in WAYS:
         raise InvalidInput("way", f"must be one of {', '.join(WAYS)}, got {way!r}")
-    committee_of = draw_committees(settings, rng)
+    group_of = drawn_groups(settings, rng)
     colludes = np.arange(settings.clients) >= settings.honest
     found = []
     for number in range(1, rounds + 1):
         survives = (rng.random(settings.clients) >= settings.dropout) | colludes
-        if way == "secagg":
-            sums = survives[None]
-        else:
-            if way == "fresh":
-                committee_of = draw_committees(settings, rng)
-            sums = sums_of_round(settings, committee_of, survives, number)
+        if way == "fresh":
+            group_of = drawn_groups(settings, rng)
+        sums = survives[None] if way == "secagg" else sums_of_round(settings, group_of, survives, number)
         found.append(sums[:, : settings.honest])
     return found
 
@@ -161,18 +155,11 @@ def compare_ways(settings: ManyRounds, rounds: Sequence[int], *, seed: int = 0, 
 # Weights: constant, and without noise
 
 
-def solved_users(members: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return whose number follows exactly from the sums, by linear algebra: shape (users,)."""
-    _, sizes, directions = np.linalg.svd(members)
-    rank = int(np.count_nonzero(sizes > 1e-9 * max(1.0, float(sizes.max(initial=0.0)))))
-    return np.asarray(np.sum(directions[:rank] ** 2, axis=0) > 1 - 1e-9)
-
-
 def rounds_to_solve(members: int, dropout: float, rng: np.random.Generator, most: int = 10_000) -> int:
-    """Return after how many rounds the sums of one committee give every member's weight; `most` if never.
+    """Return after how many rounds the sums of one group give every member's weight; `most` if never.
 
-    A committee opens the sum of its survivors' weights in every round. All weights follow when as many of these sums
-    are independent as the committee has members.
+    A group opens the sum of its survivors' weights in every round. All weights follow when as many of these sums
+    are independent as the group has members.
     """
     basis = np.empty((0, members))
     for number in range(1, most + 1):

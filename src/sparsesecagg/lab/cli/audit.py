@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 from rich.table import Table
 
-from sparsesecagg.lab.cli.audit_picture import draw
 from sparsesecagg.cli.shared import (
     DEFAULT_ALPHA,
     AlphaOption,
@@ -32,31 +31,31 @@ from sparsesecagg.cli.shared import (
     word_bits,
 )
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.planning.advice import advice
-from sparsesecagg.lab.audit.audit import AuditReport, AuditSettings, run_audit
+from sparsesecagg.lab.audit.audit import run_audit
+from sparsesecagg.lab.audit.audit_report import AuditReport, AuditSettings, Score
 from sparsesecagg.lab.audit.many_rounds import WAYS, ManyRounds, compare_ways
-from sparsesecagg.lab.audit.truth import Score
-from sparsesecagg.protocol import Parameters, Stage
-
-_COMPARED = ("pairwise", "committee", "full")
-_ROSTER = bytes([1]) * 32
-"""Says that there is a roster; every run makes its own."""
+from sparsesecagg.lab.cli.audit_picture import draw
+from sparsesecagg.patterns import PATTERNS
+from sparsesecagg.planning.advice import advice
+from sparsesecagg.privacy.anonymity import ServerModel
+from sparsesecagg.protocol import RoundOptions, Stage
 
 _REAL_ROUNDS = 10
 """With --persistent: rounds that are run with keys and messages; what all tell follows from who is in which sum."""
 
 
 def audit(
-    pattern: PatternOption = "committee",
+    pattern: PatternOption = "sliced",
     clients: Annotated[int, typer.Option(help="Users in the cohort (N), at least 3.")] = 100,
     dim: Annotated[int, typer.Option(help="Coordinates of the model (d).")] = 4000,
     alpha: AlphaOption = DEFAULT_ALPHA,
     dropout: Annotated[float, typer.Option(help="Chance that a user drops out of a round (θ), in [0, 0.5).")] = 0.3,
     colluding: Annotated[float, typer.Option(help="Fraction of users that help the server (γ), in [0, 1).")] = 0.0,
     server: Annotated[
-        str, typer.Option(help="curious: follows the protocol. lying: chooses whom it declares dropped.")
-    ] = "curious",
-    rounds: Annotated[int, typer.Option(help="Rounds of a run, all of them attacked.")] = 30,
+        str,
+        typer.Option(help="semi-honest: follows the protocol. malicious: tells every holder another story."),
+    ] = "semi-honest",
+    rounds: Annotated[int, typer.Option(help="Rounds of a run, all of them attacked.")] = 10,
     runs: Annotated[int, typer.Option(help="Runs, each with groups and colluders of its own.")] = 1,
     persistent: Annotated[
         float | None,
@@ -64,21 +63,17 @@ def audit(
             help="Part of an update's variance that stays the same, in (0, 1]: what all rounds together tell."
         ),
     ] = None,
-    committee_size: Annotated[
-        int | None, typer.Option(help="Users per committee, about; 1/alpha committees if left out.")
-    ] = None,
-    pod_size: Annotated[
-        int | None, typer.Option(help="Users that hold each other's shares, about; 128 or all.")
+    group_size: Annotated[
+        int | None,
+        typer.Option(help="Users of a group, at most.", show_default="one group up to 128 users, else 100"),
     ] = None,
     modulus_bits: BitsOption = None,
     neighbours: Annotated[
-        int | None, typer.Option(help="Degree of the graphs of full and pairwise; complete graphs if left out.")
+        int | None, typer.Option(help="Degree of the graph of masks and shares; complete if left out.")
     ] = None,
     threshold: Annotated[
-        int | None, typer.Option(help="Shares that restore a secret; more than half of a pod.")
-    ] = None,
-    min_survivors: Annotated[
-        int | None, typer.Option(help="Users that an opened sum must have; half of a committee if left out.")
+        int | None,
+        typer.Option(help="Users of a group that must stay for its sum to open.", show_default="as dropouts allow"),
     ] = None,
     weights: WeightsOption = None,
     max_weight: MaxWeightOption = None,
@@ -86,10 +81,6 @@ def audit(
         str, typer.Option(help="UPLOAD, or SHARE_KEYS: who drops out sends no package of a later round either.")
     ] = Stage.UPLOAD.name,
     authenticated: Annotated[bool, typer.Option("--authenticated", help="Use a roster of identities.")] = False,
-    confirm: Annotated[
-        bool | None,
-        typer.Option("--confirm/--no-confirm", help="Confirm the survivors in a third exchange; with a roster: yes."),
-    ] = None,
     compare: Annotated[bool, typer.Option("--compare", help="Audit every pattern at these settings.")] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw the component sizes into this .png, .pdf or .svg.")] = None,
     workers: Annotated[
@@ -106,28 +97,23 @@ def audit(
     stage, pattern, limit = _stage(drop_at), pattern_of(pattern), weight_limit(weights, max_weight)
 
     def settings_of(name: str) -> AuditSettings:
-        grouped = name == "committee"
-        params = Parameters.create(
-            clients=clients,
-            dim=dim,
+        kind = PATTERNS.get(name)
+        options = RoundOptions(
             pattern=name,
-            alpha=None if name == "full" else alpha,
-            committee_size=committee_size if grouped or name == pattern else None,
-            pod_size=pod_size if grouped or name == pattern else None,
+            alpha=alpha if kind is None or kind.sparse else 1.0,
+            group_size=group_size if name == pattern or (kind and kind.several_groups) else None,
+            threshold=threshold if name == pattern else None,
             dropout=dropout,
             modulus_bits=word_bits(name, modulus_bits),
-            neighbours=None if grouped and name != pattern else neighbours,
-            threshold=threshold,
-            min_survivors=min_survivors if grouped or name == pattern else None,
-            confirm=confirm,
-            max_weight=0 if name == "pairwise" != pattern else limit,
-            roster_digest=_ROSTER if authenticated else b"",
+            neighbours=neighbours,
+            max_weight=limit if name == pattern or (kind and kind.protects) else 0,
         )
         real = rounds if persistent is None else min(rounds, _REAL_ROUNDS)
-        return AuditSettings(params, colluding, real, seed, runs, server, stage)
+        model = cast(ServerModel, server)  # Checked by the settings.
+        return AuditSettings(clients, dim, options, colluding, real, seed, runs, model, stage, authenticated)
 
     chosen = settings_of(pattern)
-    audited = [chosen if name == pattern else settings_of(name) for name in (_COMPARED if compare else (pattern,))]
+    audited = [chosen, *(settings_of(name) for name in PATTERNS if name != pattern)] if compare else [chosen]
     watched = None if persistent is None else _watched(chosen, persistent)
     check_memory(dim)
     if plot is not None:
@@ -165,18 +151,18 @@ def _stage(name: str) -> Stage:
 def _watched(settings: AuditSettings, persistent: float) -> ManyRounds:
     """Return what is watched for many rounds, for the settings of an audit."""
     params = settings.params
-    if params.pattern == "pairwise":
+    if not params.shape.protects:
         raise InvalidInput(
-            "persistent", "must not be given with pairwise, whose sums differ from coordinate to coordinate"
+            "persistent", f"must not be given with {params.pattern}, whose sums differ from coordinate to coordinate"
         )
     return ManyRounds(
         clients=params.clients,
-        committees=params.committees,
-        served=params.served,
+        groups=params.groups,
+        alpha=params.alpha,
         dropout=params.dropout,
         persistent=persistent,
         colluding=settings.colluding,
-        min_survivors=params.min_survivors,
+        threshold=params.threshold,
     )
 
 
@@ -210,7 +196,7 @@ def in_words(report: AuditReport) -> str:
     if tally.read.count < 0.9 * tally.by_size[1]:
         sentence += f" ({_percent(report.revealed_fraction)} beyond doubt; the rest by its size, as words are short)"
     sentence += f"; a value hides among {report.mean_component:.1f} honest users on average"
-    if name == "pairwise":
+    if not settings.params.shape.protects:
         return f"{sentence}, not among the {report.contributors_mean:.1f} that send its coordinate."
     return f"{sentence}. `sparsesecagg plan` finds settings that avoid it."
 
@@ -246,15 +232,14 @@ def _table(reports: Sequence[AuditReport]) -> Table:
         row("private weights read", *(_score(report.tally.weights) for report in reports))
     row("sums opened", *(f"{report.tally.sums:,}" for report in reports))
     row("values in sums that stayed closed", *(f"{report.tally.closed:,}" for report in reports))
-    if settings.server == "lying":
-        row("users that noticed and left", *(f"{report.tally.stopped}" for report in reports))
+    row("promised (docs/planning.md)", *(f"{report.settings.promised or '–'}" for report in reports))
     return table
 
 
 def _many_table(many: dict[str, Any]) -> Table:
     table = Table(title="Correlation of the server's estimate with a user's deviation", title_justify="left")
     table.add_column("after rounds", justify="right")
-    names = {"kept": "kept committees", "fresh": "fresh committees", "secagg": "SecAgg"}
+    names = {"kept": "groups as drawn", "fresh": "fresh groups", "secagg": "SecAgg"}
     for way in WAYS:
         table.add_column(names[way], justify="right")
     for place, rounds in enumerate(many["rounds"]):

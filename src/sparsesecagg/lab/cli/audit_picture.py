@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sparsesecagg.errors import MissingExtra
-from sparsesecagg.lab.audit.audit import AuditReport
+from sparsesecagg.lab.audit.audit_report import AuditReport
 
 _BARE, _MASKED, _PROMISE = "#c0392b", "#1f6fb2", "0.25"
 
