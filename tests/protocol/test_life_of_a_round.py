@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
-from protocol.rounds import LENIENT, Run, grouped, lenient, small, tampered, with_roster
+from protocol.rounds import LENIENT, Run, grouped, lenient, small, tampered
 from sparsesecagg.crypto.secrets import Secret
 from sparsesecagg.errors import (
     AlreadyAnswered,
@@ -15,17 +16,19 @@ from sparsesecagg.errors import (
     MalformedMessage,
     PolicyViolation,
     SparseSecAggError,
+    WrongBinding,
     WrongRound,
     WrongStage,
-    WrongView,
 )
 from sparsesecagg.protocol import Client, MemoryLedger, Stage
-from sparsesecagg.protocol.client_state import ClientState, StateStep
 from sparsesecagg.protocol.ledger import Entry, Ledger
 from sparsesecagg.protocol.messages import decode_server_message
+from sparsesecagg.protocol.stages import Progress
+from sparsesecagg.protocol.state import ClientState, StateStep, save_state
 
-CONFIRMED = small(confirm=True)
-ASKED = [Stage.UPLOAD, Stage.CONFIRM, Stage.UNMASK]
+SMALL = small()
+ASKED = [Stage.UPLOAD, Stage.UNMASK]
+OTHER = b"another model".ljust(32)
 
 
 def refuses(run: Run, user: int, data: bytes, error: type[SparseSecAggError]) -> None:
@@ -47,14 +50,14 @@ class TestOrder:
     @pytest.mark.parametrize("stage", ASKED)
     def test_the_same_request_gets_the_same_bytes(self, stage: Stage) -> None:
         """And changes nothing: an answer may be lost on the way."""
-        run = Run(CONFIRMED).run_to(stage)
+        run = Run(SMALL).run_to(stage)
         answer, state = run.answer(0), run.clients[0].save()
         assert run.answer(0) == answer
         assert run.clients[0].save() == state
 
     @pytest.mark.parametrize("stage", ASKED)
     def test_a_restored_client_repeats_its_answer(self, stage: Stage) -> None:
-        run = Run(CONFIRMED).run_to(stage)
+        run = Run(SMALL).run_to(stage)
         answer = run.answer(0)
         run.clients[0] = run.restored(0)
         assert run.answer(0) == answer
@@ -68,17 +71,16 @@ class TestOrder:
     @pytest.mark.parametrize(
         ("stage", "changes"),
         [
-            (Stage.UPLOAD, {"terms": b"t" * 32}),
-            (Stage.CONFIRM, {"survivors": b"\x0f"}),
+            (Stage.UPLOAD, {"context": OTHER}),
             (Stage.UNMASK, {"survivors": b"\x0f"}),
         ],
     )
     def test_another_request_for_the_same_stage_is_refused(self, stage: Stage, changes: dict[str, bytes]) -> None:
-        run = Run(CONFIRMED).run_to(stage)
+        run = Run(SMALL).run_to(stage)
         run.answer(0)
         refuses(run, 0, tampered(run.inbox[0], **changes), AlreadyAnswered)
 
-    def test_another_update_for_the_same_order_gets_the_first_answer(self) -> None:
+    def test_another_update_for_the_same_header_gets_the_first_answer(self) -> None:
         """A client that trains twice must not mask two updates with the same masks."""
         run = Run(small()).begin()
         first = run.answer(0)
@@ -86,7 +88,7 @@ class TestOrder:
         assert run.answer(0) == first
 
     def test_an_earlier_stage_is_refused_after_a_later_one(self) -> None:
-        run = Run(CONFIRMED).begin()
+        run = Run(SMALL).begin()
         requests: dict[Stage, bytes] = {}
         for stage in ASKED:
             requests[stage] = run.run_to(stage).inbox[0]
@@ -94,12 +96,10 @@ class TestOrder:
         client = run.clients[0]
         with pytest.raises(AlreadyAnswered, match="round 1 is over for this client at UPLOAD"):
             client.upload(requests[Stage.UPLOAD], run.updates[0])
-        with pytest.raises(AlreadyAnswered, match="CONFIRM"):
-            client.confirm(requests[Stage.CONFIRM])
 
     @pytest.mark.parametrize("stage", ASKED)
     def test_an_earlier_round_is_refused(self, stage: Stage) -> None:
-        run = Run(CONFIRMED).run_to(stage)
+        run = Run(SMALL).run_to(stage)
         old = run.inbox[0]
         run.run_to(Stage.DONE).run_to(stage)
         refuses(run, 0, old, AlreadyAnswered)
@@ -111,34 +111,18 @@ class TestOrder:
         run.clients[0].share_keys(2)
         refuses(run, 0, old, AlreadyAnswered)
 
-    @pytest.mark.parametrize("stage", [Stage.CONFIRM, Stage.UNMASK])
-    def test_a_stage_of_another_round_is_refused(self, stage: Stage) -> None:
-        run = Run(CONFIRMED).run_to(stage)
+    def test_a_request_of_another_round_is_refused(self) -> None:
+        run = Run(SMALL).run_to(Stage.UNMASK)
         refuses(run, 0, tampered(run.inbox[0], round_number=2), WrongRound)
 
-    @pytest.mark.parametrize("stage", [Stage.CONFIRM, Stage.UNMASK])
-    def test_who_did_not_upload_answers_nothing_more(self, stage: Stage) -> None:
-        """It has marked no order to compare tags with."""
-        run = Run(CONFIRMED).begin()
+    def test_who_did_not_upload_releases_nothing(self) -> None:
+        run = Run(SMALL).begin()
         run.step(silent=[0])
-        run.run_to(stage)
         with pytest.raises(WrongRound):
             run.answer(0, run.inbox[1])
         run.clients[0].share_keys(1)
-        with pytest.raises(WrongStage, match=f"got {stage.name} while the round is at UPLOAD"):
+        with pytest.raises(WrongStage, match="got UNMASK while the round is at UPLOAD"):
             run.answer(0, run.inbox[1])
-
-    def test_unmask_comes_after_confirm_where_confirm_is_asked_for(self) -> None:
-        run = Run(CONFIRMED).run_to(Stage.UNMASK)
-        other = Run(CONFIRMED).run_to(Stage.CONFIRM)
-        with pytest.raises(WrongStage, match="got UNMASK while the round is at CONFIRM"):
-            other.clients[0].unmask(run.inbox[0])
-
-    def test_nobody_confirms_where_it_is_not_asked_for(self) -> None:
-        run = Run(small()).run_to(Stage.UNMASK)
-        request = Run(CONFIRMED).run_to(Stage.CONFIRM).inbox[0]
-        with pytest.raises(WrongStage, match="got CONFIRM while the round is at UNMASK"):
-            run.clients[0].confirm(request)
 
     def test_no_round_before_the_epoch(self) -> None:
         run, other = Run(small(), set_up=False), Run(small()).begin()
@@ -149,19 +133,135 @@ class TestOrder:
 
     @pytest.mark.parametrize("stage", ASKED)
     def test_a_message_of_another_kind_is_refused(self, stage: Stage) -> None:
-        run = Run(CONFIRMED).run_to(stage)
+        run = Run(SMALL).run_to(stage)
         for other in ASKED:
             if other is not stage:
-                refuses(run, 0, Run(CONFIRMED, seed=1).run_to(other).inbox[0], WrongStage)
+                refuses(run, 0, Run(SMALL, seed=1).run_to(other).inbox[0], WrongStage)
 
     @pytest.mark.parametrize("stage", ASKED)
-    def test_broken_bytes_and_another_view_are_refused(self, stage: Stage) -> None:
-        run = Run(CONFIRMED).run_to(stage)
+    def test_broken_bytes_and_another_binding_are_refused(self, stage: Stage) -> None:
+        run = Run(SMALL).run_to(stage)
         genuine = run.inbox[0]
         for broken in (b"", genuine[:-1], genuine + b"!", b"\x01" + genuine[1:]):
             refuses(run, 0, broken, MalformedMessage)
-        refuses(run, 0, tampered(genuine, view=bytes(8)), WrongView)
+        refuses(run, 0, tampered(genuine, binding=bytes(8)), WrongBinding)
         run.answer(0)
+
+
+class TestHeaderOnRecord:
+    """`accept` writes a header down before the update is made: no other one of the round is answered from then on."""
+
+    @pytest.fixture
+    def run(self) -> Run:
+        return Run(SMALL).begin()
+
+    def other_headers(self, run: Run) -> list[bytes]:
+        """Another model, another key of a peer, a member less: all of them would be accepted, had they come first."""
+        header = run.header_of(0)
+        start = 32 * run.index(run.partners(0)[0])
+        key = run.clients[run.partners(0)[0]]._state.packages[2].mask_key
+        last = run.partners(0)[-1]
+        at, shares = 32 * run.index(last), 48 * (len(run.partners(0)) - 1)
+        return [
+            tampered(run.inbox[0], context=OTHER),
+            tampered(run.inbox[0], mask_keys=header.mask_keys[:start] + key + header.mask_keys[start + 32 :]),
+            tampered(
+                run.inbox[0],
+                members=run.bitmap(user for user in range(5) if user != last),
+                mask_keys=header.mask_keys[:at] + header.mask_keys[at + 32 :],
+                shares=header.shares[:shares],
+            ),
+        ]
+
+    def refuses_all_others(self, run: Run, client: Client) -> None:
+        for other in self.other_headers(run):
+            context = decode_server_message(other).context  # type: ignore[union-attr]
+            before = client.save()
+            for act in (client.accept, lambda data, **at: client.upload(data, run.updates[0], **at)):
+                with pytest.raises(AlreadyAnswered, match="round 1 is over for this client|another process"):
+                    act(other, context=context)
+            assert client.save() == before
+
+    @pytest.mark.parametrize("which", [0, 1, 2])
+    def test_control_each_of_the_other_headers_could_have_come_first(self, run: Run, which: int) -> None:
+        other = self.other_headers(run)[which]
+        assert run.clients[0].accept(other, context=decode_server_message(other).context) is None  # type: ignore[union-attr]
+
+    def test_any_other_header_is_refused_and_the_same_one_is_not(self, run: Run) -> None:
+        client = run.clients[0]
+        assert client.accept(run.inbox[0]) is None
+        assert run.ledgers[0].last().progress == Progress.HEADER
+        self.refuses_all_others(run, client)
+        client.accept(run.inbox[0])
+        answer = client.upload(run.inbox[0], run.updates[0])
+        assert client.accept(run.inbox[0]) == answer, "the answer that was given"
+        self.refuses_all_others(run, client)
+
+    def test_also_after_a_restart(self, run: Run) -> None:
+        """The process dies between `accept` and `upload`, while the update is made."""
+        run.clients[0].accept(run.inbox[0])
+        client = run.restored(0)
+        self.refuses_all_others(run, client)
+        answer = client.upload(run.inbox[0], run.updates[0])
+        assert run.restored(0, client.save()).upload(run.inbox[0], -run.updates[0]) == answer
+        run.clients[0] = client
+        run.server.receive(answer)
+        for user in range(1, 5):
+            run.server.receive(run.answer(user))
+        run.inbox = run.server.close_stage()
+        assert run.run_to(Stage.DONE).result.survivors == (0, 1, 2, 3, 4)
+
+    def test_also_from_a_state_that_was_copied_before(self, run: Run) -> None:
+        """The ledger knows of the header, whatever the state says."""
+        copy = run.restored(0)
+        run.clients[0].accept(run.inbox[0])
+        self.refuses_all_others(run, copy)
+        with pytest.raises(AlreadyAnswered, match="another process"):
+            copy.upload(run.inbox[0], run.updates[0])
+        answer = run.clients[0].upload(run.inbox[0], run.updates[0])
+        assert copy.upload(run.inbox[0], -run.updates[0]) == answer
+
+    def test_upload_alone_accepts_too_in_one_entry(self, run: Run) -> None:
+        before = run.ledgers[0].last().version
+        run.answer(0)
+        assert run.ledgers[0].last().version == before + 1
+        self.refuses_all_others(run, run.clients[0])
+
+    def test_an_update_of_another_shape_leaves_no_header_on_record(self, run: Run) -> None:
+        """If it came without `accept`: then nothing that was learnt from the header can have left."""
+        with pytest.raises(InvalidInput):
+            run.clients[0].upload(run.inbox[0], np.zeros(3, np.float32))
+        other = self.other_headers(run)[0]
+        assert run.clients[0].accept(other, context=OTHER) is None
+
+    def test_an_update_that_fails_while_it_is_made_leaves_the_header_on_record(self, run: Run) -> None:
+        """Whatever the update has told by then, no other header is answered."""
+
+        class Broken:
+            dim = 40
+
+            def read(self, start: int, stop: int) -> np.ndarray:
+                raise OSError("disk")
+
+        client = run.clients[0]
+        with pytest.raises(OSError, match="disk"):
+            client.upload(run.inbox[0], Broken())  # type: ignore[arg-type]
+        assert run.ledgers[0].last().progress == Progress.HEADER
+        self.refuses_all_others(run, client)
+        assert run.run_to(Stage.DONE).result.survivors == (0, 1, 2, 3, 4)
+
+    def test_a_header_that_is_refused_is_not_on_record(self, run: Run) -> None:
+        refuses(run, 0, tampered(run.inbox[0], context=OTHER), WrongBinding)
+        with pytest.raises(WrongBinding):
+            run.clients[0].accept(tampered(run.inbox[0], context=OTHER))
+        assert run.clients[0].accept(run.inbox[0]) is None
+
+    def test_the_next_round_is_accepted_without_an_upload_in_this_one(self, run: Run) -> None:
+        run.clients[0].accept(run.inbox[0])
+        run.step(silent=[0]).run_to(Stage.DONE)
+        run.begin()
+        assert run.clients[0].accept(run.inbox[0]) is None
+        assert run.run_to(Stage.DONE).result.survivors == (0, 1, 2, 3, 4)
 
 
 class TestFailures:
@@ -173,12 +273,10 @@ class TestFailures:
             np.zeros(39, np.float32),
             np.zeros((40, 1), np.float32),
             np.zeros(40, np.int64),
-            np.full(40, np.nan, np.float32),
-            np.full(40, np.inf),
             [0.0] * 40,
             None,
         ],
-        ids=["short", "shape", "integers", "nan", "infinite", "list", "none"],
+        ids=["short", "shape", "integers", "list", "none"],
     )
     def test_an_update_that_can_not_be_added_is_refused(self, update: object) -> None:
         run = Run(small()).begin()
@@ -189,32 +287,35 @@ class TestFailures:
         assert run.clients[0].save() == before
         assert run.run_to(Stage.DONE).result.survivors == (0, 1, 2, 3, 4)
 
-    @pytest.mark.parametrize(("max_weight", "weight"), [(0, 0), (0, 2), (7, -1)])
-    def test_a_weight_that_makes_no_sense_is_refused(self, max_weight: int, weight: int) -> None:
-        run = Run(small(max_weight=max_weight)).begin()
+    @pytest.mark.parametrize("weight", [0, 2, -1])
+    def test_a_weight_in_a_run_without_weights_is_refused(self, weight: int) -> None:
+        run = Run(SMALL).begin()
         before = run.clients[0].save()
-        with pytest.raises(InvalidInput, match="weight must"):
+        with pytest.raises(InvalidInput, match="weight must be 1"):
             run.clients[0].upload(run.inbox[0], run.updates[0], weight)
         assert run.clients[0].save() == before
 
-    def test_a_weight_above_the_largest_counts_as_the_largest(self) -> None:
-        """To refuse would tell the server about it."""
+    def test_no_refusal_depends_on_data(self) -> None:
+        """Weights are clamped, a negative one counts as one, what is no number counts as 0 and as clipped."""
         run = Run(small(max_weight=7)).begin()
+        weights = [0, 3, -5, 8, 10**9]
+        run.updates[1] = np.where(np.arange(40) < 3, [np.nan] * 40, 0.5).astype(np.float32)
+        run.updates[2] = np.where(np.arange(40) < 2, [np.inf] * 40, 0.5)
         for user in range(5):
-            run.server.receive(
-                run.clients[user].upload(run.inbox[user], run.updates[user], weight=[0, 3, 7, 8, 10**9][user])
-            )
+            run.server.receive(run.clients[user].upload(run.inbox[user], run.updates[user], weights[user]))
         run.inbox = run.server.close_stage()
-        run.run_to(Stage.DONE)
-        assert run.result.weight_per_slice is not None
-        assert run.result.weight_per_slice.tolist() == [0 + 3 + 7 + 7 + 7]
+        result = run.run_to(Stage.DONE).result
+        assert result.combined.weights is not None
+        assert set(result.combined.weights.tolist()) == {0 + 3 + 1 + 7 + 7}
+        assert (run.clients[1].clipped, run.clients[2].clipped) == (3, 2)
+        assert np.isfinite(result.sum()).all()
 
-    def test_other_terms_are_refused(self) -> None:
-        """The model that the user has trained is not the one that the order names."""
-        run = Run(small()).begin()
+    def test_another_context_is_refused(self) -> None:
+        """The model that the user has trained is not the one that the header names."""
+        run = Run(SMALL).begin()
         before = run.clients[0].save()
-        with pytest.raises(WrongView):
-            run.clients[0].upload(run.inbox[0], run.updates[0], terms=b"t" * 32)
+        with pytest.raises(WrongBinding):
+            run.clients[0].upload(run.inbox[0], run.updates[0], context=OTHER)
         assert run.clients[0].save() == before
         run.answer(0)
 
@@ -222,7 +323,7 @@ class TestFailures:
         """Otherwise a server could try survivors until it likes the answer."""
         run = Run(small()).run_to(Stage.UNMASK)
         few = tampered(run.inbox[0], survivors=b"\x03", tags=bytes(8))
-        with pytest.raises(PolicyViolation, match="only 2 users survive"):
+        with pytest.raises(PolicyViolation, match="1 survivors have valid tags for this round, 3 are needed"):
             run.answer(0, few)
         with pytest.raises(AlreadyAnswered):
             run.answer(0)
@@ -238,7 +339,7 @@ class TestFailures:
         run.answer(0)
 
     def test_after_a_refused_round_the_client_takes_part_in_the_next(self) -> None:
-        run = Run(small(dropout=0.2)).run_to(Stage.UNMASK)
+        run = Run(SMALL).run_to(Stage.UNMASK)
         with pytest.raises(PolicyViolation):
             run.answer(0, tampered(run.inbox[0], survivors=b"\x03", tags=bytes(8)))
         run.step(silent=[0])
@@ -260,17 +361,17 @@ def is_erased(secrets: list[Secret]) -> bool:
 
 
 class TestErasure:
-    def test_the_sealing_key_is_erased_once_the_chains_exist(self) -> None:
+    def test_the_sealing_key_is_erased_once_the_ratchets_exist(self) -> None:
         run = Run(small(), set_up=False)
         run.step()
         key = run.clients[0]._state.sealing_private
+        assert key is not None
         assert any(key.reveal())
         run.join()
         assert is_erased([key])
-        assert run.clients[0]._state.sealing_private.reveal() == b""
-        assert run.clients[0]._state.nonce == b""
+        assert run.clients[0]._state.sealing_private is None
 
-    @pytest.mark.parametrize("params", [small(), CONFIRMED, grouped()], ids=["full", "confirm", "grouped"])
+    @pytest.mark.parametrize("params", [SMALL, grouped()], ids=["one group", "groups"])
     def test_what_is_erased_when(self, params: object) -> None:
         run = Run(params).begin()  # type: ignore[arg-type]
         kept = secrets_of(run.clients[0]._state, 1)
@@ -289,16 +390,16 @@ class TestErasure:
         state = run.clients[0]._state
         assert 1 not in state.packages
         assert 1 not in state.secrets
-        assert state.order == b""
+        assert state.header is None
         assert all(any(secret.reveal()) for part in later.values() for secret in part)
 
-    def test_chains_move_on_and_the_old_ones_are_erased(self) -> None:
+    def test_ratchets_move_on_and_the_old_ones_are_erased(self) -> None:
         """Whoever takes a node over learns nothing of earlier rounds."""
         run = Run(small())
-        chains = list(run.clients[0]._state.chains.values())
+        ratchets = list(run.clients[0]._state.ratchets.values())
         run.round()
-        assert is_erased(list(chains))
-        assert run.clients[0]._state.chain_round == 4
+        assert is_erased(list(ratchets))
+        assert run.clients[0]._state.ratchet_round == 4
 
     def test_a_later_round_erases_the_packages_of_earlier_ones(self) -> None:
         """Whether they were used or not."""
@@ -311,7 +412,7 @@ class TestErasure:
         assert run.clients[0]._state.packages.keys() == {2, 3, 4}
         assert run.clients[0]._state.secrets.keys() == {2, 3, 4}
 
-    def test_an_order_of_a_later_round_erases_earlier_packages(self) -> None:
+    def test_a_header_of_a_later_round_erases_earlier_packages(self) -> None:
         run = Run(small())
         kept = secrets_of(run.clients[0]._state, 1)
         run.begin(2)
@@ -327,7 +428,7 @@ class TestErasure:
 
 
 class TestRestart:
-    @pytest.mark.parametrize("params", [CONFIRMED, with_roster(small), grouped()], ids=["plain", "roster", "grouped"])
+    @pytest.mark.parametrize("params", [SMALL, small(roster=True), grouped()], ids=["plain", "roster", "groups"])
     def test_clients_are_saved_and_restored_after_every_message(self, params: object) -> None:
         """The run is the same as without, bit for bit."""
         restarted, plain = Run(params), Run(params)  # type: ignore[arg-type]
@@ -380,7 +481,7 @@ class TestTwoOnOneLedger:
         first = one.upload(run.inbox[0], run.updates[0])
         assert other.upload(run.inbox[0], -run.updates[0]) == first, "the same request gets the same bytes"
         with pytest.raises(AlreadyAnswered):
-            other.upload(tampered(run.inbox[0], terms=b"x" * 32), run.updates[0], terms=b"x" * 32)
+            other.upload(tampered(run.inbox[0], context=OTHER), run.updates[0], context=OTHER)
 
     def test_one_of_two_unmask_answers_leaves(self) -> None:
         run = Run(small()).run_to(Stage.UNMASK)
@@ -433,7 +534,7 @@ class TestTwoOnOneLedger:
 class TestMemoryLedger:
     def test_entries_follow_each_other(self) -> None:
         ledger = MemoryLedger()
-        assert ledger.last() == Entry(0, -1, -1, b"", b"")
+        assert ledger.last() == Entry(0, -1, 0, b"", b"")
         for wrong in (0, 2, -1):
             with pytest.raises(AlreadyAnswered):
                 ledger.record(Entry(wrong), NOTHING)
@@ -462,9 +563,9 @@ class TestMemoryLedger:
         written: list[tuple[Entry, bytes]] = []
 
         class Writing(MemoryLedger):
-            def record(self, entry: Entry, step: StateStep) -> None:
-                super().record(entry, step)
-                written.append((entry, step.whole()))
+            def record(self, entry: Entry, step: StateStep, *more: Any) -> None:
+                super().record(entry, step, *more)
+                written.append((entry, save_state(step.after)))
 
         client = Client(0, small(), LENIENT, ledger=Writing())
         client.advertise_keys()
@@ -476,10 +577,10 @@ class TestMemoryLedger:
         class Broken(MemoryLedger):
             broken = False
 
-            def record(self, entry: Entry, step: StateStep) -> None:
+            def record(self, entry: Entry, step: StateStep, *more: Any) -> None:
                 if self.broken:
                     raise OSError("disk full")
-                super().record(entry, step)
+                super().record(entry, step, *more)
 
         run = Run(small(), set_up=False)
         ledger = Broken()

@@ -1,4 +1,4 @@
-"""Packages: dealt once, ahead of their round, and sent again only as the same bytes."""
+"""Key packages: made once, ahead of their round, and sent again only as the same bytes."""
 
 from __future__ import annotations
 
@@ -15,30 +15,27 @@ from sparsesecagg.errors import (
     PolicyViolation,
     ProtocolError,
     UnknownSender,
+    WrongBinding,
     WrongRound,
-    WrongView,
 )
 from sparsesecagg.protocol import Stage
-from sparsesecagg.protocol.chains import LARGEST_SKIP
+from sparsesecagg.protocol.epoch import AHEAD, make_package, mask_private, open_pair, seed_commitment
 from sparsesecagg.protocol.messages import (
     SEALED_SIZE,
-    Order,
     ShareKeys,
     Unmask,
     decode_client_message,
-    decode_server_message,
     decode_users,
     pieces,
 )
-from sparsesecagg.protocol.order import commitment_of, mask_key_of
-from sparsesecagg.protocol.package import AHEAD, deal, mask_private, open_pair, seed_commitment
+from sparsesecagg.protocol.state import LARGEST_SKIP
 
 
 def rounds_of(packages: list[bytes]) -> list[int]:
     return [decode_client_message(package).round_number for package in packages]
 
 
-class TestDealing:
+class TestMaking:
     def test_two_rounds_ahead_and_each_once(self) -> None:
         client = Run(small(), late=range(5)).clients[0]
         assert AHEAD == 2
@@ -72,18 +69,18 @@ class TestDealing:
     def test_every_package_is_fresh(self) -> None:
         run = Run(small(), late=range(5))
         dealt = [decode_client_message(each) for client in run.clients.values() for each in client.share_keys(0)]
-        heads = [message.head for message in dealt if isinstance(message, ShareKeys)]
-        assert len({mask_key_of(head) for head in heads}) == len({commitment_of(head) for head in heads}) == 10
+        made = [message for message in dealt if isinstance(message, ShareKeys)]
+        assert len({each.mask_key for each in made}) == len({each.commitment for each in made}) == 10
 
-    def test_a_server_may_leap_over_rounds_but_not_over_any_number_of_them(self) -> None:
-        """The chains are hashed once per round."""
+    def test_a_server_may_skip_rounds_but_not_over_any_number_of_them(self) -> None:
+        """The secrets of pairs are hashed once per round."""
         run = Run(small())
         client = run.clients[0]
         before = client.save()
-        start = client._state.chain_round
+        start = client._state.ratchet_round
         assert LARGEST_SKIP == 4096
         for far in (start + LARGEST_SKIP - AHEAD + 1, 1 << 62):
-            with pytest.raises(PolicyViolation, match="leaps over"):
+            with pytest.raises(PolicyViolation, match="skips more than 4096"):
                 client.share_keys(far)
         assert client.save() == before
         assert rounds_of(client.share_keys(start + LARGEST_SKIP - AHEAD)) == [
@@ -91,16 +88,16 @@ class TestDealing:
             start + LARGEST_SKIP,
         ]
 
-    def test_pairs_agree_after_any_leap(self) -> None:
-        """Chains go by the number of the round, never by messages."""
+    def test_pairs_agree_after_any_skip(self) -> None:
+        """Ratchets go by the number of the round, never by messages."""
         run = Run(small())
         run.clients[0].share_keys(1)
         for number in (2, 3, 4, 7):
             run.clients[0].share_keys(number)
         run.clients[1].share_keys(7)
         for number in (8, 9):
-            one = run.clients[0]._state.secrets[number][run.place(1)]
-            assert one == run.clients[1]._state.secrets[number][run.place(0)]
+            one = run.clients[0]._state.secrets[number][run.index(1)]
+            assert one == run.clients[1]._state.secrets[number][run.index(0)]
         assert run.clients[0]._state.secrets[8] != run.clients[0]._state.secrets[9]
 
     def test_a_package_is_bound_to_its_round_its_owner_and_its_holder(self) -> None:
@@ -109,20 +106,20 @@ class TestDealing:
         owner, holder = run.clients[0], run.clients[1]
         package = decode_client_message(owner._state.packages[1].message)
         assert isinstance(package, ShareKeys)
-        epoch, place, at = owner._member.epoch, run.place(0), run.place(1)
-        sealed = dict(zip(epoch.partners(place).tolist(), pieces(package.shares, 4, SEALED_SIZE, ""), strict=True))
-        secret = holder._state.secrets[1][place]
-        assert open_pair(epoch, place, at, sealed[at], secret) is not None
-        assert open_pair(epoch, at, place, sealed[at], secret) is None, "reflected"
-        assert open_pair(epoch, place, at, sealed[at], holder._state.secrets[2][place]) is None, "another round"
+        epoch, index, at = owner._joined()[0], run.index(0), run.index(1)
+        sealed = dict(zip(epoch.partners(index).tolist(), pieces(package.shares, 4, SEALED_SIZE, ""), strict=True))
+        secret = holder._state.secrets[1][index]
+        assert open_pair(epoch, index, at, sealed[at], secret) is not None
+        assert open_pair(epoch, at, index, sealed[at], secret) is None, "reflected"
+        assert open_pair(epoch, index, at, sealed[at], holder._state.secrets[2][index]) is None, "another round"
         other = next(each for each in sealed if each != at)
-        assert open_pair(epoch, place, at, sealed[other], secret) is None, "another holder's"
-        assert open_pair(epoch, place, at, flipped(sealed[at]), secret) is None
+        assert open_pair(epoch, index, at, sealed[other], secret) is None, "another holder's"
+        assert open_pair(epoch, index, at, flipped(sealed[at]), secret) is None
 
     def test_run_round_and_user_are_in_key_and_commitment(self) -> None:
         """So that a guess of the 16 bytes tests one target."""
-        epoch = Run(small()).clients[0]._member.epoch
-        other = Run(small(), seed=1).clients[0]._member.epoch
+        epoch = Run(small()).clients[0]._joined()[0]
+        other = Run(small(), seed=1).clients[0]._joined()[0]
         secret = SharedSecret(b"s" * 16)
         cases = [(epoch, 1, 0), (epoch, 2, 0), (epoch, 1, 1), (other, 1, 0)]
         assert len({mask_private(*case, secret).reveal() for case in cases}) == 4
@@ -138,7 +135,7 @@ class TestDealing:
             drawn.append(size)
             return bytes([len(drawn)]) * size
 
-        deal(run.clients[0]._member.epoch, 1, run.place(0), run.clients[0]._state.secrets[1], entropy)
+        make_package(run.clients[0]._joined()[0], 1, run.index(0), run.clients[0]._state.secrets[1], entropy)
         assert drawn == [16, 16, 32]
 
     def test_sizes(self) -> None:
@@ -158,11 +155,11 @@ class TestReceiving:
         return Run(small(), late=range(5))
 
     def refused(self, run: Run, data: bytes, error: type[ProtocolError]) -> None:
-        before = {number: dict(held) for number, held in run.server._epoch.pods[0].packages.items() if held}  # type: ignore[union-attr]
+        before = {number: dict(held) for number, held in run.server._epoch.groups[0].packages.items() if held}
         sizes = {stage: dict(each) for stage, each in run.server.sent_bytes.items()}
         with pytest.raises(error):
             run.server.receive(data)
-        after = {number: dict(held) for number, held in run.server._epoch.pods[0].packages.items() if held}  # type: ignore[union-attr]
+        after = {number: dict(held) for number, held in run.server._epoch.groups[0].packages.items() if held}
         assert (after, run.server.sent_bytes) == (before, sizes)
 
     def test_a_second_package_for_a_round_is_refused(self, run: Run) -> None:
@@ -175,21 +172,21 @@ class TestReceiving:
         first, second = run.clients[0].share_keys(0)
         for number in (0, 3, 9):
             self.refused(run, tampered_by_user(second, round_number=number), WrongRound)
-        run.deal([0])
+        run.share_keys([0])
         run.begin()
         self.refused(run, first, WrongRound)
         assert run.server.receive(second) == 0
 
     def test_packages_travel_at_any_stage(self, run: Run) -> None:
         late = run.clients[0].share_keys(0)[1]
-        run.deal([0])
+        run.share_keys([0])
         run.begin().step()
         assert run.server.stage is Stage.UNMASK
         assert run.server.receive(late) == 0
 
     def test_another_epoch_and_other_senders_are_refused(self, run: Run) -> None:
         first, _ = run.clients[0].share_keys(0)
-        self.refused(run, tampered_by_user(first, view=bytes(8)), WrongView)
+        self.refused(run, tampered_by_user(first, binding=bytes(8)), WrongBinding)
         for stranger in (5, 77):
             self.refused(run, tampered_by_user(first, number=stranger.to_bytes(4, "little")), UnknownSender)
         with pytest.raises(UnknownSender):
@@ -211,23 +208,23 @@ class TestReceiving:
 
     @pytest.mark.parametrize("point", low_order_points(), ids=bytes.hex)
     def test_a_low_order_mask_key_costs_only_its_owner(self, run: Run, point: bytes) -> None:
-        """Passed on, it would make its whole committee refuse the order."""
+        """Passed on, it would make its whole group refuse the header."""
         first, _ = run.clients[0].share_keys(0)
-        self.refused(run, tampered_by_user(first, head=point + bytes(32)), InvalidKey)
+        self.refused(run, tampered_by_user(first, mask_key=point), InvalidKey)
         run.server.receive(first)
 
     def test_a_mask_key_that_occurs_twice_is_refused(self, run: Run) -> None:
         first, other = run.clients[0].share_keys(0)[0], run.clients[1].share_keys(0)[0]
         run.server.receive(first)
-        key = mask_key_of(decode_client_message(first).head)  # type: ignore[union-attr]
-        self.refused(run, tampered_by_user(other, head=key + bytes(32)), InvalidKey)
+        key = decode_client_message(first).mask_key  # type: ignore[union-attr]
+        self.refused(run, tampered_by_user(other, mask_key=key), InvalidKey)
 
     def test_sizes_are_counted_in_the_round_that_they_arrive_in(self, run: Run) -> None:
         first, second = run.clients[0].share_keys(0)
         run.server.receive(first)
         run.server.receive(second)
         assert run.server.sent_bytes["SHARE_KEYS"] == {0: len(first) + len(second)}
-        run.deal([0])
+        run.share_keys([0])
         run.begin()
         assert run.server.sent_bytes["SHARE_KEYS"] == {}
 
@@ -250,16 +247,16 @@ class TestMissing:
         assert third.dropped["SHARE_KEYS"] == 1
         assert run.round().survivors == (0, 1, 2, 3, 4)
 
-    def test_a_user_without_a_package_gets_no_order(self) -> None:
+    def test_a_user_without_a_package_gets_no_header(self) -> None:
         run = Run(small(), late=[0]).begin()
         assert set(run.inbox) == {1, 2, 3, 4}
         run.step()
         assert run.run_to(Stage.DONE).result.dropped == {"SHARE_KEYS": 1, "UPLOAD": 0, "UNMASK": 0}
 
-    def test_an_order_for_a_round_that_no_package_was_dealt_for_is_refused(self) -> None:
+    def test_a_header_for_a_round_that_no_package_was_made_for_is_refused(self) -> None:
         run = Run(small(), late=[0]).begin()
         before = run.clients[0].save()
-        with pytest.raises(ProtocolError, match="no package was dealt"):
+        with pytest.raises(ProtocolError, match="no key package was sent"):
             run.answer(0, run.inbox[1])
         assert run.clients[0].save() == before
 
@@ -267,13 +264,12 @@ class TestMissing:
 def test_a_share_that_does_not_open_is_left_out_and_the_round_goes_on() -> None:
     """One user seals rubbish for another: the others restore its secret without that holder."""
     run = Run(small()).begin()
-    message = decode_server_message(run.inbox[0])
-    assert isinstance(message, Order)
+    message = run.header_of(0)
     run.inbox[0] = tampered(run.inbox[0], shares=flipped(message.shares))
     run.step()
     answer = decode_client_message(run.answer(0))
     assert isinstance(answer, Unmask)
-    partners = [place for place in range(5) if place != run.place(0)]
+    partners = run.partners(0)
     assert set(decode_users(answer.owners, 5).tolist()) == set(range(5)) - {partners[0]}
     assert run.run_to(Stage.DONE).result.survivors == (0, 1, 2, 3, 4)
 
@@ -282,21 +278,20 @@ def test_sealed_numbers_outside_the_field_are_left_out_as_well() -> None:
     """The owner may seal what it likes: it opens, and still is no share."""
     run = Run(small()).begin()
     owner = run.clients[1]
-    rubbish = sealing.seal(owner._state.secrets[1][run.place(0)], 1, 0, b"\xff" * 40)
-    message = decode_server_message(run.inbox[0])
-    assert isinstance(message, Order)
-    partners = [place for place in range(5) if place != run.place(0)]
+    rubbish = sealing.seal(owner._state.secrets[1][run.index(0)], 1, 0, b"\xff" * 40)
+    message = run.header_of(0)
+    partners = run.partners(0)
     parts = pieces(message.shares, 4, SEALED_SIZE, "")
-    parts[partners.index(run.place(1))] = rubbish
+    parts[partners.index(run.index(1))] = rubbish
     run.inbox[0] = tampered(run.inbox[0], shares=b"".join(parts))
     run.step()
     answer = decode_client_message(run.answer(0))
     assert isinstance(answer, Unmask)
-    assert set(decode_users(answer.owners, 5).tolist()) == set(range(5)) - {run.place(1)}
+    assert set(decode_users(answer.owners, 5).tolist()) == set(range(5)) - {run.index(1)}
 
 
-def test_packages_of_pods_do_not_meet() -> None:
+def test_packages_of_groups_do_not_meet() -> None:
     run = Run(grouped())
     sizes = {len(client._state.packages[1].message) for client in run.clients.values()}
     assert len(sizes) == 1
-    assert all(len(client._state.secrets[1]) == 7 for client in run.clients.values())
+    assert all(len(client._state.secrets[1]) == 5 for client in run.clients.values())
