@@ -19,8 +19,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from sparsesecagg.errors import InvalidInput
+from sparsesecagg.field import WORD_BITS
 from sparsesecagg.patterns import PATTERNS
+from sparsesecagg.patterns.groups import USUAL_GROUP
 from sparsesecagg.planning import plan as planning
+from sparsesecagg.planning.message_sizes import default_levels, shortest_word
 
 SECONDS_BETWEEN_LINES: Final = 5.0
 _PICTURES: Final = (".png", ".pdf", ".svg")
@@ -62,7 +65,7 @@ PatternOption = Annotated[
 AlphaOption = Annotated[float, typer.Option(help="Fraction of the model that each user sends (α), in (0, 1].")]
 BitsOption = Annotated[
     int | None,
-    typer.Option(help="Bits of a word, from 4 to 32.", show_default="16 for sliced, else 32"),
+    typer.Option(help="Bits of a word, from 4 to 32.", show_default="by size of the groups for sliced, else 32"),
 ]
 WeightsOption = Annotated[
     str | None,
@@ -113,9 +116,12 @@ def pattern_of(name: str) -> str:
     return "full" if name == "secagg" else name
 
 
-def word_bits(pattern: str, asked: int | None) -> int:
-    """Return the bits of a word: as asked for, or the pattern's usual ones."""
-    return PATTERNS[pattern].usual_bits if asked is None and pattern in PATTERNS else asked or 32
+def word_bits(pattern: str, asked: int | None, users: int = USUAL_GROUP) -> int:
+    """Return the bits of a word: as asked for, or as many as groups of so many users need, or the paper's 32."""
+    if asked is not None:
+        return asked
+    short = pattern in PATTERNS and PATTERNS[pattern].short_words
+    return shortest_word(users, default_levels(users)) if short else WORD_BITS[-1]
 
 
 def weight_limit(weights: str | None, max_weight: int | None) -> int:

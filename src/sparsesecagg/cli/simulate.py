@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -30,9 +31,12 @@ from sparsesecagg.cli.shared import (
     weight_limit,
     word_bits,
 )
-from sparsesecagg.errors import InvalidInput
+from sparsesecagg.crypto.identity import USUAL_COLLUDING
+from sparsesecagg.crypto.kdf import DIGEST_SIZE
+from sparsesecagg.errors import InvalidInput, ProtocolError, RoundRefused, ThresholdNotMet, TooLittleOpened
 from sparsesecagg.patterns import PATTERNS
 from sparsesecagg.planning.advice import advice
+from sparsesecagg.privacy.anonymity import planned_colluders
 from sparsesecagg.protocol import STAGES, Parameters, Policy, RoundOptions, Stage
 from sparsesecagg.protocol.parameters import MAX_CLIENTS
 from sparsesecagg.protocol.stages import ROUND_STAGES
@@ -97,29 +101,31 @@ def simulate(
         group_size=group_size,
         threshold=threshold,
         dropout=dropout,
-        modulus_bits=word_bits(pattern, modulus_bits),
         neighbours=neighbours,
         clip=clip,
         max_weight=weight_limit(weights, max_weight),
     )
-    params = Parameters.create(clients, dim, options, session=seeded_entropy(seed)(32))
+    params = Parameters.create(clients, dim, options, session=seeded_entropy(seed)(DIGEST_SIZE))
     check_memory(dim)
-    cohort = Cohort(_LENIENT, entropy_of_run(seed))
-    if authenticated:
-        people = make_identities(clients, "simulation", seeded_entropy(seed), group_size=group_size)
-        cohort = Cohort(_LENIENT, entropy_of_run(seed), people)
-        params = Parameters.create(clients, dim, options, session=params.session, roster=cohort.roster)
+    if authenticated and threshold is not None:
+        _require_majority(params.contributors, threshold)
+    people = (
+        make_identities(clients, "simulation", seeded_entropy(seed), group_size=group_size) if authenticated else None
+    )
+    cohort = Cohort(_LENIENT, entropy_of_run(seed), people)
+    options = replace(options, modulus_bits=word_bits(pattern, modulus_bits, params.contributors))
+    params = Parameters.create(clients, dim, options, session=params.session, roster=cohort.roster)
     notes = (
         [] if sparse or alpha in (1, DEFAULT_ALPHA) else [f"{pattern} sends everything: --alpha {alpha:g} is not used"]
     )
     for sentence in notes + advice(params):
-        err.print(f"[yellow]note:[/yellow] {sentence}.", highlight=False, soft_wrap=True)
+        _note(sentence)
     peak_memory.forget_peak()
     schedule = [
         draw_dropouts(clients, dropout, stages, np.random.default_rng([seed, 1 + n]), first_round=n == 0)
         for n in range(rounds)
     ]
-    summary = _summary(*_run(params, cohort, schedule, seed))
+    summary = _summary(*_run(params, cohort, schedule, seed), rounds)
     if json:
         print_json(summary)
     else:
@@ -129,8 +135,9 @@ def simulate(
 def _run(
     params: Parameters, cohort: Cohort, schedule: Sequence[Mapping[int, Stage]], seed: int
 ) -> tuple[InProcessRun, list[Outcome]]:
-    """Run all rounds; return the run and the outcome of each."""
-    outcomes = []
+    """Run all rounds; return the run and the outcomes of those that were opened. Raise if none was."""
+    outcomes: list[Outcome] = []
+    failure: ProtocolError | None = None
     with counting("simulating, messages of users", params.clients * (3 + 3 * len(schedule))) as count:
         run = InProcessRun(
             params,
@@ -143,8 +150,31 @@ def _run(
             rng = np.random.default_rng([seed, number, 1])
             weights = rng.integers(1, params.max_weight + 1, params.clients).tolist() if params.max_weight else None
             updates = partial(RandomUpdate, seed, number, params.dim, params.clip / 4)
-            outcomes.append(run.round(updates, weights=weights, drops=drops))
+            try:
+                outcomes.append(run.round(updates, weights=weights, drops=drops))
+            except (ThresholdNotMet, TooLittleOpened, RoundRefused) as problem:
+                failure = problem
+                if len(schedule) > 1:
+                    _note(f"round {number} failed: {problem}")
+    if failure and not outcomes:
+        raise failure
     return run, outcomes
+
+
+def _require_majority(size: int, threshold: int) -> None:
+    """Raise unless 2t > P + c, which users of a roster demand: otherwise a malicious server reads single users."""
+    colluders = planned_colluders(size, USUAL_COLLUDING)
+    least = (size + colluders) // 2 + 1
+    if threshold < least:
+        raise InvalidInput(
+            "threshold",
+            f"must be from {least} to {size} with a roster, more than half of {size} users and {colluders} colluding "
+            f"ones, got {threshold}",
+        )
+
+
+def _note(sentence: str) -> None:
+    err.print(f"[yellow]note:[/yellow] {sentence}.", highlight=False, soft_wrap=True)
 
 
 class _Counting(Observer):
@@ -167,11 +197,12 @@ def _drop_stages(name: str) -> Sequence[Stage]:
     return [Stage[name.upper()]]
 
 
-def _summary(run: InProcessRun, outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """Return the command's JSON object: means over the rounds."""
+def _summary(run: InProcessRun, outcomes: Sequence[Outcome], rounds: int) -> dict[str, Any]:
+    """Return the command's JSON object: means over the rounds that were opened; what was opened counts over all."""
     params, results = run.params, [outcome.result for outcome in outcomes]
     uploads = [size for result in results for size in result.sent_bytes[Stage.UPLOAD.name]]
     opened = [result.contributors[result.updated] for result in results]
+    failed = [0] * (rounds - len(results))
     return {
         "exact": all(outcome.exact for outcome in outcomes),
         "survivors": _mean([len(result.survivors) for result in results]),
@@ -193,8 +224,8 @@ def _summary(run: InProcessRun, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "peak_memory_bytes": peak_memory.peak(),
         "groups": params.groups,
         "group_size": {"min": min(params.sizes), "max": max(params.sizes)},
-        "groups_opened": _mean([result.groups_opened for result in results]),
-        "coordinates_updated": float(np.mean([result.coordinates_updated for result in results])),
+        "groups_opened": _mean([result.groups_opened for result in results] + failed),
+        "coordinates_updated": float(np.mean([result.coordinates_updated for result in results] + failed)),
         "exchanges": len(ROUND_STAGES),
     }
 

@@ -132,8 +132,8 @@ class Pattern(ABC):
     """A cohort may be cut into groups."""
     sparse: ClassVar[bool] = True
     """α may be below 1."""
-    usual_bits: ClassVar[int] = 32
-    """Bits of a word in simulations where nobody says otherwise."""
+    short_words: ClassVar[bool] = False
+    """Where nobody says otherwise, words are as short as the groups allow; else of 32 bits, as published."""
 
     def __init__(self, layout: Layout) -> None:
         """Raise `InvalidInput` for a layout that the pattern can't have."""

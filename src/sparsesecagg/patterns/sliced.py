@@ -69,7 +69,7 @@ class Sliced(Pattern):
     """Slices of α of the coordinates, another one each round."""
 
     name = "sliced"
-    usual_bits = 16
+    short_words = True
 
     def __init__(self, layout: Layout) -> None:
         super().__init__(layout)
@@ -299,7 +299,7 @@ class Full(Sliced):
     name = "full"
     several_groups = False
     sparse = False
-    usual_bits = 32
+    short_words = False
 
     def __init__(self, layout: Layout) -> None:
         if layout.alpha_q32 != 1 << 32:
