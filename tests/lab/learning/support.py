@@ -58,7 +58,7 @@ def small_task(**options: object) -> tuple[TrainingConfig, Task]:
 
 def real_data() -> Path:
     """Return the folder of the real data sets, or skip the test."""
-    beside_the_project = Path(__file__).parents[2].parent / "shared" / "data"
+    beside_the_project = Path(__file__).parents[3].parent / "shared" / "data"
     folder = Path(os.environ.get("SPARSESECAGG_DATA", beside_the_project))
     if not (folder / "mnist").is_dir():
         pytest.skip("needs the real MNIST files: set SPARSESECAGG_DATA")

@@ -8,7 +8,7 @@ import pytest
 
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.lab.learning import Dataset, DenseNetwork, TorchModel, train_federated
-from sparsesecagg.lab.learning.metrics import RoundMetrics
+from sparsesecagg.lab.report.records import RoundLine
 
 from .support import blobs, real_data
 
@@ -25,9 +25,9 @@ OPTIONS: dict[str, Any] = {
 
 def test_own_data_with_a_named_model(tmp_path: Path) -> None:
     """Arrays in, a trained model out."""
-    seen: list[RoundMetrics] = []
+    seen: list[RoundLine] = []
     result = train_federated(blobs(), "softmax", out=tmp_path / "run", on_round=seen.append, **OPTIONS)
-    assert result.accuracy > 0.9 and [metrics.round for metrics in seen] == [1, 2, 3]
+    assert result.accuracy > 0.9 and [line.round for line in seen] == [1, 2, 3]
     again = DenseNetwork(6, 3).evaluate(result.parameters, blobs().test_x, blobs().test_y)
     assert again.correct / again.samples == result.accuracy
 
@@ -61,8 +61,8 @@ def test_unknown_options_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bits", [8, 16])
-def test_digits_reach_92_percent_with_sparse_committees(tmp_path: Path, bits: int) -> None:
-    """The embedded data with every default but fewer rounds: 50 users, α = 0.2, θ = 0.3."""
+def test_digits_reach_92_percent_with_slices(tmp_path: Path, bits: int) -> None:
+    """The embedded data with every default but fewer rounds: 50 users, α = 0.2, θ = 0.1, the gain adapts."""
     result = train_federated("digits", out=tmp_path / "run", modulus_bits=bits, target_accuracy=0.92, rounds=25)
     assert result.reached_target_at is not None
 

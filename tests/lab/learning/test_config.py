@@ -35,11 +35,13 @@ def test_none_stands_for_the_default() -> None:
         ("bandwidth_mbit", 0.0),
         ("latency_ms", -1.0),
         ("first_clip", 0.0),
-        ("weighting", "votes"),
+        ("weights", "votes"),
+        ("gain", 0.5),
+        ("gain", "much"),
         ("normalisation", "none"),
         ("drop_at", "LUNCH"),
-        ("drop_at", "CONFIRM"),
         ("authenticated", "yes"),
+        ("keys_arrive", 1),
         ("epochs", 0),
     ],
 )
@@ -61,12 +63,10 @@ def test_several_stages_may_lose_users() -> None:
     config = TrainingConfig.create("digits", drop_at="share-keys, unmask")
     assert config.drop_stages == ("SHARE_KEYS", "UNMASK")
     assert len(TrainingConfig.create("digits", drop_at="any").drop_stages) == 4
-    authenticated = TrainingConfig.create("digits", drop_at="any", authenticated=True)
-    assert authenticated.drop_stages == ("ADVERTISE_KEYS", "SHARE_KEYS", "UPLOAD", "CONFIRM", "UNMASK")
-    assert TrainingConfig.create("digits", drop_at="confirm", authenticated=True).drop_stages == ("CONFIRM",)
 
 
 def test_json_and_back() -> None:
     """What is stored is what is read, and other keys do no harm."""
-    config = TrainingConfig.create("mnist", alpha=0.1, seed=7)
+    config = TrainingConfig.create("mnist", alpha=0.1, seed=7, group_size=10, gain=2.5)
+    assert config.to_json()["alpha"] == config.options.alpha == 0.1  # Side by side, as on the command line.
     assert TrainingConfig.from_json(config.to_json() | {"version": "x"}) == config

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from sparsesecagg.simulate.simulation import draw_dropouts
 from sparsesecagg.lab.learning.seeds import Purpose, generator
 from sparsesecagg.protocol import Client, Stage
+from sparsesecagg.simulate.simulation import draw_dropouts
 
 from .test_aggregators import CLIENTS, MODEL, UPDATES, aggregator
 
@@ -16,14 +16,14 @@ def sent(monkeypatch: pytest.MonkeyPatch):
     recorded = {}
     upload = Client.upload
 
-    def recording(self, data, update, weight=1, *, terms, trace):
+    def recording(self, data, update, weight=1, *, context, trace):
         values = np.full(self.params.dim, np.nan)
 
         def both(where, integers) -> None:
             values[where] = integers
             trace(where, integers)
 
-        answer = upload(self, data, update, weight, terms=terms, trace=both)
+        answer = upload(self, data, update, weight, context=context, trace=both)
         recorded[self.user] = values
         return answer
 
@@ -32,7 +32,7 @@ def sent(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize("bits", [8, 16, 32])
-@pytest.mark.parametrize("name", ["committee", "pairwise", "secagg", "secagg-plus"])
+@pytest.mark.parametrize("name", ["sliced", "pairwise", "secagg", "secagg-plus"])
 def test_the_mean_is_the_plain_average_of_what_was_quantised(sent, name: str, bits: int) -> None:
     """Over several rounds with dropouts and adapting clips: equal to the last bit."""
     one = aggregator(name, modulus_bits=bits)
@@ -42,14 +42,14 @@ def test_the_mean_is_the_plain_average_of_what_was_quantised(sent, name: str, bi
         users = one.taking_part(CLIENTS, drops)
         sent.clear()
         done = one.aggregate({user: UPDATES[user] for user in users}, None, drops, number, bytes(32))
-        assert done.exact and done.coordinates_updated > 0.9 and sorted(sent) == users
+        assert done.exact and done.coordinates_updated > 0.45 and sorted(sent) == users
         integers = np.stack([sent[user] for user in users])
         contributors = np.count_nonzero(~np.isnan(integers), axis=0)
         average = np.nansum(integers, axis=0) / one.parameters.quantizer.scale / np.maximum(contributors, 1)
-        assert np.array_equal(done.mean, average.astype(np.float32) * clip)
-        assert contributors.min() == done.contributors.min
+        assert np.array_equal(done.step, average.astype(np.float32) * clip)
+        assert contributors[contributors > 0].min() == done.contributors.min
         # And what was quantised is each user's own update: within one step of it, or cut off at the clip.
         for user in users:
             own = np.clip(UPDATES[user] / clip, -1, 1).astype(np.float64) * one.parameters.quantizer.limit
             assert np.nanmax(np.abs(sent[user] - own)) <= 1 + 1e-3
-    assert MODEL.dim == len(done.mean)
+    assert MODEL.dim == len(done.step)

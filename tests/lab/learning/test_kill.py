@@ -75,7 +75,7 @@ def test_a_killed_run_resumes_bit_for_bit(tmp_path: Path, undisturbed, moment) -
     folder = tmp_path / "run"
     script = SCRIPT.format(moment=MOMENTS[moment])
     killed = subprocess.run(  # noqa: S603 (our own interpreter)
-        [sys.executable, "-c", script, str(folder)], cwd=Path(__file__).parents[1], check=False, timeout=120
+        [sys.executable, "-c", script, str(folder)], cwd=Path(__file__).parents[2], check=False, timeout=120
     )
     assert killed.returncode == -signal.SIGKILL
     assert not (folder / "model.npz").exists()

@@ -87,7 +87,7 @@ time.sleep(60)
 def test_workers_end_when_their_parent_is_killed() -> None:
     """A killed parent can't tell them, and nobody should have to find them."""
     parent = subprocess.Popen(  # noqa: S603 (our own interpreter)
-        [sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1]
+        [sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]
     )
     assert parent.stdout is not None
     workers = [int(pid) for pid in parent.stdout.readline().split()]
