@@ -29,12 +29,16 @@ def view(array: Array) -> NDArray[Any]:
     if array.stype != _NUMPY:
         raise InvalidInput("arrays", f"must hold NumPy arrays, got {array.stype}")
     stream = io.BytesIO(array.data)
-    read_header = _READ_HEADER.get(np.lib.format.read_magic(stream))
-    if read_header is None:  # A format that NumPy only writes for structured types.
-        return np.asarray(array.numpy())
-    shape, fortran, dtype = read_header(stream)
+    try:
+        shape, fortran, dtype = _READ_HEADER[np.lib.format.read_magic(stream)](stream)
+    except (ValueError, KeyError, TypeError, SyntaxError, OverflowError, RecursionError):
+        raise InvalidInput("arrays", "must hold NumPy arrays, and one can't be read") from None
     if dtype.hasobject:
         raise InvalidInput("arrays", "must hold numbers, not objects")
+    if tuple(shape) != tuple(array.shape) or str(dtype) != array.dtype:
+        raise InvalidInput("arrays", "must have the type and shape that their records name")
+    if len(array.data) - stream.tell() != prod(shape) * dtype.itemsize:
+        raise InvalidInput("arrays", "must have as many bytes as their shapes need")
     flat = np.frombuffer(array.data, dtype, count=prod(shape), offset=stream.tell())
     return flat.reshape(shape, order="F" if fortran else "C")
 
@@ -95,18 +99,16 @@ class Template:
         return np.dtype(np.float64 if wide else np.float32)
 
     def require_same(self, record: ArrayRecord) -> None:
-        """Raise unless a trained model has the arrays of the one that was sent out."""
-        if list(record) != [slot.name for slot in self.slots]:
-            raise InvalidInput(
-                "arrays", "of the reply must have the names of the arrays that the server sent, in order"
-            )
-        for slot in self.slots:
+        """Raise unless a trained model has the arrays that travel, in any order; others are not looked at."""
+        for slot in self.travelling:
+            if slot.name not in record:
+                raise InvalidInput("arrays", f"of the reply must have the names that the server sent: no {slot.name!r}")
             values = view(record[slot.name])
             if values.shape != slot.shape:
                 raise InvalidInput(
                     "arrays", f"of the reply must keep their shapes: {slot.name!r} has {values.shape}, not {slot.shape}"
                 )
-            if slot.size and values.dtype.kind != "f":
+            if values.dtype.kind != "f":
                 raise InvalidInput("arrays", f"of the reply must keep their types: {slot.name!r} is {values.dtype}")
 
     def scaled(self, vector: NDArray[Any], scales: Sequence[float]) -> NDArray[Any]:

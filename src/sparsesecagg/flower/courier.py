@@ -13,10 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from flwr.app import Message, RecordDict
+from flwr.app import Message
 from flwr.serverapp import Grid
-
-from sparsesecagg.flower.records import is_ours
 
 SLOWEST_POLL = 3.0
 """Flower's own pause between two looks for replies."""
@@ -49,12 +47,15 @@ class Courier:
             if not pending or now >= deadline:
                 break
             # Who has waited long for training need not look five times a second.
-            pause = min(SLOWEST_POLL, max(self.poll_seconds, (now - start) / 20))
+            pause = min(SLOWEST_POLL, max(self._pause(timeout), (now - start) / 20))
             time.sleep(min(pause, deadline - now))
         for message_id, node in pending.items():
             sent = messages[node].metadata
             self._outstanding[message_id] = node, sent.created_at + sent.ttl
         return replies
+
+    def _pause(self, timeout: float | None) -> float:
+        return self.poll_seconds if timeout is None else min(self.poll_seconds, timeout / 20)
 
     def busy_nodes(self, grid: Grid) -> set[int]:
         """Return the nodes that still owe an answer; late answers are taken and thrown away."""
@@ -99,10 +100,9 @@ def by_request(requests: Mapping[int, Message], replies: Iterable[Message]) -> t
 class PatientGrid(Grid):
     """Passes everything on to another grid, but collects replies itself."""
 
-    def __init__(self, inner: Grid, courier: Courier, upload_timeout: float | None) -> None:
+    def __init__(self, inner: Grid, courier: Courier) -> None:
         self.inner = inner
         self._courier = courier
-        self._upload_timeout = upload_timeout
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
         """Send the messages and return the replies that arrive in time."""
@@ -110,8 +110,6 @@ class PatientGrid(Grid):
         by_node = {message.metadata.dst_node_id: message for message in sent}
         if len(by_node) != len(sent):
             return self.inner.send_and_receive(sent, timeout=timeout)
-        if sent and is_ours(sent[0].content) and self._upload_timeout is not None:
-            timeout = self._upload_timeout if timeout is None else min(timeout, self._upload_timeout)
         return list(self._courier.exchange(self.inner, by_node, timeout).values())
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
@@ -126,10 +124,6 @@ class PatientGrid(Grid):
         """Pass on."""
         return self.inner.get_node_ids()
 
-    def get_nodes(self) -> Iterable[Any]:
-        """Pass on."""
-        return self.inner.get_nodes()
-
     def set_run(self, run: Any) -> None:
         """Pass on."""
         self.inner.set_run(run)
@@ -139,8 +133,10 @@ class PatientGrid(Grid):
         """The run that the inner grid works for."""
         return self.inner.run
 
-    def create_message(
-        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
-    ) -> Message:
+    def create_message(self, *args: Any, **named: Any) -> Message:
         """Pass on."""
-        return self.inner.create_message(content, message_type, dst_node_id, group_id, ttl)
+        return self.inner.create_message(*args, **named)
+
+    def __getattr__(self, name: str) -> Any:
+        """Pass on what Flower's grids have beyond the interface."""
+        return getattr(self.inner, name)

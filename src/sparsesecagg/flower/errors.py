@@ -1,26 +1,16 @@
-"""What can go wrong between Flower and the protocol, and how a user of `flwr run` gets to see it.
-
-When a ServerApp raises, Flower logs a traceback through its own frames and Ray's, then an exit code and the address of
-a page. A mistake in the settings has a sentence that names the remedy, and it would be lost above all that. So Flower's
-logger gets a filter: it leaves the traceback out for errors that say themselves what to change, and repeats the
-sentence below the exit code. All other errors keep their tracebacks.
-"""
+"""What can go wrong between Flower and the protocol, with the remedy in the sentence."""
 
 from __future__ import annotations
 
-import logging
+from sparsesecagg.errors import PolicyViolation, ProtocolError, ThresholdNotMet, TooLittleOpened, WrongStep
 
-from sparsesecagg.errors import InvalidInput, ProtocolError, RoundRefused, ThresholdNotMet, TooLittleOpened, WrongStep
-
-_LOG = logging.getLogger("flwr")
-_EXIT = "Exit Code:"
 CLIENT_LINE = "@app.train(mods=[secagg_mod])"
-SERVER_LINE = "strategy = SecAgg(FedAvg(...), ...)"
-_GONE = "more nodes must stay to the end: see why they dropped out (above, and in their own logs), or raise timeouts="
+SERVER_LINE = "strategy = SecAgg(FedAvg(...))"
+_GONE = "more nodes must stay to the end: see why they dropped out (above, and in their own logs), or raise timeout="
 _REMEDIES: dict[type[ProtocolError], str] = {
     ThresholdNotMet: _GONE,
-    TooLittleOpened: f"{_GONE}, or use larger committees (committee_size=)",
-    RoundRefused: "a node's owner sets what it demands in its node-config; `sparsesecagg doctor` compares both sides",
+    TooLittleOpened: _GONE,
+    PolicyViolation: "a node's owner sets what it demands in its node-config",
 }
 
 
@@ -35,8 +25,9 @@ class MissingMod(ProtocolError):
     def __init__(self, nodes: int, found: str) -> None:
         self.nodes = nodes
         super().__init__(
-            f"the ClientApp of {nodes} node(s) ran its own train function on a message of the key exchange ({found}): "
-            f"the line {CLIENT_LINE} is missing in the ClientApp, with `from sparsesecagg.flower import secagg_mod`"
+            f"the ClientApp of {nodes} node(s) did not let secagg_mod answer the key exchange ({found}): either the "
+            f"line {CLIENT_LINE} is missing in it (with `from sparsesecagg.flower import secagg_mod`), or another mod "
+            "runs first: put secagg_mod first, in ClientApp(mods=[secagg_mod, ...]) if the app has such a list"
         )
 
 
@@ -48,6 +39,16 @@ class MissingStrategy(ProtocolError):
             "the server asked for a model in the clear, and this ClientApp sends none: the line "
             f"{SERVER_LINE} is missing in the ServerApp, with `from sparsesecagg.flower import SecAgg`"
         )
+
+
+class AppFailed(ProtocolError):
+    """The ClientApp raised, or answered with something that is not an update. One text, whatever the reason was.
+
+    What an app does depends on private data, so a server that learned how it failed would learn about them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("the ClientApp failed in this round; the log of the node says why")
 
 
 class NotInRun(ProtocolError):
@@ -77,28 +78,3 @@ class EmptyCohort(ProtocolError):
 
     def __init__(self) -> None:
         super().__init__("the wrapped strategy chose no node for this round")
-
-
-class LastWords(logging.Filter):
-    """Takes the traceback from our own sentences, and puts the last of them below Flower's exit code."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._sentence = ""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Change records about our own errors; let all of them pass."""
-        error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
-        if isinstance(error, InvalidInput | MissingMod):
-            self._sentence = f"SecAgg: {error}"
-            record.msg, record.args = f"the run was stopped. {self._sentence}", ()
-            record.exc_info = record.exc_text = None
-        elif self._sentence and str(record.msg).startswith(_EXIT):
-            record.msg = f"{str(record.msg).rstrip()}\n\n{self._sentence}"
-        return True
-
-
-def listen() -> None:
-    """Put one such filter on Flower's logger."""
-    if not any(isinstance(each, LastWords) for each in _LOG.filters):
-        _LOG.addFilter(LastWords())

@@ -1,53 +1,50 @@
 """Exchanges with the nodes of a run: messages out, replies in, and into the protocol's `Server`.
 
 Users of the protocol are numbered, nodes of Flower have ids; this file knows both. It counts whoever drops out or sends
-something that does not fit, and never lets one node's reply end the round for the others.
+something that does not fit, and never lets one node's reply end the round for the others: whatever a reply holds, it is
+either taken or rejected.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
 from sparsesecagg.crypto.identity import Roster
+from sparsesecagg.errors import MalformedMessage, SparseSecAggError, WrongRound, WrongStage
+from sparsesecagg.flower.context import Invitation
 from sparsesecagg.flower.courier import Courier
-from sparsesecagg.flower.errors import MissingMod, UnprovenNode, remedy_of
+from sparsesecagg.flower.errors import MissingMod, UnprovenNode
 from sparsesecagg.flower.figures import RoundRecord
 from sparsesecagg.flower.node import Challenge, Claim
 from sparsesecagg.flower.records import (
     RAISED,
-    Invitation,
     Packet,
     Value,
-    in_one_line,
     is_ours,
     is_refusal,
     read_packet,
     reason_of,
     wire_bytes,
 )
-from sparsesecagg.flower.way_down import HELD, WayDown
-from sparsesecagg.errors import MalformedMessage, SparseSecAggError, WrongRound, WrongStage
 from sparsesecagg.protocol import Server, Stage
 
 _LOG = logging.getLogger("flwr")
 
-Invited = Mapping[int, Invitation]
-"""By node: what the wrapped strategy wants to send it."""
+Answered = Callable[[int, Packet], None]
+"""Told the node and its packet, once for each that was taken."""
 
 
-@dataclass
 class Seats:
     """Which node is which user, for as long as the run lasts: given out in a plain run, proven with a roster."""
 
-    _node_of: dict[int, int] = field(default_factory=dict)
-    _user_of: dict[int, int] = field(default_factory=dict)
+    def __init__(self, taken: Sequence[tuple[int, int]] = ()) -> None:
+        self._node_of: dict[int, int] = dict(taken)
+        self._user_of = {node: user for user, node in taken}
 
     def among(self, nodes: Collection[int]) -> dict[int, int]:
         """Return the node of each user that is one of these."""
@@ -61,6 +58,10 @@ class Seats:
     def user(self, node: int) -> int | None:
         """Return the user that a node is."""
         return self._user_of.get(node)
+
+    def node(self, user: int) -> int | None:
+        """Return the node that a user has."""
+        return self._node_of.get(user)
 
     def take(self, user: int, node: int, present: Collection[int]) -> None:
         """Note that a node is a user.
@@ -77,153 +78,155 @@ class Seats:
 
 
 class Exchanges:
-    """The nodes that are invited to a round, the figures of the round, and what is said between both sides."""
+    """The nodes that are invited to a round, and what is said between both sides."""
 
-    def __init__(
-        self, server: Server, courier: Courier, timeouts: Mapping[Stage, float | None], roster: Roster | None
-    ) -> None:
+    def __init__(self, server: Server, courier: Courier, timeout: float, seats: Seats) -> None:
         self.server = server
-        self.params = server.params
         self.courier = courier
-        self.timeouts = timeouts
-        self.roster = roster
-        self.seats = Seats()
+        self.timeout = timeout
+        self.seats = seats
         self.record = RoundRecord(0)
-        self.way_down = WayDown()
-        self._invited: Invited = {}
+        self.invited: dict[int, Invitation] = {}
+        """By node: what the wrapped strategy wants to send it."""
         self._challenge = Challenge()
-        self._refusals: list[str] = []
-        self._sent: dict[int, Message] = {}
-        """By node: what it was asked last."""
+
+    @property
+    def roster(self) -> Roster | None:
+        """The users of the run, if they are known by their keys."""
+        return self.server.roster
+
+    def begin(self, invitations: Sequence[Invitation], record: RoundRecord) -> None:
+        """Turn to a new round."""
+        self.invited = {invitation.node: invitation for invitation in invitations}
+        self.record, self._challenge = record, Challenge()
+        params = self.server.params
+        record.cohort, record.alpha = params.clients, params.shape.fraction()
 
     # Messages
 
-    def _look_at(self, invitations: Sequence[Invitation], record: RoundRecord) -> None:
-        self._invited = {invitation.node: invitation for invitation in invitations}
-        self.record, self._refusals, self._challenge = record, [], Challenge()
-        record.cohort, record.alpha = self.params.clients, self.params.selection_probability
-
-    def _number_of(self, node: int) -> dict[str, Value]:
-        user = self.seats.user(node)
-        return {} if self.roster is not None or user is None else {"user": user}
-
-    def _wanted(self, user: int) -> dict[str, Value]:
-        lacking = self.server.lacking(user)
-        return {"wanted": lacking} if lacking else {}  # Flower can't count the bytes of an empty list.
-
-    def _asking_for_packages(self, node: int) -> Message:
-        """Return a small message that asks for packages only; a node that is not known yet proves who it is."""
-        following, user = self.server.round_number + 1, self.seats.user(node)
-        if user is not None:
-            return self._message(Stage.SHARE_KEYS, node, b"", {**self._number_of(node), **self._wanted(user)})
-        fields: dict[str, Value] = {"challenge": self._challenge.public, "wanted": [following, following + 1]}
-        return self._message(Stage.SHARE_KEYS, node, b"", fields)
-
-    def _message(
+    def message(
         self,
         stage: Stage,
         node: int,
-        payload: bytes,
-        fields: Mapping[str, Value],
+        payload: bytes = b"",
+        fields: Mapping[str, Value] | None = None,
         content: RecordDict | None = None,
+        timeout: float | None = None,
     ) -> Message:
         """Return a message to a node, and count its bytes without the model."""
-        packet = Packet(stage, self.server.round_number, payload, fields={"run": self.params.run, **fields})
+        told: dict[str, Value] = {"run": self.server.params.run, **(fields or {})}
+        user = self.seats.user(node)
+        if self.roster is None and user is not None:
+            told["user"] = user
+        packet = Packet(stage, self.server.round_number, payload, fields=told)
         self.record.at(stage).received.append(packet.codec_bytes)
-        return self._invited[node].message(packet, self.timeouts[stage], content)
+        return self.invited[node].message(packet, self.timeout if timeout is None else timeout, content)
 
-    def _talk(
-        self,
-        grid: Grid,
-        stage: Stage,
-        payloads: Mapping[int, bytes],
-        fields: Callable[[int], Mapping[str, Value]] = lambda user: {},  # noqa: ARG005
-    ) -> None:
-        """Run an exchange among users."""
-        node_of = self.seats.among(self._invited)
+    def wanted(self, user: int) -> dict[str, Value]:
+        """Return what a message says of the packages that a user could have sent and has not."""
+        lacking = self.server.lacking(user)
+        return {"wanted": list(lacking)} if lacking else {}  # Flower can't count the bytes of an empty list.
+
+    def challenge(self) -> dict[str, Value]:
+        """Return what a message says to have a node prove who it is; nothing in a plain run."""
+        return {} if self.roster is None else {"challenge": self._challenge.public}
+
+    def for_packages(self, node: int) -> Message | None:
+        """Return a small message that asks for packages only, where a node could have some to give.
+
+        A node that is not known yet proves who it is.
+        """
+        following, user = self.server.round_number + 1, self.seats.user(node)
+        if user is not None:
+            wanted = {} if user in self.server.excluded else self.wanted(user)
+            return self.message(Stage.SHARE_KEYS, node, fields=wanted) if wanted else None
+        if self.roster is None:
+            return None
+        return self.message(Stage.SHARE_KEYS, node, fields={**self.challenge(), "wanted": [following, following + 1]})
+
+    def talk(self, grid: Grid, stage: Stage, payloads: Mapping[int, bytes], packages: bool = False) -> None:
+        """Run an exchange among users; with `packages` ask for those that are missing."""
+        node_of = self.seats.among(self.invited)
         messages = {
-            node_of[user]: self._message(
-                stage, node_of[user], payload, {**self._number_of(node_of[user]), **fields(user)}
-            )
+            node_of[user]: self.message(stage, node_of[user], payload, self.wanted(user) if packages else {})
             for user, payload in payloads.items()
             if user in node_of
         }
-        self._exchange(grid, stage, messages)
+        self.exchange(grid, stage, messages)
 
-    def _exchange(
-        self,
-        grid: Grid,
-        stage: Stage,
-        messages: Mapping[int, Message],
-        answered: Callable[[Packet], None] | None = None,
+    def exchange(
+        self, grid: Grid, stage: Stage, messages: Mapping[int, Message], answered: Answered | None = None
     ) -> None:
+        """Send messages, take the replies."""
         if not messages:
             return
         start = time.perf_counter()
-        replies = self.courier.exchange(grid, messages, self.timeouts[stage])
+        replies = self.courier.exchange(grid, messages, self.timeout)
         self.record.exchanges += 1
         self.record.at(stage).seconds += time.perf_counter() - start
-        self._sent = dict(messages)
-        self._take(stage, replies, answered)
+        self.take(stage, messages, replies, answered)
 
     # Replies
 
-    def _take(
-        self, stage: Stage, replies: Mapping[int, Message], answered: Callable[[Packet], None] | None = None
+    def take(
+        self,
+        stage: Stage,
+        sent: Mapping[int, Message],
+        replies: Mapping[int, Message],
+        answered: Answered | None = None,
     ) -> None:
-        """Feed the replies to the protocol."""
+        """Feed the replies to the protocol; raise `MissingMod` if all of them come from apps without the mod."""
         without_mod: list[str] = []
         for node, reply in replies.items():
-            if reply.has_error():
-                self._note_error(stage, node, reply, without_mod)
-            elif not is_ours(reply.content):
-                without_mod.append("it sent a plain reply")
-                self.record.rejected += 1
-            else:
-                self._accept(node, reply, answered)
+            try:
+                if reply.has_error():
+                    self._note_error(stage, node, reply, without_mod)
+                elif not is_ours(reply.content):
+                    without_mod.append("it sent a plain reply")
+                    self.record.rejected += 1
+                else:
+                    self._accept(node, sent[node], reply, answered)
+            except SparseSecAggError as error:
+                self._reject(stage, node, str(error))
+            except Exception as error:  # Whatever a node has made up: it is one dropout, and not the end of the run.
+                self._reject(stage, node, type(error).__name__)
         if without_mod:
             missing = MissingMod(len(without_mod), without_mod[0])
             if len(without_mod) == len(replies):
                 raise missing
             _LOG.warning("SecAgg: %s", missing)
 
-    def _accept(self, node: int, reply: Message, answered: Callable[[Packet], None] | None) -> None:
-        """Hand one reply to the protocol; whatever does not fit is rejected and its node has dropped out."""
-        asked = read_packet(self._sent[node].content)
-        try:
-            packet = read_packet(reply.content)
-            if packet.round_number != asked.round_number:
-                raise WrongRound(packet.round_number, asked.round_number)
-            if packet.stage is not asked.stage:
-                raise WrongStage(packet.stage.name, asked.stage.name)
-            user = self.seats.user(node)
-            if "challenge" in asked.fields and "refused" not in packet.fields:
-                user = self._proven_user(node, packet)
-            if user is None:
-                raise MalformedMessage("nobody knows which user this node is")
-            with self._timed(packet.stage):
-                for package in packet.packages:
-                    self.server.receive(package, sender=user)
-                if isinstance(refused := packet.fields.get("refused"), str):
-                    self._note_refusal(packet.stage, node, in_one_line(refused))
-                elif packet.payload or packet.stage is not Stage.SHARE_KEYS:
-                    self.server.receive(packet.payload, sender=user)
-        except SparseSecAggError as error:
-            self._reject(asked.stage, node, error)
-            return
-        if packet.stage is Stage.UPLOAD and "refused" not in packet.fields:
-            self.way_down.heard(node, packet.fields.get(HELD))
+    def _accept(self, node: int, request: Message, reply: Message, answered: Answered | None) -> None:
+        """Hand one reply to the protocol; raise if it does not fit."""
+        asked, packet = read_packet(request.content), read_packet(reply.content)
+        if packet.round_number != asked.round_number:
+            raise WrongRound(packet.round_number, asked.round_number)
+        if packet.stage is not asked.stage:
+            raise WrongStage(packet.stage.name, asked.stage.name)
+        user = self.seats.user(node)
+        if "challenge" in asked.fields and (packet.refusal is None or "proof" in packet.fields):
+            user = self._proven_user(node, packet)
+        if packet.refusal is not None:
+            self._note_refusal(packet.stage, node, packet.refusal)
+        if user is None:
+            raise MalformedMessage("nobody knows which user this node is")
+        with self.record.timed(packet.stage):
+            for package in packet.packages:
+                self.server.receive(package, sender=user)
+            if packet.refusal is None and (packet.payload or packet.stage is not Stage.SHARE_KEYS):
+                self.server.receive(packet.payload, sender=user)
         if answered is not None:
-            answered(packet)
+            answered(node, packet)
         self._count(packet, reply)
 
     def _proven_user(self, node: int, packet: Packet) -> int:
         """Return the user that a node proves to be, and give it its seat; raises `UnprovenNode`."""
-        assert self.roster is not None  # noqa: S101  # Only asked where there is a roster.
+        if self.roster is None:
+            raise UnprovenNode(node, "there is no roster")
         keys = packet.payload or b"".join(packet.packages)
-        claim = Claim(self.params.run, node, packet.int_field("user"), keys)
+        claim = Claim(self.server.params.run, node, packet.int_field("user"), keys)
         self._challenge.verify(claim, self.roster, packet.bytes_field("proof"))
-        self.seats.take(claim.user, node, self._invited)
+        self.seats.take(claim.user, node, self.invited)
         return claim.user
 
     def _count(self, packet: Packet, reply: Message) -> None:
@@ -232,12 +235,10 @@ class Exchanges:
         figures.wire.append(wire_bytes(reply))
         if packet.packages:
             self.record.at(Stage.SHARE_KEYS).codec.append(packet.package_bytes)
-        seconds = packet.fields.get("seconds")
-        if isinstance(seconds, float) and 0 <= seconds < 1e9:
-            figures.client_seconds.append(seconds)
 
-    def _close(self) -> dict[int, bytes]:
-        with self._timed(self.server.stage):
+    def close(self) -> dict[int, bytes]:
+        """End a stage of the protocol."""
+        with self.record.timed(self.server.stage):
             try:
                 return self.server.close_stage()
             finally:
@@ -251,37 +252,14 @@ class Exchanges:
             self._note_refusal(stage, node, reason)
             return
         if stage is Stage.ADVERTISE_KEYS and reply.error.code == RAISED:
-            # The mod does not call the train function at this stage, and yet it was called.
-            without_mod.append(f"which raised {reason}")
+            # The mod does not call the train function at this stage, and yet something else ran.
+            without_mod.append(f"it raised {reason}")
         _LOG.info("SecAgg: node %d dropped out at %s: %s", node, stage.name, reason)
 
     def _note_refusal(self, stage: Stage, node: int, reason: str) -> None:
-        self._refusals.append(reason)
-        if stage is Stage.UPLOAD:
-            self.way_down.lost(node)
+        self.record.refusals.append(reason)
         _LOG.info("SecAgg: node %d refused at %s: %s", node, stage.name, reason)
 
-    def _reject(self, stage: Stage, node: int, error: SparseSecAggError) -> None:
+    def _reject(self, stage: Stage, node: int, reason: str) -> None:
         self.record.rejected += 1
-        _LOG.warning("SecAgg: a %s message of node %d was rejected: %s", stage.name, node, error)
-
-    @contextmanager
-    def _failures_at(self, stage: Stage) -> Iterator[None]:
-        """Note where and why a round ends, with the nodes' own reasons."""
-        try:
-            yield
-        except SparseSecAggError as error:
-            self.record.failed_at, self.record.failure = stage.name, str(error)
-            if remedy := remedy_of(error):
-                self.record.failure += f"; {remedy}"
-            if self._refusals:
-                self.record.failure += f"; {len(self._refusals)} node(s) refused: {self._refusals[0]}"
-            raise
-
-    @contextmanager
-    def _timed(self, stage: Stage) -> Iterator[None]:
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.record.at(stage).server_seconds += time.perf_counter() - start
+        _LOG.warning("SecAgg: a %s message of node %d was rejected: %s", stage.name, node, reason)

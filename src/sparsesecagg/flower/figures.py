@@ -1,24 +1,24 @@
-"""What a round came to: for Flower's `Result`, for the log, and for a run folder that a report can be made from."""
+"""What the rounds came to: for Flower's `Result`, for the log, and for a run folder that a report can be made from."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from flwr.app import MetricRecord
 
-from sparsesecagg.flower.settings import STAGES, Settings
+from sparsesecagg.errors import SparseSecAggError
 from sparsesecagg.files import write_atomically
-from sparsesecagg.protocol import Parameters, Result, Stage
+from sparsesecagg.flower.errors import remedy_of
+from sparsesecagg.protocol import STAGES, Parameters, Result, RoundOptions, Stage
 
 PREFIX = "secagg-"
-_COARSE = 0.02
-"""Rounding noise above this fraction of the clip is worth a warning; updates are about that size."""
 
 
 @dataclass
@@ -34,7 +34,6 @@ class StageFigures:
     """By client: bytes of all Flower objects of its message."""
     received: list[int] = field(default_factory=list)
     """By client: bytes of the server's message, without the model."""
-    client_seconds: list[float] = field(default_factory=list)
 
 
 @dataclass
@@ -49,6 +48,7 @@ class RoundRecord:
     """Users of the run: the nodes that were chosen when it began, or those of the roster."""
     alpha: float = 1.0
     """The fraction of the model that each node sends."""
+    gain: float = 1.0
     stages: dict[str, StageFigures] = field(
         default_factory=lambda: {name: StageFigures() for name in ("SHARE_KEYS", "UPLOAD", "UNMASK")}
     )
@@ -57,11 +57,13 @@ class RoundRecord:
     model_bytes: list[int] = field(default_factory=list)
     """By node: bytes of the model, or of the steps that lead to it, in UPLOAD's message."""
     dropped: dict[str, int] = field(default_factory=dict)
+    refusals: list[str] = field(default_factory=list)
+    """Why nodes would not go on, in their own words."""
     rejected: int = 0
     """Replies that fitted no request, or that the protocol rejected."""
     survivors: int = 0
-    committees: int = 0
-    committees_opened: int = 0
+    groups: int = 0
+    groups_opened: int = 0
     coordinates_updated: float = 0.0
     contributors_min: int = 0
     contributors_mean: float = 0.0
@@ -80,15 +82,40 @@ class RoundRecord:
             self.stages = {each.name: known[each.name] for each in STAGES if each.name in known}
         return self.stages[stage.name]
 
+    @contextmanager
+    def timed(self, stage: Stage) -> Iterator[None]:
+        """Count what the server computes."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.at(stage).server_seconds += time.perf_counter() - start
+
+    @contextmanager
+    def failures_at(self, stage: Stage) -> Iterator[None]:
+        """Note where and why the round ends, with the nodes' own reasons."""
+        try:
+            yield
+        except SparseSecAggError as error:
+            self.fail(stage, error)
+            raise
+
+    def fail(self, stage: Stage, error: Exception) -> None:
+        """Note why the round failed; what was noted first stays."""
+        if self.failure is not None:
+            return
+        self.failed_at = stage.name
+        parts = [str(error), remedy_of(error)]
+        if self.refusals:
+            parts.append(f"{len(self.refusals)} node(s) refused: {self.refusals[0]}")
+        self.failure = "; ".join(filter(None, parts))
+
     def complete(self, result: Result) -> None:
         """Take over what the protocol knows at the end."""
         self.survivors = len(result.survivors)
-        self.committees, self.committees_opened = result.params.committees, result.committees_opened
+        self.groups, self.groups_opened = result.params.groups, result.groups_opened
         self.coordinates_updated = result.coordinates_updated
-        slices, counts = result.params.slices, result.contributors_per_slice
-        # Coordinates per slice; the last one is padded.
-        sizes = np.clip(slices.dim - np.arange(slices.count) * slices.length, 0, slices.length)
-        shares = np.bincount(counts, weights=sizes) / slices.dim
+        shares = np.bincount(result.contributors) / result.params.dim
         present = np.flatnonzero(shares)
         self.contributors_min = int(present[present > 0][0])  # Where nothing was opened, nothing is shown.
         self.contributors_mean = float(present @ shares[present])
@@ -106,12 +133,13 @@ class RoundRecord:
         return {**values, "total": sum(values.values())}
 
     def metrics(self) -> MetricRecord:
-        """Return the six figures that Flower's `Result` shows; all others are in the run folder and `history`."""
+        """Return the figures that Flower's `Result` shows; all others are in the run folder and `history`."""
         figures: dict[str, int | float] = {
             "failed": int(self.failure is not None),
             "survivors": self.survivors,
-            "anonymity": self.contributors_min,
+            "contributors": self.contributors_min,
             "coordinates-updated": self.coordinates_updated,
+            "gain": self.gain,
             "sent-bytes": self.mean("codec")["total"],
             "seconds": self.total("seconds")["total"],
         }
@@ -125,7 +153,7 @@ class RoundRecord:
         codec, wire = self.mean("codec"), self.mean("wire")["total"]
         return (
             f"SecAgg round {self.number}: the sum of {self.survivors} of {self.cohort} nodes (dropped: {missing}), "
-            f"{self.coordinates_updated:.0%} of the model updated, each coordinate by {self.contributors_min} or more; "
+            f"{self.coordinates_updated:.0%} of the model updated with gain {self.gain:.2f}; "
             f"{codec[Stage.UPLOAD.name] / 1000:.1f} kB in UPLOAD and {wire / 1000:.1f} kB of Flower objects in all per "
             f"node; {self.exchanges} exchanges in {self.total('seconds')['total']:.1f} s"
         )
@@ -141,6 +169,7 @@ class RoundRecord:
             "loss": self.loss,
             "cohort": self.cohort,
             "alpha": self.alpha,
+            "gain": self.gain,
             "survivors": self.survivors,
             "dropped": self.dropped,
             "rejected": self.rejected,
@@ -148,9 +177,7 @@ class RoundRecord:
             "sent_bytes": codec,
             "wire_bytes": self.mean("wire"),
             "received_bytes": self.mean("received"),
-            "model_bytes": _mean(self.model_bytes),
-            "downlink_bytes": _mean(self.model_bytes),  # As runs of `train` call it.
-            "client_seconds": self.mean("client_seconds"),
+            "downlink_bytes": _mean(self.model_bytes),
             "server_seconds": self.total("server_seconds"),
             "stage_seconds": self.total("seconds"),
             "exchanges": self.exchanges,
@@ -158,105 +185,81 @@ class RoundRecord:
             "contributors_histogram": self.contributors_histogram,
             "clipped": self.clipped,
             "clip": self.clip,
-            "committees": self.committees,
-            "committees_opened": self.committees_opened,
+            "groups": self.groups,
+            "groups_opened": self.groups_opened,
             "coordinates_updated": self.coordinates_updated,
         }
 
 
-@dataclass
-class FigureFolder:
-    """A folder with config.json and metrics.jsonl, from which `sparsesecagg` makes a report."""
+class History:
+    """The rounds of a run, and the folder that `sparsesecagg report` reads, if there is one."""
 
-    path: Path
-    earlier: str = ""
-    """Lines of rounds before this process."""
+    def __init__(self, folder: Path | None) -> None:
+        self.rounds: list[RoundRecord] = []
+        self._folder = folder
+        self._earlier = ""
+        """Lines of rounds before this process."""
 
-    def go_on(self, rounds: int) -> None:
+    def begin(self, number: int) -> RoundRecord:
+        """Return the record of a new round."""
+        self.rounds.append(RoundRecord(number))
+        return self.rounds[-1]
+
+    def current(self, number: int) -> RoundRecord:
+        """Return the record of the round under way."""
+        return self.rounds[-1] if self.rounds and self.rounds[-1].number == number else self.begin(number)
+
+    def note_evaluation(self, number: int, metrics: Mapping[str, Any] | None) -> None:
+        """Take accuracy and loss of the model after a round from what somebody has evaluated."""
+        record = next((each for each in reversed(self.rounds) if each.number == number), None)
+        if not metrics or record is None:
+            return
+        for name, value in metrics.items():
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                if "acc" in name.lower():
+                    record.accuracy = float(value)
+                elif "loss" in name.lower():
+                    record.loss = float(value)
+        self.write()
+
+    def resume(self, rounds: int) -> None:
         """Keep the lines of the rounds that an earlier process has done."""
-        with suppress(OSError):
-            lines = (self.path / "metrics.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
-            self.earlier = "".join(line for line in lines if json.loads(line)["round"] <= rounds)
+        if self._folder is None:
+            return
+        with suppress(OSError, ValueError):
+            lines = (self._folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+            self._earlier = "".join(line for line in lines if json.loads(line)["round"] <= rounds)
 
-    def write_config(self, config: Mapping[str, Any]) -> None:
-        """Write the options of the run."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        write_atomically(self.path / "config.json", json.dumps(config, indent=1) + "\n")
+    def write_config(self, params: Parameters, options: RoundOptions, strategy: str) -> None:
+        """Write the options of the run, and what they come to for the cohort."""
+        if self._folder is None:
+            return
+        config = {
+            **asdict(options),
+            "aggregator": params.pattern,
+            "engine": "flower",
+            "strategy": strategy,
+            "clients": params.clients,
+            "dim": params.dim,
+            "weights": "examples" if params.max_weight else "uniform",
+            "authenticated": params.authenticated,
+            "effective": {
+                "alpha": params.shape.fraction(),
+                "groups": params.groups,
+                "group_size": min(params.sizes),
+                "threshold": params.threshold,
+            },
+        }
+        self._folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(self._folder / "config.json", json.dumps(config, indent=1) + "\n")
 
-    def write_rounds(self, rounds: list[RoundRecord]) -> None:
+    def write(self) -> None:
         """Write all rounds anew: the accuracy of a round becomes known after its aggregate."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        lines = "".join(json.dumps(record.line()) + "\n" for record in rounds)
-        write_atomically(self.path / "metrics.jsonl", self.earlier + lines)
-
-
-def shape_of(params: Parameters) -> str:
-    """Return in one sentence what the settings come to for a cohort."""
-    sizes = [size for pod in params.sizes for size in pod]
-    return (
-        f"alpha {params.alpha:.3g} was asked for, {params.selection_probability:.3g} is used: {params.clients} users "
-        f"in {params.pods} pod(s) and {params.committees} committee(s) of {min(sizes)} to {max(sizes)}, each sending "
-        f"{params.served} of {params.committees} slices of the model"
-    )
-
-
-def config_of(params: Parameters, settings: Settings, strategy: str) -> dict[str, Any]:
-    """Return what a run folder says of the settings: those that were given, and what they come to for the cohort."""
-    given = {name: value for name, value in vars(settings).items() if value is not None and name != "wish"}
-    return {
-        **given,
-        "aggregator": params.pattern,
-        "engine": "flower",
-        "strategy": strategy,
-        "clients": params.clients,
-        "dim": params.dim,
-        "alpha": params.alpha,
-        "alpha_planned": settings.planned,
-        "modulus_bits": params.modulus_bits,
-        "max_weight": params.max_weight,
-        "weights": "examples" if params.max_weight else "uniform",
-        "authenticated": params.authenticated,
-        **(vars(settings.wish) if settings.planned else {}),
-        "effective": _effective(params),
-    }
-
-
-def _effective(params: Parameters) -> dict[str, Any]:
-    return {
-        "alpha": params.selection_probability,
-        "committees": params.committees,
-        "pods": params.pods,
-        "committee_size": params.smallest_committee,
-        "threshold": params.threshold,
-        "min_survivors": params.min_survivors,
-        "confirm": params.confirm,
-    }
-
-
-def total_weight(result: Result) -> int:
-    """Return the total weight of those in the sum, or their number in a run without weights."""
-    if result.weight_per_slice is None:
-        return len(result.survivors)
-    # Everybody in an opened committee serves equally many slices, so each weight was counted that many times.
-    return int(result.weight_per_slice.sum()) // result.params.served
-
-
-def noise_warning(result: Result) -> str | None:
-    """Return a sentence if weights far below their limit make the rounding coarse."""
-    if result.weight_per_slice is None:
-        return None
-    opened = result.contributors_per_slice > 0
-    contributors = result.contributors_per_slice[opened]
-    typical = float(np.mean(result.weight_per_slice[opened] / contributors)) or 1.0
-    # Rounding by up to one level, averaged over the contributors; a weight below the limit magnifies it.
-    magnified = result.params.max_weight / typical
-    noise = magnified / result.params.quantizer.limit / np.sqrt(float(np.mean(contributors)))
-    if magnified <= 2 or noise <= _COARSE:
-        return None
-    return (
-        f"max_weight is {magnified:.0f} times the mean weight, which makes the rounding coarse: set max_weight to the "
-        "largest number of examples of a node, or use longer words"
-    )
+        if self._folder is None:
+            return
+        self._folder.mkdir(parents=True, exist_ok=True)
+        lines = "".join(json.dumps(record.line()) + "\n" for record in self.rounds)
+        write_atomically(self._folder / "metrics.jsonl", self._earlier + lines)
 
 
 def _mean(values: list[Any]) -> float:

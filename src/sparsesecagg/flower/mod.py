@@ -3,49 +3,25 @@
 Every stage arrives as a train message with a control record. Only UPLOAD reaches the train function, which sees the
 message that the wrapped strategy made and answers as it always does; its arrays, weight and metrics never leave the
 node in the clear. What the node has answered, and its secrets, are in its ledger and not in Flower's context: of two
-tasks that run at the same time one is answered, and a context that is copied or put back changes nothing. Errors of
-ours travel as refusals with a text that holds no secret; what the train function raises is passed on as it is.
+tasks that run at the same time one is answered, and a context that is copied or put back changes nothing.
+
+Nothing that a server can see depends on this node's data. The round's header is on record before the app trains, so a
+round trains once, for one model. From then on there are two answers: masked words of a length that everybody knows, or
+one fixed text, whatever went wrong in the app. Refusals before that depend on what the server sent, on the owner's
+configuration and on what was answered earlier, and on nothing else.
 """
 
 from __future__ import annotations
 
-import copy
 import logging
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isfinite
 
 from flwr.app import ArrayRecord, Context, Message, MessageType, MetricRecord, RecordDict
 
-from sparsesecagg.flower.arrays import ModelUpdate, Template
-from sparsesecagg.flower.errors import MissingStrategy, NotInRun
-from sparsesecagg.flower.node import (
-    EVALUATION,
-    ROSTER,
-    RUN_KEY,
-    Claim,
-    Enrolment,
-    coin,
-    enrolment_of,
-    evaluation_allowed,
-    ledger_folder,
-    policy_of,
-    prove,
-    rounded,
-)
-from sparsesecagg.flower.records import (
-    Packet,
-    Terms,
-    Value,
-    is_ours,
-    read_packet,
-    refusal,
-    run_config_digest,
-    without_ours,
-)
-from sparsesecagg.flower.way_down import HELD, Replicas
 from sparsesecagg.errors import (
+    AlreadyAnswered,
     InvalidInput,
     MalformedMessage,
     PolicyViolation,
@@ -53,10 +29,18 @@ from sparsesecagg.errors import (
     SparseSecAggError,
     WrongStage,
 )
-from sparsesecagg.protocol import Client, Parameters, Policy, SqliteLedger, Stage
+from sparsesecagg.flower.arrays import ModelUpdate, Template
+from sparsesecagg.flower.context import Terms, app_digest, for_app, own_records
+from sparsesecagg.flower.downlink import HELD, Replicas
+from sparsesecagg.flower.errors import AppFailed, MissingStrategy, NotInRun
+from sparsesecagg.flower.node import EVALUATE, METRICS, ROSTER, RUN_KEY, Claim, Owner, prove, rounded
+from sparsesecagg.flower.records import Packet, Value, is_ours, read_packet, refusal, without_ours
+from sparsesecagg.protocol import Client, Parameters, SqliteLedger, Stage
 from sparsesecagg.protocol.messages import decode_client_message
 
 _LOG = logging.getLogger("flwr")
+LEAP = 1 << 20
+"""How far ahead of what a node has seen an epoch or a round may be: one message must not use up all numbers."""
 
 Train = Callable[[Message, Context], Message]
 """A function of the ClientApp."""
@@ -65,43 +49,34 @@ Train = Callable[[Message, Context], Message]
 class _InternalError(ProtocolError):
     """A fault of this package; its text stays on the node."""
 
-
-class _TrainingError(Exception):
-    """Carries what the train function did instead of returning a model past our own handlers."""
-
-    def __init__(self, reply: Message | None = None) -> None:
-        self.reply = reply
-        super().__init__()
+    def __init__(self) -> None:
+        super().__init__("the mod failed; the log of the node says why")
 
 
 def secagg_mod(message: Message, context: Context, call_next: Train) -> Message:
     """Take part in secure aggregation: `@app.train(mods=[secagg_mod])`.
 
     Put it first if there are other mods. A train message of a server without `SecAgg` is refused, because answering it
-    would send the model in the clear. Other messages pass untouched; around the evaluate function the mod refuses where
-    the node's owner has forbidden evaluation.
+    would send the model in the clear. Around other functions, evaluate for one, whose replies are not masked, the mod
+    refuses unless the node's owner lets it answer: with a roster that takes `secagg-evaluate=true`.
     """
-    kind = message.metadata.message_type.split(".")[0]
     try:
-        if kind == MessageType.EVALUATE and not evaluation_allowed(context):
-            raise PolicyViolation(f"this node does not evaluate: its owner has set {EVALUATION} to false")
-        if kind != MessageType.TRAIN:
-            return _train(message, context, call_next)
+        owner = Owner(context)
+        if message.metadata.message_type.split(".")[0] != MessageType.TRAIN:
+            if not owner.evaluates:
+                raise PolicyViolation(f"this node does not evaluate: its owner has not set {EVALUATE} to true")
+            return call_next(message, context)
         if not is_ours(message.content):
             raise MissingStrategy
-        return _Task(message, context, call_next).answer()
-    except _TrainingError as stopped:
-        if stopped.reply is not None:
-            return stopped.reply
-        assert stopped.__cause__ is not None  # noqa: S101  # Raised from what the train function raised.
-        raise stopped.__cause__ from None
+        return _Task(message, owner, read_packet(message.content), call_next).answer()
     except SparseSecAggError as error:
         _LOG.error("secagg_mod: %s: %s", type(error).__name__, error)
         return refusal(message, error)
-    except Exception as error:
-        # The text of an unforeseen error could hold anything; the server gets its kind.
+    except Exception:
+        if message.metadata.message_type.split(".")[0] != MessageType.TRAIN:
+            raise  # The app's own, in a function whose replies are not masked anyway.
         _LOG.exception("secagg_mod failed")
-        return refusal(message, _InternalError(f"the mod failed with {type(error).__name__}; see the log of the node"))
+        return refusal(message, _InternalError())
 
 
 @dataclass
@@ -109,58 +84,49 @@ class _Task:
     """One message, and the answer to it."""
 
     message: Message
-    context: Context
+    owner: Owner
+    packet: Packet
     call_next: Train
-
-    def __post_init__(self) -> None:
-        self._start = time.perf_counter()
-        self._packet = read_packet(self.message.content)
-        self._policy: Policy = policy_of(self.context)
-        self._enrolment: Enrolment | None = enrolment_of(self.context)
-        self._packages: list[bytes] = []
-        self._fields: dict[str, Value] = {}
+    packages: list[bytes] = field(default_factory=list)
+    fields: dict[str, Value] = field(default_factory=dict)
+    """What the reply says beside its payload."""
 
     def answer(self) -> Message:
-        """Act on the message. Packages that the server lacks are dealt even if what it asks for is refused."""
+        """Act on the message. Packages that the server lacks are sent even if what it asks for is refused."""
         with self._open_ledger() as ledger:
             try:
                 payload = self._act(ledger)
             except SparseSecAggError as error:
-                if not self._packages:
-                    raise
                 _LOG.error("secagg_mod: %s: %s", type(error).__name__, error)
                 return refusal(self.message, error, self._reply(b""))
         return Message(RecordDict(self._reply(payload).records()), reply_to=self.message)
 
     def _reply(self, payload: bytes) -> Packet:
-        # What the protocol cost, without training: how long a node trains is nobody's business.
-        fields = {**self._fields, "seconds": time.perf_counter() - self._start}
-        return Packet(self._packet.stage, self._packet.round_number, payload, self._packages, fields)
+        return Packet(self.packet.stage, self.packet.round_number, payload, self.packages, self.fields)
 
     def _act(self, ledger: SqliteLedger) -> bytes:
-        packet = self._packet
+        packet = self.packet
         if packet.stage is Stage.ADVERTISE_KEYS:
             return self._advertise_keys(ledger)
         state = ledger.state()
         if state is None:
             raise NotInRun
-        identity = self._enrolment.identity if self._enrolment else None
-        client = Client.restore(state, self._policy, identity=identity, ledger=ledger)
+        enrolment = self.owner.enrolment
+        identity = enrolment.identity if enrolment else None
+        client = Client.restore(state, self.owner.policy, identity=identity, ledger=ledger)
+        if packet.round_number > client.round_number + LEAP:
+            raise PolicyViolation(f"round {packet.round_number} is too far ahead of round {client.round_number}")
         match packet.stage:
-            case Stage.DRAW:
-                return client.reveal(packet.payload)
             case Stage.SHARE_KEYS:
                 if packet.payload:
                     client.join(packet.payload)
-                self._packages = self._dealt(client)
-                self._prove(client.params, b"".join(self._packages))
+                self.packages = self._key_packages(client)
+                self._prove(client.params, b"".join(self.packages))
                 return b""
             case Stage.UPLOAD:
                 # On record by themselves: they leave even if the upload is refused.
-                self._packages = self._dealt(client)
-                return self._upload(client)
-            case Stage.CONFIRM:
-                return client.confirm(packet.payload)
+                self.packages = self._key_packages(client)
+                return self._upload(client, ledger)
             case Stage.UNMASK:
                 return client.unmask(packet.payload)
         raise WrongStage(packet.stage.name, "a round")
@@ -169,143 +135,147 @@ class _Task:
 
     def _open_ledger(self) -> SqliteLedger:
         """Return the ledger of this run and user. With a roster both are the node's own to say, not the server's."""
-        run, folder = self._packet.bytes_field("run"), ledger_folder(self.context)
-        if self._enrolment is None:
-            if self._packet.stage is Stage.ADVERTISE_KEYS:
-                params = self._parameters()
-                if params.authenticated:
-                    raise PolicyViolation(f"the run is authenticated, and this node has no {ROSTER} and {RUN_KEY}")
-            return SqliteLedger(folder, run, self._packet.int_field("user"))
-        if self._packet.stage is Stage.ADVERTISE_KEYS:
-            self._parameters()  # A run that the policy forbids is refused for that reason.
-        identity = self._enrolment.identity
-        if run != identity.roster.digest:
-            raise PolicyViolation("the run is bound to another roster than this node's, or to none")
-        return SqliteLedger(folder, run, identity.user, self._enrolment.chain)
+        run, enrolment = self.packet.bytes_field("run"), self.owner.enrolment
+        if self.packet.stage is Stage.ADVERTISE_KEYS:
+            self._parameters()  # A run that the policy forbids is refused for that reason, and leaves no trace.
+        if enrolment is not None:
+            identity = enrolment.identity
+            if run != identity.roster.digest:
+                raise PolicyViolation("the run is bound to another roster than this node's, or to none")
+            return SqliteLedger(self.owner.folder, run, identity.user, identity.roster)
+        user = self.packet.int_field("user")
+        ledger = SqliteLedger(self.owner.folder, run, user)
+        if others := ledger.users() - {user}:
+            ledger.close()
+            raise PolicyViolation(f"this node is user {min(others)} of the run, and can't be user {user} as well")
+        return ledger
 
     def _parameters(self) -> Parameters:
-        params = Parameters.decode(self._packet.bytes_field("params"))
-        self._policy.check_parameters(params)
-        if params.run != self._packet.bytes_field("run"):
+        params, enrolment = Parameters.decode(self.packet.bytes_field("params")), self.owner.enrolment
+        if params.authenticated and enrolment is None:
+            raise PolicyViolation(f"the run is authenticated, and this node has no {ROSTER} and {RUN_KEY}")
+        self.owner.policy.check(params, enrolment.identity.roster if enrolment else None)
+        if params.run != self.packet.bytes_field("run"):
             raise MalformedMessage("the message names another run than its parameters")
         return params
 
     def _prove(self, params: Parameters, statement: bytes) -> None:
         """Say which user of the roster this is, and prove it, if the server asks."""
-        if self._enrolment is None or "challenge" not in self._packet.fields:
+        enrolment = self.owner.enrolment
+        if enrolment is None or "challenge" not in self.packet.fields:
             return
-        user = self._enrolment.identity.user
-        claim = Claim(params.run, self.context.node_id, user, statement)
-        proof = prove(claim, self._enrolment.run_key, self._packet.bytes_field("challenge"))
-        self._fields |= {"user": user, "proof": proof}
+        user = enrolment.identity.user
+        claim = Claim(params.run, self.owner.context.node_id, user, statement)
+        self.fields |= {"user": user, "proof": prove(claim, enrolment.run_key, self.packet.bytes_field("challenge"))}
 
     # Stages
 
     def _advertise_keys(self, ledger: SqliteLedger) -> bytes:
         """Return a fresh sealing key, and say what this node was told of the run and has seen of it."""
-        params, state = self._parameters(), ledger.state()
-        identity = self._enrolment.identity if self._enrolment else None
+        params, state, epoch = self._parameters(), ledger.state(), self.packet.int_field("epoch")
+        enrolment = self.owner.enrolment
+        identity = enrolment.identity if enrolment else None
         if state is None:
-            user = identity.user if identity else self._packet.int_field("user")
-            client = Client(user, params, self._policy, identity=identity, ledger=ledger)
+            user = identity.user if identity else self.packet.int_field("user")
+            client = Client(user, params, self.owner.policy, identity=identity, ledger=ledger)
         else:
-            client = Client.restore(state, self._policy, identity=identity, ledger=ledger, params=params)
-        advertisement = client.advertise_keys(self._packet.int_field("epoch"))
-        last_round, last_draw = client.seen
-        self._fields |= {
-            "run-config": run_config_digest(self.context),
-            "last-round": last_round,
-            "last-draw": last_draw,
-        }
+            client = Client.restore(state, self.owner.policy, identity=identity, ledger=ledger, params=params)
+        if epoch > client.epoch_number + LEAP:
+            raise PolicyViolation(f"epoch {epoch} is too far ahead of epoch {client.epoch_number}")
+        self.fields |= {"last-round": client.round_number, "last-epoch": client.epoch_number}
+        try:
+            advertisement = client.advertise_keys(epoch)
+        except AlreadyAnswered:
+            self._prove(params, b"")  # So that a server that was started again knows where this node is.
+            raise
+        self.fields |= {"app": app_digest(self.owner.context), "last-epoch": 0}
         self._prove(params, advertisement)
         return advertisement
 
-    def _dealt(self, client: Client) -> list[bytes]:
-        """Return the packages that the server lacks; what was dealt before goes out again as it was."""
-        wanted = self._packet.rounds_field("wanted")
-        dealt = client.share_keys(self._packet.round_number, again=True) if wanted else []
-        return [each for each in dealt if decode_client_message(each).round_number in wanted]
+    def _key_packages(self, client: Client) -> list[bytes]:
+        """Return the packages that the server lacks; what was made before goes out again as it was."""
+        wanted = self.packet.rounds_field("wanted")
+        made = client.share_keys(self.packet.round_number, again=True) if wanted else []
+        return [each for each in made if decode_client_message(each).round_number in wanted]
 
-    def _upload(self, client: Client) -> bytes:
-        """Train, then mask."""
-        packet, replicas = self._packet, Replicas(ledger_folder(self.context) / "models")
+    def _upload(self, client: Client, ledger: SqliteLedger) -> bytes:
+        """Put the header on record, train, mask."""
+        packet, replicas = self.packet, Replicas(self.owner.models)
         content, held = replicas.receive(without_ours(self.message.content), packet)
         terms = Terms.read(packet)
-        digest = terms.digest(content, self.message.metadata.message_type, run_config_digest(self.context))
-        answer = client.check_order(packet.payload, terms=digest)
-        # Only now: the order is about this model. And before training, which may fail.
-        if held is not None and replicas.keep(held):
-            self._fields[HELD] = held.replica.sequence
-        if answer is not None:
-            return answer
-        received = _only_arrays(content, "message")
+        for name in terms.metrics:
+            if not self.owner.allows_metric(name):
+                raise PolicyViolation(f"the metric {name!r} stays on this node: its owner has not put it in {METRICS}")
+        received = _only_arrays(content)
         template = Template.of(received)
+        copies = _copies(client.params.dim - template.dim, len(terms.metrics))
         if len(terms.scales) != len(template.travelling):
             raise MalformedMessage(f"{len(template.travelling)} arrays need a scale each, got {len(terms.scales)}")
-        # The train function gets a message of its own, whose arrays it may clear; the difference is still to be made.
-        begun = time.perf_counter()
-        reply = _train(_with_own_arrays(self.message, content), self.context, self.call_next)
-        self._start += time.perf_counter() - begun
+        context = terms.digest(content, self.message.metadata.message_type, app_digest(self.owner.context))
+        before = ledger.last().version
+        answer = client.accept(packet.payload, context=context)
+        # Only now: the header is about this model. And before training, which may fail.
+        if held is not None and replicas.keep(held):
+            self.fields[HELD] = held.replica.sequence
+        if answer is not None:
+            return answer
+        if ledger.last().version == before:
+            raise AlreadyAnswered(f"round {packet.round_number} has trained once on this node")
+        try:
+            message = for_app(self.message, content, client.round_number, self.owner.context)
+            update, weight = self._trained(message, template, received, terms, copies, ledger, client.params)
+            return client.upload(packet.payload, update, weight, context=context)
+        except Exception as error:
+            _LOG.error("secagg_mod: the ClientApp failed in this round", exc_info=error)
+            raise AppFailed from None
 
+    def _trained(
+        self,
+        message: Message,
+        template: Template,
+        received: ArrayRecord,
+        terms: Terms,
+        copies: int,
+        ledger: SqliteLedger,
+        params: Parameters,
+    ) -> tuple[ModelUpdate, int]:
+        """Return the update and the weight that the app's train function comes to; whatever it raises is passed on."""
+        reply = self.call_next(message, self.owner.context)
         metrics = next(iter(reply.content.metric_records.values()), MetricRecord())
-        weight = self._weight(metrics, terms.weight_key, client.params.max_weight)
-        trained, extra = _only_arrays(reply.content, "reply"), _metrics(metrics, terms)
-        update = ModelUpdate(template, received, trained, terms.scales, extra)
-        return client.upload(packet.payload, update, weight, terms=digest)
-
-    def _weight(self, metrics: MetricRecord, key: str, limit: int) -> int:
-        """Return the weight that takes part: the node's own, on the public grid; 1 in a run without weights."""
-        if not limit:
-            return 1
-        node = str(self.context.node_config.get("partition-id", ""))
-        return rounded(_weight(metrics, key), limit, coin(ledger_folder(self.context), node))
+        values = [_metric(metrics, name) / bound for name, bound in terms.metrics.items()]
+        extra = [value for value in values for _ in range(copies)]
+        weight = 1
+        if params.max_weight:
+            own = _weight(metrics, self.owner.weight_key)
+            weight = rounded(own, params.max_weight, ledger.own_secret("weight rounding"))
+        return ModelUpdate(template, received, _only_arrays(reply.content), terms.scales, extra), weight
 
 
-def _train(message: Message, context: Context, call_next: Train) -> Message:
-    try:
-        reply = call_next(message, context)
-    except Exception as error:
-        raise _TrainingError from error
-    if reply.has_error():
-        raise _TrainingError(reply)
-    return reply
-
-
-def _only_arrays(content: RecordDict, where: str) -> ArrayRecord:
+def _only_arrays(content: RecordDict) -> ArrayRecord:
     records = list(content.array_records.values())
     if len(records) != 1:
-        raise InvalidInput("arrays", f"must be the one ArrayRecord of the {where}, which has {len(records)}")
+        raise InvalidInput("arrays", f"must be the one ArrayRecord of the message, which has {len(records)}")
     return records[0]
 
 
-def _with_own_arrays(message: Message, content: RecordDict) -> Message:
-    """Return the message with this content, whose arrays the receiver may clear."""
-    own = copy.copy(message)
-    own.content = RecordDict(
-        {name: ArrayRecord(dict(each)) if isinstance(each, ArrayRecord) else each for name, each in content.items()}
-    )
-    return own
+def _copies(values: int, metrics: int) -> int:
+    """Return how often each metric stands behind the model."""
+    if values < metrics or (values and (not metrics or values % metrics)):
+        raise MalformedMessage("the model and the metrics of the UPLOAD message are not those of the run's parameters")
+    return values // metrics if metrics else 0
+
+
+def _metric(metrics: MetricRecord, name: str) -> float:
+    """Return a metric of the app; one that is missing, or no finite number, counts as 0."""
+    value = metrics.get(name)
+    usable = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    return float(value) if usable else 0.0  # type: ignore[arg-type]
 
 
 def _weight(metrics: MetricRecord, key: str) -> int:
-    """Return the private weight; its value never enters an error's text. One above the limit counts as the limit."""
-    value = metrics.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value != int(value):
-        raise InvalidInput(key, "must be in the metrics of the reply, as a whole number: it is the weight of this node")
-    if value < 0:
-        raise InvalidInput(key, "must not be negative: it is the weight of this node")
-    return int(value)
-
-
-def _metrics(metrics: MetricRecord, terms: Terms) -> list[float]:
-    """Return the metrics that are to be averaged, each in units of its bound."""
-    values = []
-    for name, bound in terms.metrics.items():
-        value = metrics.get(name)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
-            raise InvalidInput(name, "must be in the metrics of the reply, as one finite number")
-        values.append(value / bound)
-    return values
+    """Return the private weight; one that is missing, negative or no finite number counts as 1."""
+    value = _metric(metrics, key) if key in metrics else 1.0
+    return max(1, round(value))
 
 
 def evaluate_first(evaluate: Train) -> Callable[[Message, Context, Train], Message]:
@@ -321,7 +291,8 @@ def evaluate_first(evaluate: Train) -> Callable[[Message, Context, Train], Messa
 
     def mod(message: Message, context: Context, call_next: Train) -> Message:
         # A message of its own, since the function may clear the arrays that training needs.
-        tested = evaluate(_with_own_arrays(message, message.content), context)
+        own = Message(content=own_records(message.content), metadata=message.metadata)  # type: ignore[call-overload]
+        tested = evaluate(own, context)
         reply = call_next(message, context)
         if tested.has_error() or reply.has_error():
             return tested if tested.has_error() else reply

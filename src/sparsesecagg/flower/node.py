@@ -2,16 +2,15 @@
 
 The owner says it with `flower-supernode --node-config`. What comes with the run or from the server can't weaken it: a
 policy is read from the node's own configuration and nowhere else, a node with a roster takes part in nothing that is
-not bound to it, and where the ledger lies is none of the run's business. Only a roster and a run key may be named by
-the run's configuration, for nodes whose owner has named none, which is what simulations need.
+not bound to it, and where files lie is none of the run's business. A simulation, whose nodes have no configuration of
+their own, may name ledger, roster and run key in the environment of its process.
 """
 
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -19,28 +18,26 @@ from typing import Any, Final
 from cryptography.hazmat.primitives.constant_time import bytes_eq
 from flwr.app import Context
 
-from sparsesecagg.crypto.identity import Identity, Roster, RunKeys, RunSecret
+from sparsesecagg.crypto.identity import Identity, Roster, RunSecret, run_key
 from sparsesecagg.crypto.kdf import derive, digest
 from sparsesecagg.crypto.keys import KeyAgreement, public_key
 from sparsesecagg.crypto.secrets import SECRET_SIZE, AgreedSecret, PrivateKey
+from sparsesecagg.errors import InvalidInput
 from sparsesecagg.flower.errors import UnprovenNode
-from sparsesecagg.errors import InvalidInput, LedgerUnusable
-from sparsesecagg.field import WORD_BITS
 from sparsesecagg.patterns import PATTERNS
+from sparsesecagg.privacy.anonymity import SERVER_MODELS
 from sparsesecagg.protocol import Policy
 
 PREFIX = "secagg-"
-ROSTER, RUN_KEY, TRUSTED = "secagg-roster", "secagg-run-key", "secagg-trusted"
-LEDGER, EVALUATION = "secagg-ledger", "secagg-evaluation"
+ROSTER, RUN_KEY, TRUSTED, LEDGER = "secagg-roster", "secagg-run-key", "secagg-trusted", "secagg-ledger"
+EVALUATE, WEIGHT_KEY, METRICS = "secagg-evaluate", "secagg-weight-key", "secagg-metrics"
 LEDGER_VARIABLE = "SPARSESECAGG_LEDGER"
-"""Names the folder of the ledger where a node's configuration does not: for simulations."""
+"""Names the folder of the ledgers where a node's configuration does not: for simulations."""
+VARIABLES = {ROSTER: "SPARSESECAGG_ROSTER", RUN_KEY: "SPARSESECAGG_RUN_KEY", TRUSTED: "SPARSESECAGG_TRUSTED"}
+"""The same for the files of an identity."""
 
-_IDENTITY = (ROSTER, RUN_KEY, TRUSTED)
 _PARTITION = "{partition-id}"
 _LABEL = "flower seat"
-
-FILE: Final = "weight-rounding"
-_SIZE: Final = 32
 _COIN_BITS: Final = 64
 
 
@@ -51,74 +48,98 @@ class Enrolment:
     identity: Identity
     run_key: PrivateKey
 
+
+@dataclass(frozen=True)
+class Owner:
+    """What the owner of a node demands and allows. Raises `InvalidInput` for what can't be read."""
+
+    context: Context
+    policy: Policy = field(init=False)
+    enrolment: Enrolment | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        config = self.context.node_config
+        _refuse_unknown(config)
+        demands: dict[str, Any] = {
+            name: read(PREFIX + option, config[PREFIX + option])
+            for option, (name, read) in _OPTIONS.items()
+            if PREFIX + option in config
+        }
+        enrolment = _enrolment(self._named_files())
+        if enrolment is not None:  # Or a server could turn authentication off by not speaking of it.
+            demands["authenticated"] = True
+        object.__setattr__(self, "enrolment", enrolment)
+        object.__setattr__(self, "policy", Policy(**demands))
+
     @property
-    def chain(self) -> bytes:
-        """The tip of the node's chain of nonces, to which its memory as a juror belongs."""
-        return self.identity.roster.entries[self.identity.user].chain_tip
+    def evaluates(self) -> bool:
+        """Whether the node answers evaluation messages, whose replies are not masked: with a roster by leave only."""
+        if EVALUATE in self.context.node_config:
+            return _switch(EVALUATE, self.context.node_config[EVALUATE])
+        return self.enrolment is None
 
+    @property
+    def weight_key(self) -> str:
+        """The metric of the app that is this node's weight."""
+        return str(self.context.node_config.get(WEIGHT_KEY, "num-examples"))
 
-def policy_of(context: Context) -> Policy:
-    """Return the node's policy, from its own configuration over the package's defaults."""
-    _refuse_unknown(context.node_config)
-    settings: dict[str, Any] = {
-        name: read(PREFIX + option, context.node_config[PREFIX + option])
-        for option, (name, read) in _OPTIONS.items()
-        if PREFIX + option in context.node_config
-    }
-    if _named_files(context):  # Or a server could turn authentication off by not speaking of it.
-        settings["authenticated"] = True
-    return Policy(**settings)
+    def allows_metric(self, name: str) -> bool:
+        """Return whether a metric may leave under the masks; without a word of the owner, with a roster none may."""
+        named = self.context.node_config.get(METRICS)
+        if named is None:
+            return self.enrolment is None
+        return name in str(named).replace(",", " ").split()
 
+    @property
+    def folder(self) -> Path:
+        """Where the node writes down what it has answered: a folder of its own."""
+        if LEDGER in self.context.node_config:
+            return self._path(LEDGER, self.context.node_config[LEDGER])
+        number = self.context.node_config.get("partition-id")
+        return self.models.parent if number is None else self.models.parent / f"node-{number}"
 
-def evaluation_allowed(context: Context) -> bool:
-    """Return whether the node's owner lets it answer evaluation messages, whose replies are not masked."""
-    return EVALUATION not in context.node_config or _switch(EVALUATION, context.node_config[EVALUATION])
+    @property
+    def models(self) -> Path:
+        """Where the node keeps models; in a simulation all nodes share them."""
+        if LEDGER in self.context.node_config:
+            return self.folder / "models"
+        named = os.environ.get(LEDGER_VARIABLE)
+        return (Path(named) if named else Path.home() / ".sparsesecagg" / "ledger") / "models"
 
+    def _named_files(self) -> dict[str, Path]:
+        """Return the files by key: the node's own if it names any, else those of the process's environment."""
+        config = self.context.node_config
+        named = {key: config[key] for key in VARIABLES if key in config}
+        named = named or {key: value for key, name in VARIABLES.items() if (value := os.environ.get(name))}
+        return {key: self._path(key, value) for key, value in named.items()}
 
-def ledger_folder(context: Context) -> Path:
-    """Return the folder in which the node writes down what it has answered."""
-    if LEDGER in context.node_config:
-        return _path(context.node_config, LEDGER, context)
-    named = os.environ.get(LEDGER_VARIABLE)
-    return Path(named) if named else Path.home() / ".sparsesecagg" / "ledger"
-
-
-def enrolment_of(context: Context) -> Enrolment | None:
-    """Return who the node is; None if it has no roster. Raises `InvalidInput` for files that don't fit together."""
-    named = _named_files(context)
-    if not named:
-        return None
-    for needed, other in ((ROSTER, RUN_KEY), (RUN_KEY, ROSTER)):
-        if needed not in named:
-            raise InvalidInput(needed, f"must be named in the same configuration as {other}")
-    roster = _read_roster(_path(named, ROSTER, context))
-    if TRUSTED in named:
-        roster.require_identities(_read_trusted(_path(named, TRUSTED, context)))
-    secret = _read_run_secret(_path(named, RUN_KEY, context))
-    run_key = RunKeys(secret, roster.run).run_key
-    public = public_key(run_key)
-    number = next((user for user, entry in enumerate(roster.entries) if entry.run_key == public), None)
-    if number is None:
-        raise InvalidInput(RUN_KEY, "must be the key of a user of the roster: its public half is not listed there")
-    return Enrolment(Identity(number, secret, roster), run_key)
+    def _path(self, key: str, value: Any) -> Path:
+        """Return a path; in a simulation, whose nodes are told the same, it may hold the number of the partition."""
+        if not isinstance(value, str) or not value:
+            raise InvalidInput(key, "must be a path")
+        return Path(value.replace(_PARTITION, str(self.context.node_config.get("partition-id", ""))))
 
 
 # Files
 
 
-def _named_files(context: Context) -> dict[str, Any]:
-    """Return the files by key: the node's own if it names any, else those that the run's configuration names."""
-    own = {key: context.node_config[key] for key in _IDENTITY if key in context.node_config}
-    # Apps declare the keys that a run may set, with an empty text for "none".
-    return own or {key: context.run_config[key] for key in _IDENTITY if context.run_config.get(key)}
-
-
-def _path(named: Mapping[str, Any], key: str, context: Context) -> Path:
-    """Return a path; in a simulation, where all nodes are told the same, it may hold the number of the partition."""
-    value = named[key]
-    if not isinstance(value, str) or not value:
-        raise InvalidInput(key, f"must be a path, got {value!r}")
-    return Path(value.replace(_PARTITION, str(context.node_config.get("partition-id", ""))))
+def _enrolment(named: Mapping[str, Path]) -> Enrolment | None:
+    """Return who the node is; None if it has no roster. Raises `InvalidInput` for files that don't fit together."""
+    if not named:
+        return None
+    for needed, other in ((ROSTER, RUN_KEY), (RUN_KEY, ROSTER)):
+        if needed not in named:
+            raise InvalidInput(needed, f"must be named in the same configuration as {other}")
+    roster = _read_roster(named[ROSTER])
+    if TRUSTED in named:
+        roster.require_identities(_read_trusted(named[TRUSTED]))
+    secret = _read_run_secret(named[RUN_KEY])
+    private = run_key(secret, roster.run)
+    public = public_key(private)
+    number = next((user for user, entry in enumerate(roster.entries) if entry.run_key == public), None)
+    if number is None:
+        raise InvalidInput(RUN_KEY, "must be the key of a user of the roster: its public half is not listed there")
+    return Enrolment(Identity(number, secret, roster), private)
 
 
 def _read_roster(path: Path) -> Roster:
@@ -160,7 +181,7 @@ def _read_trusted(path: Path) -> list[bytes]:
 
 def _refuse_unknown(node_config: Mapping[str, Any]) -> None:
     """Raise for a demand that nobody would read: a typing error must not weaken a policy."""
-    known = [*(PREFIX + option for option in _OPTIONS), *_IDENTITY, LEDGER, EVALUATION]
+    known = [*(PREFIX + option for option in _OPTIONS), *VARIABLES, LEDGER, EVALUATE, WEIGHT_KEY, METRICS]
     for key in node_config:
         if key.startswith(PREFIX) and key not in known:
             raise InvalidInput(key, f"in the node-config is not a setting of a node: use one of {', '.join(known)}")
@@ -182,8 +203,8 @@ def _number(words: str, fits: Callable[[float], bool]) -> Callable[[str, Any], f
 
 
 def _server(key: str, value: Any) -> str:
-    if value not in ("curious", "lying"):
-        raise InvalidInput(key, f"must be curious or lying, got {value!r}")
+    if value not in SERVER_MODELS:
+        raise InvalidInput(key, f"must be {' or '.join(SERVER_MODELS)}, got {value!r}")
     return str(value)
 
 
@@ -200,26 +221,16 @@ def _patterns(key: str, value: Any) -> frozenset[str]:
     return names
 
 
-def _bits(key: str, value: Any) -> frozenset[int]:
-    words = str(value).replace(",", " ").split()
-    if not words or not all(word.isdigit() and int(word) in WORD_BITS for word in words):
-        raise InvalidInput(key, f"must list some of {', '.join(map(str, WORD_BITS))}, got {value!r}")
-    return frozenset(int(word) for word in words)
-
-
 _OPTIONS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "min-anonymity": ("min_anonymity", _whole),
     "colluding": ("colluding", _number("in [0, 1)", lambda value: 0 <= value < 1)),
     "failure-log2": ("failure_log2", _number("negative", lambda value: value < 0)),
     "server": ("server", _server),
     "min-clients": ("min_clients", _whole),
-    "min-survivors": ("min_survivors", _whole),
-    "max-exposure": ("max_exposure", _number("positive", lambda value: value > 0)),
     "max-dim": ("max_dim", _whole),
     "max-clients": ("max_clients", _whole),
     "authenticated": ("authenticated", _switch),
     "patterns": ("patterns", _patterns),
-    "modulus-bits": ("modulus_bits", _bits),
 }
 """Name in a configuration: name in `Policy`, and how to read it."""
 
@@ -277,47 +288,20 @@ def _proof(claim: Claim, agreed: AgreedSecret) -> bytes:
 #
 # Weights stay the same from round to round and carry no noise. With random dropouts a server that sees their sums can
 # solve for every single one in some tens of rounds (docs/privacy.md, "Weights"). Fresh rounding in each round would
-# average out. So a node rounds once: a coin of its own, kept with its ledger, decides for all rounds and all runs.
+# average out. So a node rounds once: a coin that follows from its ledger's own secret decides for all rounds and runs.
 #
 # The grid is the powers of two up to the largest weight, and that one. A weight between two points goes up with just
 # the probability that makes the mean right, so that a mean over many nodes is FedAvg's own but for that noise. The
 # lowest point is 1: a weight of 0 would take its owner out of the sum in which others hide.
 
 
-def coin(folder: Path, node: str) -> int:
-    """Return this node's coin, a number below 2^64; `node` tells apart nodes of a simulation, which share a folder."""
-    secret = derive(_secret(folder / FILE), "weight rounding", bytes(_SIZE), node.encode(), _COIN_BITS // 8)
-    return int.from_bytes(secret, "little")
-
-
-def rounded(weight: int, limit: int, own_coin: int) -> int:
-    """Return the grid's point for a weight: above 0, at most `limit`, and right on average over the coins."""
+def rounded(weight: int, limit: int, secret: bytes) -> int:
+    """Return the grid's point for a weight: above 0, at most `limit`, and right on average over the secrets."""
     if weight >= limit:
         return limit
     if weight <= 1:
         return 1
     low = 1 << (weight.bit_length() - 1)
     high = min(2 * low, limit)
-    return high if own_coin * (high - low) < (weight - low) << _COIN_BITS else low
-
-
-def _secret(path: Path) -> bytes:
-    """Return what coins are derived from; the first who asks makes it."""
-    try:
-        if not path.exists():
-            draft = path.with_name(f"{FILE}.{secrets.token_hex(8)}")
-            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(secrets.token_bytes(_SIZE))
-            try:
-                os.link(draft, path)  # Unlike a rename it fails where another process was first.
-            except FileExistsError:
-                pass
-            finally:
-                draft.unlink()
-        data = path.read_bytes()
-    except OSError as problem:
-        raise LedgerUnusable(f"can't be written: {problem.strerror}") from None
-    if len(data) != _SIZE:
-        raise LedgerUnusable(f"is damaged: its file {FILE} must have {_SIZE} bytes")
-    return data
+    coin = int.from_bytes(secret[: _COIN_BITS // 8], "little")
+    return high if coin * (high - low) < (weight - low) << _COIN_BITS else low

@@ -1,169 +1,209 @@
-"""The server's choices: everything `SecAgg` is told, checked when it is told."""
+"""What `SecAgg` is told, checked when it is told, and what it chooses itself: defaults, clips, sentences for the log.
+
+The clips of the next round come from what the server may know anyway: the last means and how many values were clipped.
+`rounding.py` has the rule: some headroom times the largest magnitude in the last mean. Every array has a clip of its
+own, since the statistics of a normalisation layer move by whole numbers where weights move by thousandths. No single
+update is known, but the mean is, and a user's values are rarely many times larger than the mean's largest. Where they
+were, the count of clipped values tells, and the clips grow. The first round knows nothing, so its default clip is wide
+and its default words are long enough for that.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from math import ceil, isfinite
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import isfinite, sqrt
 
 from flwr.serverapp.strategy import Strategy
 
-from sparsesecagg.crypto.identity import Roster
-from sparsesecagg.flower.choice import Wish, choose, word_bits
+from sparsesecagg.crypto.identity import USUAL_COLLUDING, Roster
+from sparsesecagg.downlink.gain import DEFAULT_ALPHA
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.planning.message_sizes import LONGEST_WORD
-from sparsesecagg.planning.plan import SMALLEST_COHORT
-from sparsesecagg.protocol import Parameters, Stage
+from sparsesecagg.patterns.groups import SMALLEST_GROUP
+from sparsesecagg.privacy.anonymity import ServerModel, colluder_count, failed_rounds
+from sparsesecagg.protocol import Parameters, RoundOptions
+from sparsesecagg.protocol.policy import kept_by
+from sparsesecagg.rounding import next_clips
 
-STAGES = (Stage.ADVERTISE_KEYS, Stage.DRAW, Stage.SHARE_KEYS, Stage.UPLOAD, Stage.CONFIRM, Stage.UNMASK)
-"""All exchanges there may be; a round in steady state has UPLOAD and UNMASK, and CONFIRM where it is asked for."""
+DEFAULTS = RoundOptions(alpha=DEFAULT_ALPHA, modulus_bits=20)
+"""What `SecAgg(strategy)` does without options: all nodes weigh the same, and words that have room for a wide clip."""
+WIDE_CLIP, LONG_WORDS = 64.0, 20
+"""The first clip where words have so many bits or more: wide enough for the statistics of a normalisation layer."""
 
-LARGE_WORDS = 24
-"""Words of this many bits or more have room for weights whose size is not known beforehand."""
-DEFAULT_MAX_WEIGHT = 1 << 16
-WEIGHTS = ("examples", "uniform")
+GROWTH = 4.0
+"""How much a clip grows after a round in which values were clipped, and changes at most after others."""
+CEILING = 1024.0
+"""Beyond this multiple of the mean's largest value a wider clip is no help: what is clipped then is an outlier."""
+MEMORY = 0.7
+"""How much of an earlier round's size counts: a mean may come close to zero by chance."""
+_ANY = 1e30
 _PROBE_DIM = 1 << 20
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What stays the same as long as the strategy lives."""
+def parameters(options: RoundOptions, clients: int, dim: int, metrics: int, roster: Roster | None) -> Parameters:
+    """Return the parameters of a run among so many users.
 
-    alpha: float | None = None
-    """None: with committees, what the wish needs; everything otherwise."""
-    pattern: str = "committee"
-    committee_size: int | None = None
-    pod_size: int | None = None
-    modulus_bits: int | None = None
-    """None: 32, or what the groups of a plan need where weights are alike or have a known limit."""
-    max_weight: int | None = 0
-    """None: not known; then weights up to `DEFAULT_MAX_WEIGHT` fit."""
-    neighbours: int | None = None
-    threshold: int | None = None
-    min_survivors: int | None = None
-    confirm: bool | None = None
-    colluders: int | None = None
-    dropout: float = 0.1
-    min_updated: float = 0.0
-    """The fraction of the coordinates that must be opened for a round to count."""
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    """Allowed metrics of nodes, and the largest magnitude of each."""
-    wish: Wish = field(default_factory=Wish)
-    """What the groups must keep where the planner chooses them."""
-
-    @property
-    def planned(self) -> bool:
-        """Whether the planner chooses the groups."""
-        return self.pattern == "committee" and self.alpha is self.committee_size is self.pod_size is None
-
-    @property
-    def weight_limit(self) -> int:
-        """The largest weight of a node; 0 if all are alike."""
-        return DEFAULT_MAX_WEIGHT if self.max_weight is None else self.max_weight
-
-    def parameters(self, clients: int, dim: int, session: bytes = b"", roster: Roster | None = None) -> Parameters:
-        """Return the parameters of a run among so many users."""
-        groups: dict[str, Any] = {
-            "alpha": 1.0 if self.alpha is None and self.committee_size is None else self.alpha,
-            "committee_size": self.committee_size,
-            "pod_size": self.pod_size,
-        }
-        bits = self.modulus_bits
-        if self.planned and clients >= SMALLEST_COHORT:
-            groups = choose(self.wish, clients, dim, self.dropout, roster=roster is not None, confirm=self.confirm)
-            if bits is None:
-                bits = word_bits(-(-clients // groups["committees"]), self.max_weight)
-        stated = {"threshold": self.threshold, "min_survivors": self.min_survivors, "confirm": self.confirm}
-        groups.update({name: value for name, value in stated.items() if value is not None})
-        return Parameters.create(
-            clients=clients,
-            dim=dim,
-            pattern=self.pattern,
-            dropout=self.dropout,
-            modulus_bits=LONGEST_WORD if bits is None else bits,
-            neighbours=self.neighbours,
-            clip=1.0,  # Updates come in units of their arrays' clips.
-            max_weight=self.weight_limit,
-            colluders=self.colluders,
-            session=session,
-            roster_digest=roster.digest if roster else b"",
-            **groups,
-        )
-
-    def check(self, clip: float, roster: Roster | None = None) -> None:
-        """Raise `InvalidInput` for what no cohort could mend: try the smallest cohort that can have these settings.
-
-        With a roster the cohort is known, and tried.
-        """
-        if not (isinstance(clip, int | float) and isfinite(clip) and clip > 0):
-            raise InvalidInput("clip", f"must be positive and finite, got {clip}")
-        if self.alpha is not None and not (isinstance(self.alpha, int | float) and 0 < self.alpha <= 1):
-            raise InvalidInput("alpha", f"must be in (0, 1], got {self.alpha}")
-        if not (isinstance(self.min_updated, int | float) and 0 <= self.min_updated <= 1):
-            raise InvalidInput("min_updated", f"must be in [0, 1], got {self.min_updated}")
-        least = 1 if self.min_survivors is None else self.min_survivors
-        if not isinstance(least, int) or least < 1:
-            raise InvalidInput("min_survivors", f"must be at least 1, got {self.min_survivors}")
-        if self.threshold is not None and self.threshold < 2:
-            raise InvalidInput("threshold", f"must be at least 2, got {self.threshold}")
-        for name, bound in self.metrics.items():
-            if isinstance(bound, bool) or not isinstance(bound, int | float) or not isfinite(bound) or bound <= 0:
-                raise InvalidInput("metrics", f"must map names to largest magnitudes, got {bound!r} for {name!r}")
-        if roster is not None:
-            self.parameters(len(roster.entries), _PROBE_DIM, roster=roster)
-            return
-        groups = 1 if self.pattern != "committee" or self.alpha is None else ceil(1 / self.alpha) + 1
-        size = max(3, least, self.committee_size or 0)
-        enough = max(groups * size, self.pod_size or 0, 2 * (self.colluders or 0) + 1, (self.neighbours or 0) + 3)
-        Settings(**{**vars(self), "threshold": None}).parameters(enough, _PROBE_DIM)
-
-
-def weight_limit(weights: str, max_weight: int | None, modulus_bits: int | None, pattern: str) -> int | None:
-    """Return the largest weight: as given, or None (not known) where words are long enough for that.
-
-    The weight scales an update before it is rounded, so a limit far above the real weights wastes levels. Long words
-    have levels to waste; short ones have not, and a silent default would ruin the model.
+    Updates come in units of their arrays' clips, so the protocol's own clip is 1. Metrics stand behind the model, each
+    as often as it takes for one copy to be sent in every round.
     """
-    if weights not in WEIGHTS:
-        raise InvalidInput("weights", f"must be one of {', '.join(WEIGHTS)}, got {weights!r}")
-    if weights == "uniform":
-        if max_weight:
-            raise InvalidInput("max_weight", f"must not be given with uniform weights, got {max_weight}")
-        return 0
-    if max_weight is not None:
-        return max_weight
-    if pattern == "pairwise":
-        return 0  # Its locations are secret, so no slice of it could carry a weight.
-    if modulus_bits is None or modulus_bits >= LARGE_WORDS:
-        return None
-    raise InvalidInput(
-        "max_weight",
-        f"must be given with words of {modulus_bits} bits: the largest number of examples that a node has; or "
-        'weights="uniform", to weigh all nodes alike',
-    )
+    params = Parameters.create(clients, dim, replace(options, clip=None), roster=roster)
+    return params.replace(dim=dim + metrics * params.shape.copies) if metrics else params
 
 
-def stage_timeouts(timeout: float, timeouts: Mapping[str | Stage, float] | None) -> dict[Stage, float | None]:
-    """Return the seconds that each stage waits; None for UPLOAD means what `start` is told."""
-    result: dict[Stage, float | None] = dict.fromkeys(STAGES, timeout)
-    result[Stage.UPLOAD] = None
-    for name, seconds in (timeouts or {}).items():
-        stage = name if isinstance(name, Stage) else Stage.__members__.get(name)
-        if stage not in result:
-            raise InvalidInput("timeouts", f"must be given for {', '.join(s.name for s in STAGES)}, got {name!r}")
-        result[stage] = seconds
-    for limit in result.values():
-        _require_positive(limit)
-    return result
-
-
-def _require_positive(seconds: Any) -> None:
-    if seconds is None:
+def check_options(options: RoundOptions, roster: Roster | None) -> None:
+    """Raise `InvalidInput` for what no cohort could mend; with a roster the cohort is known, and tried."""
+    clip = options.clip
+    if clip is not None and not (isinstance(clip, int | float) and isfinite(clip) and clip > 0):
+        raise InvalidInput("clip", f"must be positive and finite, got {clip}")
+    if roster is not None:
+        parameters(options, len(roster.entries), _PROBE_DIM, 0, roster)
         return
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < float("inf"):
-        raise InvalidInput("timeouts", f"must be positive seconds, got {seconds!r}")
+    if options.threshold is not None and options.threshold < 2:
+        raise InvalidInput("threshold", f"must be at least 2, got {options.threshold}")
+    enough = max(SMALLEST_GROUP, options.group_size or 0, (options.neighbours or 0) + 3)
+    parameters(replace(options, threshold=None), enough, _PROBE_DIM, 0, None)
 
+
+def check_metrics(metrics: Mapping[str, float] | None) -> dict[str, float]:
+    """Return the metrics to be averaged, each with its largest magnitude."""
+    for name, bound in (metrics or {}).items():
+        if isinstance(bound, bool) or not isinstance(bound, int | float) or not isfinite(bound) or bound <= 0:
+            raise InvalidInput("metrics", f"must map names to largest magnitudes, got {bound!r} for {name!r}")
+    return {name: float(bound) for name, bound in (metrics or {}).items()}
+
+
+def require_positive(name: str, seconds: object) -> float:
+    """Return a time that can be waited."""
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < float("inf"):
+        raise InvalidInput(name, f"must be positive seconds, got {seconds!r}")
+    return float(seconds)
+
+
+# Sentences
+
+
+def too_few(clients: int, online: int) -> str:
+    """Return the sentence for a cohort that is too small for any secure aggregation."""
+    why = "with two, each would learn the other's update from the sum" if clients == 2 else "a sum needs others"
+    if online >= SMALLEST_GROUP:
+        remedy = f"{online} are online, so raise fraction_train or min_train_nodes=3 of the strategy"
+    else:
+        remedy = (
+            "set num-supernodes of the simulation to 3 or more (or start more SuperNodes), and min_available_nodes=3 "
+            "of the strategy, so that it waits for them"
+        )
+    return f"must choose 3 nodes or more, and chose {clients} ({why}): {remedy}"
+
+
+def promised(params: Parameters) -> tuple[int, ServerModel, int]:
+    """Return how many honest nodes every sum has, against which server, and with how many colluding."""
+    server: ServerModel = "malicious" if params.authenticated else "semi-honest"
+    colluding = max(USUAL_COLLUDING, params.colluding)
+    return kept_by(params, server, colluding).anonymity, server, colluder_count(params.clients, colluding)
+
+
+def described(params: Parameters) -> list[str]:
+    """Return what the options come to for a cohort, a sentence each: bytes, anonymity, what makes rounds fail."""
+    groups = "one group" if params.groups == 1 else f"{params.groups} groups of {min(params.sizes)} or more"
+    weights = f"weights are private, up to {params.max_weight}" if params.max_weight else "all nodes weigh the same"
+    sent, whole = params.shape.upload_size(), 4 * params.dim
+    lines = [
+        f"{params.clients} nodes in {groups}, alpha {params.shape.fraction():.3g} with words of {params.modulus_bits} "
+        f"bits: each node uploads {_size(sent)} per round instead of {_size(whole)}; {weights}"
+    ]
+    kept, server, colluders = promised(params)
+    fails = failed_rounds(min(params.sizes), params.threshold, params.dropout)
+    if params.shape.protects:
+        lines.append(
+            f"every sum holds {kept} honest nodes or more against a {server} server with {colluders} nodes colluding"
+            + ("" if params.authenticated else "; a malicious one takes a roster")
+            + f"; a group needs {params.threshold} of its nodes to the end, which {fails:.1%} of the rounds miss if "
+            f"{params.dropout:.0%} of the nodes drop out"
+        )
+    return lines
+
+
+def warnings_about(params: Parameters) -> list[str]:
+    """Return what should be said aloud about these parameters."""
+    if not params.shape.protects:
+        return [
+            f"{params.pattern}, the published pattern, reveals many single values to the server: use it to study, not "
+            "to protect (docs/privacy.md)"
+        ]
+    return []
+
+
+def _size(count: float) -> str:
+    return f"{count / 1000:.1f} kB" if count < 1_000_000 else f"{count / 1e6:.1f} MB"
+
+
+# Clips
+
+
+def headroom(size: int) -> float:
+    """Return how much larger than the mean's largest value a single update may be before it is clipped.
+
+    The largest of thousands of parameters is a steady figure; the largest of a few may be small by chance.
+    """
+    return 8.0 * (1 + 6 / sqrt(size))
+
+
+def first_clip(options: RoundOptions) -> float:
+    """Return what all arrays begin with."""
+    if options.clip is not None:
+        return options.clip
+    return WIDE_CLIP if options.modulus_bits >= LONG_WORDS else 1.0
+
+
+@dataclass
+class Clips:
+    """The largest change of a parameter that is sent, for each array of the model."""
+
+    first: float
+    adaptive: bool = True
+    values: list[float] = field(default_factory=list)
+    _sizes: list[int] = field(default_factory=list)
+    _seen: list[float] = field(default_factory=list)
+
+    def of(self, sizes: Sequence[int]) -> tuple[float, ...]:
+        """Return the clips of a model whose arrays have so many parameters; another model begins anew."""
+        if list(sizes) != self._sizes:
+            self._sizes = list(sizes)
+            self.values, self._seen = [self.first] * len(sizes), [0.0] * len(sizes)
+        return tuple(self.values)
+
+    def save(self) -> tuple[list[float], list[int], list[float]]:
+        """Return what the next clips depend on."""
+        return self.values, self._sizes, self._seen
+
+    def restore(self, state: tuple[list[float], list[int], list[float]]) -> None:
+        """Go back to what `save` returned."""
+        self.values, self._sizes, self._seen = (list(each) for each in state)  # type: ignore[assignment]
+
+    def learn(self, largest: Sequence[float], clipped: int | None) -> None:
+        """Adapt to a completed round, given the largest magnitude in each array of its mean."""
+        if not self.adaptive:
+            return
+        usable = [size if size < float("inf") else 0.0 for size in largest]  # Also for what is not a number.
+        first = [not seen for seen in self._seen]
+        self._seen = [max(now, MEMORY * before) for now, before in zip(usable, self._seen, strict=True)]
+        known = [seen > 0 for seen in self._seen]
+        if not clipped:
+            headrooms = [headroom(size) for size in self._sizes]
+            steady = next_clips(self.values, self._seen, headrooms, fastest=GROWTH, known=known)
+            # The first clip was a guess, so what is learned first replaces it.
+            at_once = next_clips(self.values, self._seen, headrooms, fastest=_ANY, known=known)
+            self.values = [float(now if new else step) for now, new, step in zip(at_once, first, steady, strict=True)]
+            return
+        # Only the number of clipped values is known. Suspects are arrays whose mean has come near its clip; without
+        # any, all arrays are.
+        near = [8 * seen > value for seen, value in zip(self._seen, self.values, strict=True)]
+        for place, value in enumerate(self.values):
+            if known[place] and (near[place] or not any(near)) and value < CEILING * self._seen[place]:
+                self.values[place] = value * GROWTH
+
+
+# Strategies that can't be wrapped
 
 _SINGLE = "it compares single updates, and secure aggregation shows the server only their sum"
 _TREES = "it collects trees as bytes, which have no sum"
@@ -184,7 +224,7 @@ REFUSED = {
     "DifferentialPrivacyClientSideFixedClipping": _INSIDE_OUT,
     "SecAgg": "it is already secure aggregation",
 }
-"""Strategies that can't be wrapped, by name, with the reason: whoever needs single updates gets one sum instead."""
+"""By name, with the reason: whoever needs single updates gets one sum instead."""
 
 
 def require_averaging(strategy: object) -> Strategy:

@@ -31,16 +31,15 @@ import msgspec
 import numpy as np
 from flwr.app import Array, ArrayRecord, RecordDict
 
-from sparsesecagg.downlink import Replica, Spread, StepLog, Steps, decode_catchup
+from sparsesecagg.downlink import STEP_BITS, Replica, Spread, StepLog, Steps, decode_catchup
 from sparsesecagg.downlink.vector import Vector
+from sparsesecagg.errors import InvalidInput, MalformedMessage, SparseSecAggError
+from sparsesecagg.files import write_atomically
 from sparsesecagg.flower.arrays import Slot, Template, view
 from sparsesecagg.flower.errors import NoModel
 from sparsesecagg.flower.records import STYPE, Packet, Value
-from sparsesecagg.errors import InvalidInput, MalformedMessage, SparseSecAggError
-from sparsesecagg.files import write_atomically
 
-DOWNLINKS = ("steps", "model")
-DEFAULT = "steps"
+WHOLE = 32
 STEPS = "secagg-steps"
 """The name of the array that holds steps."""
 NUMBER = "model"
@@ -98,10 +97,10 @@ def _data_bytes(arrays: Any) -> int:
 # The server's side
 
 
-class WayDown:
+class Downlink:
     """Whole models, in every message."""
 
-    def offer(self, record: ArrayRecord) -> ArrayRecord:
+    def publish(self, record: ArrayRecord) -> ArrayRecord:
         """Return the model that nodes are to train on where the strategy wants to send this one."""
         return record
 
@@ -109,12 +108,12 @@ class WayDown:
         """Return the model that follows a round, given what the strategy made of the mean."""
         return template.cast(record)
 
-    def parcel(self, node: int, content: RecordDict) -> tuple[RecordDict, dict[str, Value], int]:
+    def message_for(self, node: int, content: RecordDict) -> tuple[RecordDict, dict[str, Value], int]:
         """Return what a node is sent instead of the strategy's content, entries for the control record, and bytes."""
         del node
         return content, {}, _data_bytes(_model_of(content)[1].values())
 
-    def heard(self, node: int, held: object) -> None:
+    def acknowledge(self, node: int, held: object) -> None:
         """Note which model a node says that it has kept."""
 
     def lost(self, node: int) -> None:
@@ -128,7 +127,7 @@ class WayDown:
         """Go back to what `save` returned, with the model of that time; raises `MalformedMessage` for other bytes."""
 
 
-class StepsDown(WayDown):
+class StepsDown(Downlink):
     """Steps of `bits` bits per coordinate."""
 
     def __init__(self, bits: int = 4) -> None:
@@ -140,7 +139,7 @@ class StepsDown(WayDown):
         self._held: dict[int, int] = {}
         """By node: the number of the model that it has kept."""
 
-    def offer(self, record: ArrayRecord) -> ArrayRecord:
+    def publish(self, record: ArrayRecord) -> ArrayRecord:
         """Return the rounded model, after one more step if the strategy wants to send another one than it was given."""
         if record is self._record:
             return record
@@ -158,7 +157,7 @@ class StepsDown(WayDown):
     def advance(self, template: Template, record: ArrayRecord) -> ArrayRecord:
         """Round the strategy's model, in its own record: a strategy that has kept it goes on from the rounded one."""
         if self._log is None or template != self._template or list(record) != [slot.name for slot in template.slots]:
-            return template.cast(record)  # Another shape: `offer` begins anew with it.
+            return template.cast(record)  # Another shape: `publish` begins anew with it.
         others = _others(template, template.cast(record))
         self._log.advance(join(template, record))
         rounded = self._hold(template, self._log, others)
@@ -170,11 +169,12 @@ class StepsDown(WayDown):
         self._record = rebuild(template, log.model, others)
         return self._record
 
-    def parcel(self, node: int, content: RecordDict) -> tuple[RecordDict, dict[str, Value], int]:
+    def message_for(self, node: int, content: RecordDict) -> tuple[RecordDict, dict[str, Value], int]:
         """Return steps where the node holds a model that they lead from and they are smaller, else the whole model."""
-        assert self._log is not None and self._template is not None  # noqa: S101  # `offer` comes first.
         key, model = _model_of(content)
         held, whole = self._held.get(node), _data_bytes(model.values())
+        if self._log is None or self._template is None:
+            return content, {}, whole  # Nothing was published, so nobody holds anything.
         if held is not None and held >= self._log.oldest:
             data = self._log.for_node(held)
             carried = Array("uint8", (len(data),), STYPE, data)
@@ -183,7 +183,7 @@ class StepsDown(WayDown):
                 return RecordDict({**content, key: steps}), {}, size
         return content, {NUMBER: self._log.sequence}, whole
 
-    def heard(self, node: int, held: object) -> None:
+    def acknowledge(self, node: int, held: object) -> None:
         """Note that a node has kept the model that it was sent; it can't have kept another one."""
         if self._log is not None and held == self._log.sequence:
             self._held[node] = self._log.sequence
@@ -205,18 +205,15 @@ class StepsDown(WayDown):
         try:
             log, held = msgspec.msgpack.decode(state, type=tuple[bytes, dict[int, int]])
         except msgspec.MsgspecError:
-            raise MalformedMessage("the bytes are not a saved way down") from None
+            raise MalformedMessage("the bytes are not a saved downlink") from None
         self._log, self._template, self._held, self._record = StepLog.restore(log), Template.of(model), held, model
 
 
-def make_way_down(downlink: str | None, bits: int) -> WayDown:
-    """Return the way down that the options name, the default for None."""
-    downlink = DEFAULT if downlink is None else downlink
-    if downlink not in DOWNLINKS:
-        raise InvalidInput("downlink", f"must be {' or '.join(DOWNLINKS)}, got {downlink!r}")
-    if bits not in (2, 4, 8):
-        raise InvalidInput("downlink_bits", f"must be 2, 4 or 8, got {bits!r}")
-    return StepsDown(bits) if downlink == "steps" else WayDown()
+def make_downlink(bits: int) -> Downlink:
+    """Return the way down with so many bits per coordinate; 32 are whole models."""
+    if bits not in (*STEP_BITS, WHOLE):
+        raise InvalidInput("downlink_bits", f"must be 2, 4 or 8, or 32 for whole models, got {bits!r}")
+    return Downlink() if bits == WHOLE else StepsDown(bits)
 
 
 # The node's side
