@@ -14,7 +14,7 @@ from vectors.verifier.comparing import Case, Check, Mismatch
 from vectors.verifier.failures import checks_of_failures, is_failures
 from vectors.verifier.runs import checks_of_run
 
-FOLDER = Path(__file__).parent / "v2"
+FOLDER = Path(__file__).parent / "v3"
 RUN = "run_"
 
 

@@ -1,11 +1,10 @@
-"""Files of building blocks: input and output side by side (22)."""
+"""Files of building blocks: input and output side by side (20)."""
 
 from collections.abc import Callable, Iterator, Mapping
 
-from vectors.verifier import draws, groups, keys, locations, messages, parameters, patterns, sharing, words
+from vectors.verifier import groups, keys, locations, messages, parameters, patterns, sharing, slices, words
 from vectors.verifier.comparing import Case, Check, Mismatch, expect, take, unhex
-from vectors.verifier.draws import roster_of
-from vectors.verifier.hashing import derive, digest, expand, set_of_users
+from vectors.verifier.hashing import derive, digest, expand
 
 
 def check_digest(case: Case) -> None:
@@ -35,44 +34,44 @@ def check_agreement(case: Case) -> None:
     expect("agreed by the peer", agreed, keys.agree(unhex(peer_private), unhex(public)).hex())
 
 
-def check_head(case: Case) -> None:
-    """The head of a package."""
-    run, number, user, mask_secret, private_seed, private, head = take(
-        case, "run round user mask_secret private_seed mask_private head"
+def check_package(case: Case) -> None:
+    """The mask key and the commitment of a key package."""
+    run, number, user, mask_secret, private_seed, private, mask_key, commitment = take(
+        case, "run round user mask_secret private_seed mask_private mask_key commitment"
     )
     found = keys.mask_private(unhex(mask_secret), unhex(run), int(number), user)
     expect("mask_private", private, found.hex())
-    made = keys.head(unhex(mask_secret), unhex(private_seed), unhex(run), int(number), user)
-    expect("head", head, made.hex())
+    expect("mask_key", mask_key, keys.public_key(found).hex())
+    made = keys.seed_commitment(unhex(private_seed), unhex(run), int(number), user)
+    expect("commitment", commitment, made.hex())
 
 
 def check_pair_masks(case: Case) -> None:
     """The two seeds of a pair."""
-    agreed, context, users, mask_seed, pattern_seed = take(case, "agreed order_digest users mask_seed pattern_seed")
+    agreed, context, users, mask_seed, pattern_seed = take(case, "agreed header_digest users mask_seed pattern_seed")
     found = keys.pair_seeds(unhex(agreed), unhex(context), *users)
     expect("seeds", (mask_seed, pattern_seed), (found[0].hex(), found[1].hex()))
 
 
 def check_private_masks(case: Case) -> None:
     """The seed of a private mask."""
-    private_seed, context, user, mask_seed = take(case, "private_seed order_digest user mask_seed")
+    private_seed, context, user, mask_seed = take(case, "private_seed header_digest user mask_seed")
     expect("mask_seed", mask_seed, keys.private_mask_seed(unhex(private_seed), unhex(context), user).hex())
 
 
-def check_pair_chain(case: Case) -> None:
-    """A chain, a secret of a round, a sealed pair of shares, tags."""
-    agreed, context, sender, receiver, first, rounds, chain, secret, plain, sealed, statement, order, confirm = take(
+def check_ratchet(case: Case) -> None:
+    """A ratchet, a secret of a round, a sealed pair of shares, a tag."""
+    agreed, context, sender, receiver, first, rounds, ratchet, secret, plain, sealed, header_digest, tag = take(
         case,
-        "agreed epoch_digest sender receiver first_chain rounds_later chain round_secret plain sealed statement "
-        "order_tag confirm_tag",
+        "agreed epoch_digest sender receiver first_ratchet rounds_later ratchet round_secret plain sealed "
+        "header_digest tag",
     )
-    expect("first_chain", first, keys.first_chain(unhex(agreed), unhex(context), sender, receiver).hex())
-    expect("chain", chain, keys.chain_after(unhex(first), rounds).hex())
-    expect("round_secret", secret, keys.round_secret(unhex(chain)).hex())
+    expect("first_ratchet", first, keys.first_ratchet(unhex(agreed), unhex(context), sender, receiver).hex())
+    expect("ratchet", ratchet, keys.ratchet_after(unhex(first), rounds).hex())
+    expect("round_secret", secret, keys.round_secret(unhex(ratchet)).hex())
     expect("sealed", sealed, keys.seal(unhex(secret), sender, receiver, unhex(plain)).hex())
     expect("plain", plain, keys.unseal(unhex(secret), sender, receiver, unhex(sealed)).hex())
-    expect("order_tag", order, keys.order_tag(unhex(secret), sender, receiver, unhex(statement)).hex())
-    expect("confirm_tag", confirm, keys.confirm_tag(unhex(secret), sender, receiver, unhex(statement)).hex())
+    expect("tag", tag, keys.header_tag(unhex(secret), sender, receiver, unhex(header_digest)).hex())
 
 
 def check_shamir(case: Case) -> None:
@@ -104,26 +103,32 @@ def check_mask_stream(case: Case) -> None:
     expect("words", stated, [stream.word() for _ in stated])
 
 
-def check_roster(case: Case) -> None:
-    """A roster with its private keys; in the file `roster` also with what is signed."""
-    run, users, stated = take(case, "run users", "digest")
-    roster = []
-    for user in users:
-        identity_private, run_secret, identity, run_key, draw_key, chain_tip, signature, signed = take(
-            user, "identity_private run_secret identity run_key draw_key chain_tip signature", "signed"
+def check_users(content: Case) -> None:
+    """The users of a roster with their private keys; in the file `roster` also with what is signed."""
+    run = content["run"]
+    for user in content["users"]:
+        identity_private, run_secret, identity, run_key, signature, signed = take(
+            user, "identity_private run_secret identity run_key signature", "signed"
         )
-        made = keys.run_keys_of(unhex(run_secret), run)
         expect("identity", identity, keys.signing_public(unhex(identity_private)).hex())
-        expect("run_key", run_key, keys.public_key(made.run_private).hex())
-        expect("draw_key", draw_key, keys.signing_public(made.draw_private).hex())
-        expect("chain_tip", chain_tip, made.nonces[0].hex())
-        public = unhex(run_key), unhex(draw_key), unhex(chain_tip)
-        statement = keys.signed_enrolment(run, *public)
+        expect("run_key", run_key, keys.public_key(keys.run_private(unhex(run_secret), run)).hex())
+        statement = keys.signed_enrolment(run, unhex(run_key))
         expect("signature", signature, keys.sign(unhex(identity_private), statement).hex())
         expect("signed", signed, statement.hex() if "signed" in user else None)
-        roster.append(keys.RosterEntry(unhex(identity), *public, unhex(signature)))
-    keys.check_roster(run, roster)
-    expect("digest", stated, keys.roster_digest(run, roster).hex() if "digest" in case else None)
+
+
+def check_roster(document: Case, case: Case) -> None:
+    """The digests of a roster, and the seeds that follow from it."""
+    names = "group_size colluding beacon unseeded_digest seed digest epoch_seeds"
+    *_, unseeded, seed, stated, epoch_seeds, value = take(case, names, "value")
+    roster = keys.roster_of({**document, **case})
+    keys.check_roster(roster)
+    expect("unseeded_digest", unseeded, roster.unseeded_digest.hex())
+    expect("digest", stated, roster.digest.hex())
+    expect("a beacon's value", value is not None, roster.beacon != "")
+    if value is not None:
+        expect("seed", seed, roster.seed_from_beacon(unhex(value)).hex())
+    expect("epoch_seeds", epoch_seeds, {number: roster.epoch_seed(int(number)).hex() for number in epoch_seeds})
 
 
 def check_gap_sampling(case: Case) -> None:
@@ -139,62 +144,30 @@ def check_gap_sampling(case: Case) -> None:
     expect("positions", positions, patterns.sample_gaps(probability, unhex(seed), dim))
 
 
-def check_jury_size(case: Case) -> None:
-    """How large a jury is."""
-    clients, colluders, size = take(case, "clients colluders size")
-    expect("size", size, draws.jury_size(clients, colluders))
-
-
-def check_jury(case: Case) -> None:
-    """Who is in a jury."""
-    roster_digest, draw, clients, colluders, stated = take(case, "roster_digest draw clients colluders jury")
-    expect("jury", stated, draws.jury(unhex(roster_digest), draw, clients, colluders))
-
-
-def check_draw(case: Case, roster: draws.Roster, secrets: list[keys.RunKeys]) -> None:
-    """A draw by a jury, from the request to the seed."""
-    encoded, draw, request, stated, nonces, reveals, proof, seed = take(
-        case, "parameters draw request statement nonces reveals proof seed"
-    )
-    p = parameters.decode(unhex(encoded))
-    jury = draws.jury(p.roster_digest, draw, p.clients, p.colluders)
-    named = sorted(jury[: -(-3 * len(jury) // 4)])
-    everybody, chosen = set_of_users(range(p.clients), p.clients), set_of_users(named, p.clients)
-    found = messages.encode_array("draw request", draw, roster.digest, everybody, chosen)
-    expect("request", request, found.hex())
-    expect("statement", stated, draws.statement(p, draw, everybody, chosen).hex())
-    expect("nonces", nonces, [secrets[user].nonces[draw].hex() for user in named])
-    expect("reveals", reveals, [draws.Juror(p, user, secrets[user]).answer(found).hex() for user in named])
-    made = b"".join(draws.make_reveal(secrets[user], draw, unhex(stated)) for user in named)
-    expect("proof", proof, messages.encode_array("draw proof", draw, everybody, chosen, made).hex())
-    expect("seed", seed, draws.read_proof(p, roster, unhex(proof)).seed.hex())
-
-
 def check_groups(case: Case) -> None:
-    """Pods, committees and partners."""
-    encoded, excluded, seed, pods = take(case, "parameters excluded seed pods")
+    """The seed of an epoch, its groups and partners."""
+    encoded, epoch, seed, stated = take(case, "parameters epoch seed groups")
     p = parameters.decode(unhex(encoded))
-    found = groups.draw_groups(p, unhex(seed), excluded)
-    expect("number of pods", len(pods), len(found))
-    for stated, pod in zip(pods, found, strict=True):
-        users, committees, partners = take(stated, "users committees partners")
-        expect("users", users, pod.users)
-        expect("committees", committees, pod.committees)
-        expect("partners", partners, pod.partners[pod.users[0]])
+    expect("seed", seed, groups.epoch_seed(p, epoch, None).hex())
+    found = groups.draw_groups(p, unhex(seed))
+    expect("number of groups", len(stated), len(found))
+    for each, group in zip(stated, found, strict=True):
+        users, partners = take(each, "users partners")
+        expect("users", users, group.users)
+        expect("partners", partners, group.partners[group.users[0]])
 
 
-def check_slices(case: Case) -> None:
-    """Slices and who sends them."""
-    dim, committees, served, length, bounds, sent = take(case, "dim committees served length bounds sent")
-    filler: Case = dict.fromkeys(parameters.Parameters.__dataclass_fields__, 0)
-    p = parameters.Parameters(
-        **(filler | {"pattern": "committee", "dim": dim, "committees": committees, "served": served})
-    )
-    expect("length", length, p.length)
-    expect("bounds", bounds, [list(p.bounds(number)) for number in range(committees)])
-    for each in sent:
-        committee, number, stated = take(each, "committee round slices")
-        expect("slices", stated, p.slices_of(committee, number))
+def check_block(case: Case) -> None:
+    """Which part of how large a block is sent."""
+    alpha_q32, part, block = take(case, "alpha_q32 part block")
+    expect("part and block", (part, block), slices.block_of(alpha_q32))
+
+
+def check_slice(case: Case) -> None:
+    """What a group sends in a round."""
+    encoded, seed, group, number, coordinates = take(case, "parameters seed group round coordinates")
+    p = parameters.decode(unhex(encoded))
+    expect("coordinates", coordinates, slices.coordinates(p.alpha_q32, p.dim, p.slices, unhex(seed), group, number))
 
 
 def check_fit(case: Case) -> None:
@@ -219,16 +192,12 @@ def check_lift(case: Case) -> None:
 
 def check_parameters(case: Case) -> None:
     """Fields, canonical bytes, digest and what follows from them."""
-    derived = "holders contributors length width limit scale digit_bits digit_counts sizes"
-    fields, data, stated_digest, run, thresholds, least, *_ = take(
-        case, f"fields bytes digest run thresholds min_survivors {derived}"
-    )
+    derived = "smallest_group contributors holders quorum accusers block limit scale digit_bits digit_counts"
+    fields, data, stated_digest, run, *_ = take(case, f"fields bytes digest run {derived}")
     p = parameters.from_json(fields)
     expect("bytes", data, p.canonical.hex())
     expect("decoded", parameters.decode(unhex(data)), p)
     expect("digest and run", (stated_digest, run), (p.digest.hex(), p.run.hex()))
-    expect("thresholds", thresholds, [p.threshold_of(sum(sizes)) for sizes in p.sizes])
-    expect("min_survivors", least, [[p.survivors_of(size) for size in sizes] for sizes in p.sizes])
     for name in derived.split():
         found = getattr(p, name)
         expect(name, case[name], list(found) if isinstance(found, tuple) else found)
@@ -238,13 +207,10 @@ def check_message(case: Case) -> None:
     """A message of each kind, written and read."""
     name, fields, data = take(case, "name fields bytes")
     contents = {key: unhex(value) if isinstance(value, str) else value for key, value in fields.items()}
-    expect("bytes", data, messages.encode_array(name, *contents.values()).hex())
-    if name in messages.OF_DRAWS:
-        expect("decoded", list(contents.items()), list(messages.decode_draw(unhex(data), name).items()))
-        return
+    expect("bytes", data, messages.encode(name, *contents.values()).hex())
     names = messages.FROM_USERS if name in messages.FROM_USERS else messages.FROM_SERVER
     found = messages.decode(unhex(data), names)
-    read = {"round_number": found.round_number, "view": found.view, **found.fields}
+    read = {"round_number": found.round_number, "binding": found.binding, **found.fields}
     expect("decoded", (name, list(contents.items())), (found.name, list(read.items())))
 
 
@@ -266,16 +232,14 @@ def check_locations(case: Case) -> None:
 BUILDING_BLOCKS: dict[str, dict[str, Callable[[Case], None]]] = {
     "digest_and_derive": {"digest": check_digest, "derive": check_derive, "expand": check_expand},
     "x25519_agreement": {"cases": check_agreement},
-    "pair_chains": {"cases": check_pair_chain},
-    "packages": {"heads": check_head, "pair_masks": check_pair_masks, "private_masks": check_private_masks},
+    "ratchets": {"cases": check_ratchet},
+    "packages": {"packages": check_package, "pair_masks": check_pair_masks, "private_masks": check_private_masks},
     "shamir": {"cases": check_shamir},
     "false_shares": {"cases": check_false_shares},
     "mask_stream": {"cases": check_mask_stream},
     "roster": {},
-    "jury": {"sizes": check_jury_size, "juries": check_jury},
-    "draw": {},
     "groups": {"cases": check_groups},
-    "slices": {"cases": check_slices},
+    "slices": {"blocks": check_block, "cases": check_slice},
     "gap_sampling": {"cases": check_gap_sampling},
     "quantise": {"fit": check_fit, "lift": check_lift},
     "parameters": {"cases": check_parameters},
@@ -289,14 +253,12 @@ def checks_of_blocks(name: str, documents: Mapping[str, Case]) -> Iterator[Check
     """Return the checks of a file of building blocks."""
     document = documents[name]
     if name == "roster":
-        if "digest" not in document or any("signed" not in user for user in document["users"]):
-            raise Mismatch("a roster without its digest or without what is signed")
-        yield name, lambda: check_roster(document)
-        return
-    if name == "draw":
-        roster, secrets = roster_of(documents["roster"])
-        for place, case in enumerate(*take(document, "cases")):
-            yield f"draw {place}", lambda case=case: check_draw(case, roster, secrets)  # type: ignore[misc]
+        _, users, rosters = take(document, "run users rosters")
+        if any("signed" not in user for user in users):
+            raise Mismatch("a roster without what is signed")
+        yield "users", lambda: check_users(document)
+        for place, case in enumerate(rosters):
+            yield f"roster {place}", lambda case=case: check_roster(document, case)  # type: ignore[misc]
         return
     sections = BUILDING_BLOCKS[name]
     for section, cases in zip(sections, take(document, " ".join(sections)), strict=True):

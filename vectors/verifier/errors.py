@@ -1,4 +1,4 @@
-"""The one exception of this verifier: it names the error that the page demands (21)."""
+"""The one exception of this verifier: it names the error that the page demands (19)."""
 
 
 class Refused(Exception):

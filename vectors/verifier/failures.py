@@ -1,8 +1,8 @@
-"""Files of failures: what must be refused, and with which error (21, 22)."""
+"""Files of failures: what must be refused, and with which error (19, 20)."""
 
 from collections.abc import Callable, Iterator, Mapping
 
-from vectors.verifier import draws, keys, locations, messages, parameters, sharing, words
+from vectors.verifier import groups, keys, locations, messages, parameters, sharing, words
 from vectors.verifier.comparing import Case, Check, Mismatch, expect, take, unhex
 from vectors.verifier.errors import Refused
 from vectors.verifier.hashing import read_set_of_users
@@ -13,7 +13,7 @@ DAMAGED = "truncated_message"  # The only file whose messages were damaged on th
 
 
 def unpack_words(case: Case, _runs: Runs) -> None:
-    """Unpack (10)."""
+    """Unpack (9)."""
     bits, count, data = take(case, "bits count bytes")
     words.unpack(unhex(data), count, bits)
 
@@ -25,7 +25,7 @@ def decode_users(case: Case, _runs: Runs) -> None:
 
 
 def decode_locations(case: Case, _runs: Runs) -> None:
-    """Read locations (13)."""
+    """Read locations (11)."""
     dim, data = take(case, "dim bytes")
     locations.decode(unhex(data), dim)
 
@@ -37,48 +37,37 @@ def decode_parameters(case: Case, _runs: Runs) -> None:
 
 
 def x25519(case: Case, _runs: Runs) -> None:
-    """Agree (7)."""
+    """Agree (6)."""
     private, peer_public = take(case, "private peer_public")
     keys.agree(unhex(private), unhex(peer_public))
 
 
 def unseal(case: Case, _runs: Runs) -> None:
-    """Open a pair of shares (8)."""
+    """Open a pair of shares (7)."""
     secret, sender, receiver, sealed = take(case, "round_secret sender receiver sealed")
     keys.unseal(unhex(secret), sender, receiver, unhex(sealed))
 
 
 def combine_shares(case: Case, _runs: Runs) -> None:
-    """Combine the shares of one secret (9)."""
+    """Combine the shares of one secret (8)."""
     holders, shares = take(case, "holders shares")
     sharing.combine(holders, [unhex(share) for share in shares])
 
 
 def check_roster(case: Case, _runs: Runs) -> None:
-    """Check a roster (5)."""
-    run, users = take(case, "run users")
-    entries = [take(user, "identity run_key draw_key chain_tip signature") for user in users]
-    keys.check_roster(run, [keys.RosterEntry(*map(unhex, entry)) for entry in entries])
+    """Check a roster, and ask for the seed of an epoch (4)."""
+    *_, value, epoch = take(case, "run users seed group_size colluding beacon", "value epoch")
+    roster = keys.roster_of(case)
+    keys.check_roster(roster)
+    if value is not None:
+        roster.seed_from_beacon(unhex(value))
+    roster.epoch_seed(epoch or 1)
 
 
-def answer_draw(case: Case, runs: Runs) -> None:
-    """Ask a juror of the roster (5)."""
-    encoded, user, answered, request = take(case, "parameters user answered request")
-    _, secrets = draws.roster_of(runs["roster"])
-    juror = draws.Juror(parameters.decode(unhex(encoded)), user, secrets[user])
-    for data in answered:
-        try:
-            juror.answer(unhex(data))
-        except Refused as refused:
-            raise Mismatch(f"what was answered before is refused: {refused}") from refused
-    juror.answer(unhex(request))
-
-
-def verify_draw(case: Case, runs: Runs) -> None:
-    """Check a proof (5)."""
-    encoded, last_draw, proof = take(case, "parameters last_draw proof")
-    roster, _ = draws.roster_of(runs["roster"])
-    draws.read_proof(parameters.decode(unhex(encoded)), roster, unhex(proof), last_draw)
+def epoch_seed(case: Case, _runs: Runs) -> None:
+    """Ask for the seed of an epoch in a run without a roster (4)."""
+    encoded, epoch = take(case, "parameters epoch")
+    groups.epoch_seed(parameters.decode(unhex(encoded)), epoch, None)
 
 
 def brought_to(case: Case, runs: Runs) -> Replay:
@@ -101,7 +90,7 @@ def client_receives(case: Case, runs: Runs) -> None:
     """Give a message to a user."""
     _, _, user, data = take(case, "run after user bytes")
     replay = brought_to(case, runs)
-    replay.users[user].receive(unhex(data), replay.terms)
+    replay.users[user].receive(unhex(data), replay.context)
 
 
 def server_closes(case: Case, runs: Runs) -> None:
@@ -127,8 +116,7 @@ OPERATIONS: dict[str, Callable[[Case, Runs], None]] = {
         unseal,
         combine_shares,
         check_roster,
-        answer_draw,
-        verify_draw,
+        epoch_seed,
         server_receives,
         client_receives,
         server_closes,

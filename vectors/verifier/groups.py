@@ -1,31 +1,36 @@
-"""Permutations, pods, committees and partners (4)."""
+"""Seeds of epochs, permutations, groups and partners (4)."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
-from vectors.verifier.hashing import KeyStream, derive
+from vectors.verifier.errors import demand
+from vectors.verifier.hashing import KeyStream, derive, little_endian
+from vectors.verifier.keys import Roster
 from vectors.verifier.parameters import Parameters
 
+MOST_EPOCHS = 16
 
-class Pod(NamedTuple):
-    """A pod; everybody in it goes by the user number here, and by the place in `users` in messages."""
+
+class Group(NamedTuple):
+    """A group; everybody in it goes by the user number here, and by the index in `users` in messages."""
 
     number: int
-    first: int
     users: list[int]
-    committees: list[list[int]]
     partners: dict[int, list[int]]
 
-    def committee_of(self, user: int) -> int:
-        """Return which of the pod's committees a user is in."""
-        return next(number for number, members in enumerate(self.committees) if user in members)
+
+def epoch_seed(p: Parameters, epoch: int, roster: Roster | None) -> bytes:
+    """Return the public seed of an epoch."""
+    demand(p.groups == 1 or epoch <= MOST_EPOCHS, "PolicyViolation", "a seventeenth draw")
+    return roster.epoch_seed(epoch) if roster else derive(p.session, "epoch", p.digest, little_endian(epoch, 8))
 
 
-def permutation(users: Sequence[int], seed: bytes) -> list[int]:
-    """Permute sorted users: sort them by integers drawn for them."""
+def permutation(users: int, seed: bytes) -> list[int]:
+    """Permute users: sort them by integers drawn for them."""
     stream = KeyStream(derive(seed, "groups", b""))
-    drawn = {user: stream.integer(8) for user in users}
-    return sorted(users, key=lambda user: (drawn[user], user))
+    drawn = [stream.integer(8) for _ in range(users)]
+    return sorted(range(users), key=lambda user: (drawn[user], user))
 
 
 def circle_partners(circle: Sequence[int], degree: int) -> dict[int, list[int]]:
@@ -37,16 +42,8 @@ def circle_partners(circle: Sequence[int], degree: int) -> dict[int, list[int]]:
     return {user: sorted(circle[(place + step) % n] for step in steps) for place, user in enumerate(circle)}
 
 
-def draw_groups(p: Parameters, seed: bytes, excluded: Collection[int] = ()) -> list[Pod]:
-    """Deal the permuted users out, committee after committee."""
-    order = permutation([user for user in range(p.clients) if user not in excluded], seed)
-    pods, first, start = [], 0, 0
-    for number, sizes in enumerate(p.sizes_among(len(order))):
-        drawn = order[start : start + sum(sizes)]
-        committees, begin = [], 0
-        for size in sizes:
-            committees.append(sorted(drawn[begin : begin + size]))
-            begin += size
-        pods.append(Pod(number, first, sorted(drawn), committees, circle_partners(drawn, p.neighbours)))
-        start, first = start + sum(sizes), first + len(sizes)
-    return pods
+def draw_groups(p: Parameters, seed: bytes) -> list[Group]:
+    """Cut the permuted users into groups."""
+    order, cuts = permutation(p.clients, seed), p.cuts
+    drawn = [order[start:stop] for start, stop in pairwise(cuts)]
+    return [Group(number, sorted(each), circle_partners(each, p.neighbours)) for number, each in enumerate(drawn)]

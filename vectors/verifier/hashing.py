@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from vectors.verifier.errors import demand
 
-PREFIX = b"sparsesecagg/v2/"
+PREFIX = b"sparsesecagg/v3/"
 
 
 def little_endian(number: int, size: int) -> bytes:

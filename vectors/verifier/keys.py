@@ -1,7 +1,8 @@
-"""Keys, pair chains (7), sealed pairs of shares and heads (8), seeds of masks (12), tags (15, 16), rosters (5)."""
+"""Keys, ratchets (6), sealed pairs of shares, mask keys (7), seeds of masks (11), tags (13), rosters (4)."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -34,21 +35,21 @@ def demand_no_low_order(public: bytes) -> None:
     agree(ANY_PRIVATE_KEY, public)
 
 
-def first_chain(agreed: bytes, epoch_digest: bytes, user: int, peer: int) -> bytes:
-    """Return the chain of a pair in the first round of an epoch."""
+def first_ratchet(agreed: bytes, epoch_digest: bytes, user: int, peer: int) -> bytes:
+    """Return the ratchet of a pair in the first round of an epoch."""
     return derive(agreed, "pair", epoch_digest, pair_of_names(min(user, peer), max(user, peer)))
 
 
-def chain_after(chain: bytes, rounds: int) -> bytes:
-    """Return the chain some rounds later."""
+def ratchet_after(ratchet: bytes, rounds: int) -> bytes:
+    """Return the ratchet some rounds later."""
     for _ in range(rounds):
-        chain = expand(chain, "next round")
-    return chain
+        ratchet = expand(ratchet, "next round")
+    return ratchet
 
 
-def round_secret(chain: bytes) -> bytes:
-    """Return the secret of the round at which a chain stands."""
-    return expand(chain, "this round")
+def round_secret(ratchet: bytes) -> bytes:
+    """Return the secret of the round at which a ratchet stands."""
+    return expand(ratchet, "this round")
 
 
 def seal(secret: bytes, sender: int, receiver: int, plain: bytes) -> bytes:
@@ -66,14 +67,9 @@ def unseal(secret: bytes, sender: int, receiver: int, sealed: bytes) -> bytes:
         raise Refused("InvalidShare", "a sealed pair of shares that does not open") from None
 
 
-def order_tag(secret: bytes, sender: int, receiver: int, order_digest: bytes) -> bytes:
-    """Return the tag by which a sender shows a receiver its order."""
-    return expand(secret, "order tag", pair_of_names(sender, receiver) + order_digest)[:TAG]
-
-
-def confirm_tag(secret: bytes, sender: int, receiver: int, confirmed: bytes) -> bytes:
-    """Return the tag by which a sender confirms survivors to a receiver."""
-    return expand(secret, "confirm tag", pair_of_names(sender, receiver) + confirmed)[:TAG]
+def header_tag(secret: bytes, sender: int, receiver: int, header_digest: bytes) -> bytes:
+    """Return the tag by which a sender shows a receiver its header."""
+    return expand(secret, "header tag", pair_of_names(sender, receiver) + header_digest)[:TAG]
 
 
 def mask_private(mask_secret: bytes, run: bytes, round_number: int, user: int) -> bytes:
@@ -86,21 +82,15 @@ def seed_commitment(private_seed: bytes, run: bytes, round_number: int, user: in
     return digest("private seed", run, little_endian(round_number, 8), little_endian(user, 4), private_seed)
 
 
-def head(mask_secret: bytes, private_seed: bytes, run: bytes, round_number: int, user: int) -> bytes:
-    """Return the head of a package."""
-    public = public_key(mask_private(mask_secret, run, round_number, user))
-    return public + seed_commitment(private_seed, run, round_number, user)
-
-
-def pair_seeds(agreed: bytes, order_digest: bytes, user: int, peer: int) -> tuple[bytes, bytes]:
+def pair_seeds(agreed: bytes, header_digest: bytes, user: int, peer: int) -> tuple[bytes, bytes]:
     """Return mask_seed and pattern_seed of a pair."""
-    both = derive(agreed, "pair mask", order_digest, pair_of_names(min(user, peer), max(user, peer)), 64)
+    both = derive(agreed, "pair mask", header_digest, pair_of_names(min(user, peer), max(user, peer)), 64)
     return both[:32], both[32:]
 
 
-def private_mask_seed(private_seed: bytes, order_digest: bytes, user: int) -> bytes:
+def private_mask_seed(private_seed: bytes, header_digest: bytes, user: int) -> bytes:
     """Return the seed of a user's private mask."""
-    return derive(private_seed, "private mask", order_digest, little_endian(user, 4))
+    return derive(private_seed, "private mask", header_digest, little_endian(user, 4))
 
 
 class RosterEntry(NamedTuple):
@@ -108,8 +98,6 @@ class RosterEntry(NamedTuple):
 
     identity: bytes
     run_key: bytes
-    draw_key: bytes
-    chain_tip: bytes
     signature: bytes
 
 
@@ -118,35 +106,18 @@ def signing_public(private: bytes) -> bytes:
     return Ed25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
 
 
-class RunKeys(NamedTuple):
-    """What follows from a run secret: two private keys, and the values of a chain, nonces[k] being v_k."""
-
-    run_private: bytes
-    draw_private: bytes
-    nonces: list[bytes]
+def run_private(run_secret: bytes, run: str) -> bytes:
+    """Derive the private run key."""
+    return derive(run_secret, "run key", digest("run secret", run.encode()))
 
 
-def run_keys_of(run_secret: bytes, run: str) -> RunKeys:
-    """Derive both private keys and the start of the chain, which is hashed sixteen times."""
-    context = digest("run secret", run.encode())
-    values = [derive(run_secret, "draw chain seed", context)]
-    for _ in range(16):
-        values.insert(0, hashed_nonce(values[0], run))
-    return RunKeys(derive(run_secret, "run key", context), derive(run_secret, "draw key", context), values)
-
-
-def hashed_nonce(value: bytes, run: str) -> bytes:
-    """Return the value before this one in a chain."""
-    return digest("draw chain", run.encode(), value)
-
-
-def signed_enrolment(run: str, run_key: bytes, draw_key: bytes, chain_tip: bytes) -> bytes:
+def signed_enrolment(run: str, run_key: bytes) -> bytes:
     """Return what an identity signs."""
-    return digest("enrolment", run.encode(), run_key, draw_key, chain_tip)
+    return digest("enrolment", run.encode(), run_key)
 
 
 def sign(private: bytes, statement: bytes) -> bytes:
-    """Sign with an identity or a draw key."""
+    """Sign with an identity."""
     return Ed25519PrivateKey.from_private_bytes(private).sign(statement)
 
 
@@ -159,17 +130,55 @@ def is_signed(public: bytes, signature: bytes, statement: bytes) -> bool:
     return True
 
 
-def roster_digest(run: str, users: Sequence[RosterEntry]) -> bytes:
-    """Return the digest that binds a run to its roster."""
-    return digest("roster", run.encode(), *(part for user in users for part in user[:4]))
+class Roster(NamedTuple):
+    """The users of a run, and how they are put into groups; `group_size` is 0 for the default."""
+
+    run: str
+    users: Sequence[RosterEntry]
+    seed: bytes
+    group_size: int
+    colluding: float
+    beacon: str
+
+    @property
+    def unseeded_digest(self) -> bytes:
+        """What is fixed before the seed."""
+        rules = little_endian(self.group_size, 4) + struct.pack("<d", self.colluding)
+        keys = [part for user in self.users for part in user[:2]]
+        return digest("roster", self.run.encode(), rules, self.beacon.encode(), *keys)
+
+    @property
+    def digest(self) -> bytes:
+        """The digest that binds a run to its roster."""
+        return digest("seeded roster", self.unseeded_digest, self.seed)
+
+    def seed_from_beacon(self, value: bytes) -> bytes:
+        """Return the seed that follows from a beacon's value."""
+        demand(self.beacon != "", "InvalidInput", "no beacon is named", "beacon")
+        return digest("beacon", self.unseeded_digest, value)
+
+    def epoch_seed(self, epoch: int) -> bytes:
+        """Return the seed of an epoch."""
+        demand(self.seed != b"", "InvalidInput", "a roster without a seed", "roster")
+        return derive(self.seed, "epoch", self.digest, little_endian(epoch, 8))
 
 
-def check_roster(run: str, users: Sequence[RosterEntry]) -> None:
-    """Refuse a roster with a key that is not signed, twice, or of small order."""
-    keys = [part for user in users for part in user[:4]]
+def check_roster(roster: Roster) -> None:
+    """Refuse a roster with a key that is not signed, twice, or of small order, or with rules out of range."""
+    keys = [part for user in roster.users for part in user[:2]]
     demand(len(set(keys)) == len(keys), "InvalidKey", "a key that occurs twice in the roster")
-    for user in users:
+    demand(len(roster.seed) in (0, 32), "InvalidKey", "a seed that has not 32 bytes")
+    demand(0 <= roster.colluding < 0.5, "InvalidInput", "half of the users or more", "colluding")
+    fits = roster.group_size == 0 or 3 <= roster.group_size <= max(3, len(roster.users))
+    demand(fits, "InvalidInput", "groups of another size", "group_size")
+    for user in roster.users:
         demand_no_low_order(user.run_key)
-        demand(len(user.draw_key) == len(user.chain_tip) == 32, "InvalidKey", "a part that has not 32 bytes")
-        signed = is_signed(user.identity, user.signature, signed_enrolment(run, *user[1:4]))
-        demand(signed, "InvalidKey", "keys that their identity has not signed")
+        signed = is_signed(user.identity, user.signature, signed_enrolment(roster.run, user.run_key))
+        demand(signed, "InvalidKey", "a key that its identity has not signed")
+
+
+def roster_of(content: Mapping[str, Any]) -> Roster:
+    """Read a roster of a vector."""
+    entries = [RosterEntry(*(bytes.fromhex(user[name]) for name in RosterEntry._fields)) for user in content["users"]]
+    rules = content["group_size"] or 0, content["colluding"], content["beacon"]
+    return Roster(content["run"], entries, bytes.fromhex(content["seed"]), *rules)

@@ -1,4 +1,4 @@
-"""Locations: the positions that a user sends, as a bitmap or as Rice-coded gaps (13)."""
+"""Locations: the positions that a user sends, as a bitmap or as Rice-coded gaps (11)."""
 
 from collections.abc import Sequence
 

@@ -1,6 +1,6 @@
-"""What a user masks and sends, and how masks are laid and taken away (12)."""
+"""How masks are laid and taken away (11)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from vectors.verifier import keys, words
 from vectors.verifier.parameters import Parameters
@@ -23,15 +23,8 @@ def drawn_by(pattern_seed: bytes, p: Parameters) -> list[int]:
 
 
 def lay_pair_mask(
-    sums: Words, agreed: bytes, order_digest: bytes, user: int, peer: int, sign: int, p: Parameters
+    sums: Words, agreed: bytes, header_digest: bytes, user: int, peer: int, sign: int, p: Parameters
 ) -> None:
     """Lay the mask of a pair over what it covers."""
-    mask_seed, pattern_seed = keys.pair_seeds(agreed, order_digest, user, peer)
+    mask_seed, pattern_seed = keys.pair_seeds(agreed, header_digest, user, peer)
     lay_mask(sums, sums if p.public_pattern else drawn_by(pattern_seed, p), mask_seed, sign, p)
-
-
-def slice_words(values: Sequence[int], weight: int, clipped: int, p: Parameters) -> list[int]:
-    """Return the integers of a slice: values, padding, digits."""
-    counts = zip((weight, clipped), p.digit_counts, strict=True)
-    digits = [digit for value, count in counts for digit in words.digits_of(value, count, p.digit_bits)]
-    return [*values, *[0] * (p.length - len(values)), *digits]

@@ -1,4 +1,4 @@
-"""The part of MessagePack that the protocol uses: an array of integers, floats, truth values, text, bytes (3, 6)."""
+"""The part of MessagePack that the protocol uses: an array of integers, floats, truth values, text, bytes (3, 5)."""
 
 import struct
 from collections.abc import Sequence

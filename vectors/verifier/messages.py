@@ -1,44 +1,34 @@
-"""Messages: the envelope, the fields of each kind, and decoding (6)."""
+"""Messages: the envelope, the fields of each kind, and decoding (5)."""
 
 from typing import Any, NamedTuple
 
-from vectors.verifier.errors import demand
+from vectors.verifier.errors import Refused, demand
 from vectors.verifier.hashing import digest
 from vectors.verifier.messagepack import Value, read_array, write_array
 
-VERSION = b"\x02"
+VERSION = b"\x03"
 FROM_USERS = {
-    "advertise keys": "number sealing_key nonce",
-    "share keys": "number head shares",
+    "advertise keys": "number sealing_key",
+    "share keys": "number mask_key commitment shares",
     "upload": "number locations words tags",
-    "confirm": "number tags",
-    "unmask": "number owners shares",
+    "unmask": "number survivors owners shares",
 }
 FROM_SERVER = {
-    "epoch keys": "first_round draw present keys",
-    "order": "members committees heads terms history shares",
-    "confirm request": "survivors",
-    "unmask request": "survivors tags confirmers confirmations",
+    "epoch keys": "first_round present keys",
+    "round header": "members mask_keys context shares",
+    "unmask request": "survivors tags",
 }
-OF_DRAWS = {
-    "draw request": "roster_digest population named",
-    "draw reveal": "number reveal",
-    "draw proof": "population named reveals",
-}  # After the draw's number.
-FIXED_LENGTHS = {
-    "view": 8, "number": 4, "sealing_key": 32, "nonce": 16, "head": 64,
-    "terms": 32, "roster_digest": 32, "reveal": 96,
-}  # fmt: skip
-INTEGERS = {"round_number": (0, 2**63 - 1), "first_round": (0, 2**63 - 1), "draw_number": (1, 16)}
-SETS = {"present", "members", "survivors", "confirmers", "owners", "population", "named"}
+FIXED_LENGTHS = {"binding": 8, "number": 4, "sealing_key": 32, "mask_key": 32, "commitment": 32, "context": 32}
+INTEGERS = ("round_number", "first_round")
+SETS = ("present", "members", "survivors", "owners")
 
 
 class Message(NamedTuple):
-    """A decoded message; `fields` are those after round number and view."""
+    """A decoded message; `fields` are those after round number and binding."""
 
     name: str
     round_number: int
-    view: bytes
+    binding: bytes
     fields: dict[str, Any]
 
     @property
@@ -63,49 +53,31 @@ def checksum_fits(data: bytes) -> bool:
     return len(data) >= 9 and checksum(data[:-8]) == data[-8:]
 
 
-def encode_array(*values: Value) -> bytes:
-    """Write a message, name and fields as given."""
-    body = VERSION + write_array(values)
+def encode(name: str, *fields: Value) -> bytes:
+    """Write a message."""
+    body = VERSION + write_array([name, *fields])
     return body + checksum(body)
-
-
-def encode(name: str, round_number: int, view: bytes, *fields: Value) -> bytes:
-    """Write a message of a round."""
-    return encode_array(name, round_number, view, *fields)
-
-
-def read_fields(data: bytes, names: dict[str, str], before: str) -> tuple[str, dict[str, Any]]:
-    """Read name and fields of one of these messages."""
-    demand(data[:1] == VERSION, "MalformedMessage", "another version")
-    demand(checksum_fits(data), "MalformedMessage", "a checksum that does not fit")
-    values = read_array(data[1:-8])
-    name = values[0] if values else None
-    demand(isinstance(name, str) and name in names, "MalformedMessage", "a name that this side does not receive")
-    if name == "unmask request" and len(values) in (5, 6):
-        values += [b""] * (7 - len(values))
-    keys = [*before.split(), *names[str(name)].split()]
-    demand(len(values) == 1 + len(keys), "MalformedMessage", "another number of fields")
-    return str(name), {key: checked(key, value) for key, value in zip(keys, values[1:], strict=True)}
 
 
 def decode(data: bytes, names: dict[str, str]) -> Message:
     """Read a message of one of these names, `FROM_USERS` or `FROM_SERVER`."""
-    name, fields = read_fields(data, names, "round_number view")
-    return Message(name, fields.pop("round_number"), fields.pop("view"), fields)
-
-
-def decode_draw(data: bytes, name: str) -> dict[str, Any]:
-    """Read the fields of this message of a draw."""
-    fields = read_fields(data, {name: OF_DRAWS[name]}, "draw_number")[1]
-    return {"draw": fields.pop("draw_number"), **fields}
+    demand(data[:1] == VERSION, "MalformedMessage", "another version")
+    demand(checksum_fits(data), "MalformedMessage", "a checksum that does not fit")
+    values = read_array(data[1:-8])
+    name = values[0] if values else None
+    if not isinstance(name, str) or name not in names:
+        raise Refused("MalformedMessage", "a name that this side does not receive")
+    keys = ["round_number", "binding", *names[name].split()]
+    demand(len(values) == 1 + len(keys), "MalformedMessage", "another number of fields")
+    fields: dict[str, Any] = {key: checked(key, value) for key, value in zip(keys, values[1:], strict=True)}
+    return Message(name, fields.pop("round_number"), fields.pop("binding"), fields)
 
 
 def checked(key: str, value: Value) -> Value:
     """Return a field if type, range and length are right."""
     if key in INTEGERS:
-        least, most = INTEGERS[key]
         demand(type(value) is int, "MalformedMessage", f"{key} has another type")  # True is none.
-        demand(least <= int(value) <= most, "MalformedMessage", f"{key} is out of range")
+        demand(0 <= int(value) < 2**63, "MalformedMessage", f"{key} is out of range")
         return value
     demand(isinstance(value, bytes), "MalformedMessage", f"{key} has another type")
     assert isinstance(value, bytes)

@@ -1,4 +1,4 @@
-"""The pattern of `pairwise`, by its gaps (12)."""
+"""The pattern of `pairwise`, by its gaps (11)."""
 
 from bisect import bisect_left
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""Shamir's secret sharing over GF(2^31 − 1), five limbs of 29 bits (9)."""
+"""Shamir's secret sharing over GF(2^31 − 1), five limbs of 29 bits (8)."""
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations

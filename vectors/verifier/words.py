@@ -1,4 +1,4 @@
-"""Words, packing, mask streams (10), quantisation and digits (11)."""
+"""Words, packing, mask streams (9), quantisation and digits (10)."""
 
 from collections.abc import Sequence
 
