@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sparsesecagg.cli import main
+from sparsesecagg.lab.cli import main
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:

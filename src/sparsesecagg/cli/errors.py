@@ -9,12 +9,12 @@ from __future__ import annotations
 import errno
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import typer
-from typer.main import get_command
+from typer.core import TyperCommand
 
 from sparsesecagg.errors import (
     InvalidInput,
@@ -38,10 +38,10 @@ _SIZES: Final = ("dim", "clients", "hidden", "samples", "batch")
 """Options that decide how much memory a command takes."""
 
 
-_REMEDIES: Final[dict[type[ProtocolError], tuple[tuple[str, str], ...]]] = {
-    ThresholdNotMet: (("lower", "--dropout"), ("lower", "--threshold")),
-    TooLittleOpened: (("lower", "--dropout"), ("raise", "--committee-size"), ("lower", "--min-survivors")),
-    PolicyViolation: (("raise", "--clients"), ("raise", "--alpha")),
+_REMEDIES: Final[dict[type[ProtocolError], tuple[str, ...]]] = {
+    ThresholdNotMet: ("lower --dropout", "lower --threshold"),
+    TooLittleOpened: ("lower --dropout", "lower --threshold"),
+    PolicyViolation: ("raise --clients", "raise --group-size", "raise --threshold"),
 }
 """What would keep a round from failing in this way."""
 
@@ -58,24 +58,56 @@ class NeedsSourceTree(Exception):
     """A command whose files are not part of the installed package; the text says where they are."""
 
 
+class _Failure(Exception):
+    """What a command raised, with the command's context, which knows its options and their values."""
+
+    def __init__(self, context: Any, problem: Exception) -> None:
+        self.context, self.problem = context, problem
+
+
+class _Command(TyperCommand):
+    """A command whose errors come with its context."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except (typer.Exit, typer.Abort):
+            raise
+        except Exception as problem:
+            raise _Failure(ctx, problem) from problem
+
+
 def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> NoReturn:
     """Run a program and exit with its code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    for info in _commands(app):
+        info.cls = _Command
     try:
         code = app(args=words, standalone_mode=False) or 0
     except (typer.Abort, KeyboardInterrupt):
         code = EXIT_INTERRUPTED
-    except Exception as problem:
-        explained = _explain(problem, _CommandLine(app, words))
+    except _Failure as failure:
+        explained = _explain(failure.problem, failure.context)
         if explained is None:
-            raise
-        sentence, code = explained
-        _complain(sentence)
-        sys.exit(code)
+            raise failure.problem from None
+        _complain(explained[0])
+        sys.exit(explained[1])
+    except _UsageError as problem:
+        _complain(_usage(problem))
+        sys.exit(EXIT_BAD_INPUT)
     # Later versions of typer return this code on Ctrl-C, where earlier ones raise Abort.
     if code == EXIT_INTERRUPTED:
         _complain("interrupted, and nothing was kept: the same command starts again")
     sys.exit(code)
+
+
+def _commands(app: typer.Typer) -> Iterator[Any]:
+    """Yield all commands of a program, those of its groups too."""
+    yield from app.registered_commands
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            yield from _commands(group.typer_instance)
 
 
 def _complain(sentence: str) -> None:
@@ -84,106 +116,80 @@ def _complain(sentence: str) -> None:
     sys.stderr.write(f"sparsesecagg: {sentence}{end}\n")
 
 
-def _explain(problem: Exception, line: _CommandLine) -> tuple[str, int] | None:  # noqa: PLR0911 (a table)
+def _explain(problem: Exception, context: Any) -> tuple[str, int] | None:  # noqa: PLR0911 (a table)
     """Return sentence and exit code; None for a bug, which has to be seen as it is."""
     match problem:
         case InvalidInput():
-            return f"{line.name_of(problem.option)} {problem.problem}", EXIT_BAD_INPUT
+            return f"{_name_of(problem.option, context)} {problem.problem}", EXIT_BAD_INPUT
         case MissingExtra() | NeedsSourceTree():
             return str(problem), EXIT_BAD_INPUT
         case ProtocolError():
-            return f"the round failed: {problem}{line.remedy(problem)}", EXIT_FAILED
+            return f"the round failed: {problem}{_remedy(problem, context)}", EXIT_FAILED
         case Failed():
             return str(problem), EXIT_FAILED
         case Interrupted():
             return f"interrupted: {problem}", EXIT_INTERRUPTED
         case MemoryError():
-            return line.out_of_memory(problem), EXIT_BAD_INPUT
+            given = [f"--{name}" for name in _SIZES if _is_given(name, context)] or ["--clients"]
+            return f"{' or '.join(given)} must be lower, there is not enough memory: {problem}", EXIT_BAD_INPUT
         case OSError(filename=str(path), strerror=str(reason)):
-            option = line.option_with(Path(path))
+            option = _option_with(Path(path), context)
             if option is not None:
                 return f"{option} must name a place that can be used, got {path}: {reason}", EXIT_BAD_INPUT
             if problem.errno in _REFUSED_BY_THE_SYSTEM:
                 return f"{path} can't be used: {reason}", EXIT_FAILED
-    return (line.usage(problem), EXIT_BAD_INPUT) if isinstance(problem, _UsageError) else None
+    return (_usage(problem), EXIT_BAD_INPUT) if isinstance(problem, _UsageError) else None
 
 
-class _CommandLine:
-    """What was typed, and the parameters of the command that it names."""
+def _usage(problem: Any) -> str:
+    """Return the sentence for a command line that can't be read."""
+    message = str(problem.format_message())
+    if hasattr(problem, "possibilities") and hasattr(problem, "option_name"):
+        near = sorted(problem.possibilities or ())
+        hint = f"did you mean {' or '.join(near)}?" if near else "--help lists them"
+        return f"{problem.option_name} is not an option: {hint}"
+    parameter = getattr(problem, "param", None)
+    if parameter is None:
+        return re.sub(r"^Option '(.*?)'", r"\1", message)
+    if hasattr(problem, "param_type"):
+        return f"{_typed(parameter)} is required"
+    # All versions of typer say so, in words of their own: "'x' is not a valid int", "should be a valid integer".
+    if wanted := re.search(r"(?:('.*') is not a )?\bvalid (int|float|number)", str(problem.message)):
+        kind, got = "a whole number" if wanted[2] == "int" else "a number", f", got {wanted[1]}" if wanted[1] else ""
+        return f"{_typed(parameter)} must be {kind}{got}"
+    return f"{_typed(parameter)} can't be read: {problem.message}"
 
-    def __init__(self, app: typer.Typer, words: Sequence[str]) -> None:
-        command: Any = get_command(app)
-        rest = list(words)
-        while rest and rest[0] in getattr(command, "commands", {}):
-            command = command.commands[rest.pop(0)]
-        self._words = rest
-        self._parameters: list[Any] = command.params
 
-    def name_of(self, parameter: str) -> str:
-        """Return a parameter as it is typed: --min-survivors for an option, NAME for an argument."""
-        flag = "--" + parameter.replace("_", "-")
-        for known in self._parameters:
-            if known.name == parameter or flag in known.opts:
-                return _typed(known)
-        return flag
+def _name_of(parameter: str, context: Any) -> str:
+    """Return a parameter as it is typed: --group-size for an option, NAME for an argument."""
+    flag = "--" + parameter.replace("_", "-")
+    known = (each for each in context.command.params if each.name == parameter or flag in each.opts)
+    return next(map(_typed, known), flag)
 
-    def usage(self, problem: Any) -> str:
-        """Return the sentence for a command line that can't be read."""
-        message = str(problem.format_message())
-        if hasattr(problem, "possibilities") and hasattr(problem, "option_name"):
-            near = sorted(problem.possibilities or ())
-            hint = f"did you mean {' or '.join(near)}?" if near else "--help lists them"
-            return f"{problem.option_name} is not an option: {hint}"
-        parameter = getattr(problem, "param", None)
-        if parameter is None:
-            return re.sub(r"^Option '(.*?)'", r"\1", message)
-        if hasattr(problem, "param_type"):
-            return f"{_typed(parameter)} is required"
-        # All versions of typer say so, in words of their own: "not a valid int", "should be a valid integer".
-        if wanted := re.search(r"\bvalid (int|float|number)", message):
-            kind = "a whole number" if wanted[1] == "int" else "a number"
-            return f"{_typed(parameter)} must be {kind}, got {self._value(parameter)!r}"
-        return f"{_typed(parameter)} can't be read: {problem.message}"
 
-    def remedy(self, problem: ProtocolError) -> str:
-        """Return what to change about a failed round, as far as this command has an option for it."""
-        for kind, words in _REMEDIES.items():
-            if isinstance(problem, kind):
-                known = {flag for parameter in self._parameters for flag in parameter.opts}
-                changes = [f"{what} {flag}" for what, flag in words if flag in known]
-                return f"; {' or '.join(changes)}" if changes else ""
-        return ""
+def _remedy(problem: ProtocolError, context: Any) -> str:
+    """Return what to change about a failed round, as far as this command has an option for it."""
+    known = {flag for each in context.command.params for flag in each.opts}
+    for kind, remedies in _REMEDIES.items():
+        if isinstance(problem, kind):
+            changes = [remedy for remedy in remedies if remedy.split()[-1] in known]
+            return f"; {' or '.join(changes)}" if changes else ""
+    return ""
 
-    def out_of_memory(self, problem: MemoryError) -> str:
-        """Return the sentence that names the options to lower."""
-        given = {flag for flag, _ in self._pairs()}
-        sizes = [f"--{name}" for name in _SIZES if f"--{name}" in given] or ["--clients"]
-        return f"{' or '.join(sizes)} must be lower, there is not enough memory: {problem}"
 
-    def option_with(self, path: Path) -> str | None:
-        """Return the option or argument that names a path or a folder above it."""
-        for flag, value in self._pairs():
-            if value and (Path(value) == path or Path(value) in path.parents):
-                return flag or value
-        return None
+def _option_with(path: Path, context: Any) -> str | None:
+    """Return the option or argument that names a path or a folder above it."""
+    for each in context.command.params:
+        value = context.params.get(each.name)
+        for named in value if isinstance(value, list | tuple) else [value]:
+            if named and isinstance(named, str | Path) and (Path(named) == path or Path(named) in path.parents):
+                return _typed(each)
+    return None
 
-    def _value(self, parameter: Any) -> str:
-        return next((value for flag, value in reversed(self._pairs()) if flag in parameter.opts), "")
 
-    def _pairs(self) -> list[tuple[str, str]]:
-        """Return (flag, value) for options and ("", value) for words of their own."""
-        pairs: list[tuple[str, str]] = []
-        flags = {flag for known in self._parameters if getattr(known, "is_flag", False) for flag in known.opts}
-        words = iter(self._words)
-        for word in words:
-            if not word.startswith("--"):
-                pairs.append(("", word))
-            elif "=" in word:
-                flag, _, value = word.partition("=")
-                pairs.append((flag, value))
-            else:
-                pairs.append((word, "" if word in flags else next(words, "")))
-        return pairs
+def _is_given(name: str, context: Any) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _typed(parameter: Any) -> str:

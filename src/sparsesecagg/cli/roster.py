@@ -9,22 +9,30 @@ from __future__ import annotations
 import json as json_format
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from sparsesecagg.cli.errors import Failed
 from sparsesecagg.cli.shared import JsonOption, help_if_alone, out, print_json
-from sparsesecagg.crypto.identity import IdentityKey, Roster, RosterEntry, RunSecret, enrol, identity_of
+from sparsesecagg.crypto.identity import (
+    SEED_SIZE,
+    USUAL_COLLUDING,
+    IdentityKey,
+    Roster,
+    RosterEntry,
+    RunSecret,
+    enrol,
+    identity_of,
+)
 from sparsesecagg.crypto.secrets import SECRET_SIZE, Secret
 from sparsesecagg.errors import InvalidInput, InvalidKey
+from sparsesecagg.patterns.groups import SMALLEST_GROUP, group_count
 
 roster_app = typer.Typer(
     help="Make identities, run keys and rosters for authenticated rounds.",
     rich_markup_mode="rich",
 )
-
-_SMALLEST_ROUND = 3
 
 
 @roster_app.callback(invoke_without_command=True)
@@ -70,17 +78,49 @@ def build(
     run: Annotated[str, typer.Option(help="Name of the training run.")],
     roster: Annotated[Path, typer.Option(help="File for the roster.")],
     entries: Annotated[list[Path], typer.Argument(help="The users' entries; the order gives them their numbers.")],
+    group_size: Annotated[
+        int | None,
+        typer.Option(help="Users of a group, at most.", show_default="one group up to 128 users, else 100"),
+    ] = None,
+    colluding: Annotated[
+        float, typer.Option(help="Fraction of users that may help the server (γ), in [0, 0.5).")
+    ] = USUAL_COLLUDING,
+    beacon: Annotated[
+        str, typer.Option(help="Value of a public beacon that the seed is made from, such as 'drand round 5000000'.")
+    ] = "",
     json: JsonOption = False,
 ) -> None:
-    """Put the users' entries together, checking every signature."""
-    if len(entries) < _SMALLEST_ROUND:
-        raise InvalidInput("entries", f"must be those of at least {_SMALLEST_ROUND} users, got {len(entries)}")
+    """Put the users' entries together, check every signature, and draw the seed of the groups last.
+
+    Whoever builds the roster is trusted for the draw. With --beacon nobody is: the roster is written without a seed and
+    handed out, and `roster seal` adds the seed when the beacon's value is known.
+    """
+    if len(entries) < SMALLEST_GROUP:
+        raise InvalidInput("entries", f"must be those of at least {SMALLEST_GROUP} users, got {len(entries)}")
+    group_count(len(entries), group_size)  # Raises for a size that can't be cut.
     try:
-        made = Roster(run, tuple(_read_entry(path) for path in entries))
+        made = Roster(run, tuple(map(_read_entry, entries)), group_size=group_size, colluding=colluding, beacon=beacon)
     except InvalidKey as problem:
         raise Failed(f"no roster was built: {problem}") from None
+    if not beacon:
+        made = made.with_seed(os.urandom(SEED_SIZE))
     made.save(roster)
     _describe(made, json)
+
+
+@roster_app.command()
+def seal(
+    roster: Annotated[Path, typer.Option(help="The roster without a seed, which names its beacon; rewritten.")],
+    value: Annotated[str, typer.Option(help="The beacon's value, in hex.")],
+    json: JsonOption = False,
+) -> None:
+    """Add the seed that follows from the beacon's value. Everybody who does so gets the same roster."""
+    found = _load(roster)
+    if found.seed:
+        raise InvalidInput("roster", f"must have no seed yet, and {roster.name} has one")
+    sealed = _from_beacon(found, value)
+    sealed.save(roster)
+    _describe(sealed, json)
 
 
 @roster_app.command()
@@ -89,24 +129,69 @@ def check(
     trusted: Annotated[
         Path | None, typer.Option(help="Public identity keys you trust, one per line, in the order of the users.")
     ] = None,
+    value: Annotated[str | None, typer.Option(help="The beacon's value, in hex: is the seed made from it?")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Check every signature of a roster and, with --trusted, that it names exactly the identities you know."""
+    """Check every signature of a roster, with --trusted its identities, and with --value its seed."""
+    found = _load(roster)
     try:
-        found = Roster.load(roster)
         if trusted is not None:
             found.require_identities(_read_trusted(trusted))
     except InvalidKey as problem:
         raise Failed(f"{roster} is not to be trusted: {problem}") from None
-    _describe(found, json)
+    if value is not None and found.seed != _from_beacon(found, value).seed:
+        raise Failed(f"{roster} is not to be trusted: its seed does not follow from the beacon's value")
+    _describe(found, json, trusted=trusted is not None or None)
 
 
-def _describe(roster: Roster, json: bool) -> None:
-    users = [entry.identity.hex() for entry in roster.entries]
-    _tell(json, {"run": roster.run, "users": len(users), "digest": roster.digest.hex(), "identities": users})
+def _load(path: Path) -> Roster:
+    try:
+        return Roster.load(path)
+    except InvalidKey as problem:
+        raise Failed(f"{path} is not to be trusted: {problem}") from None
 
 
-def _tell(json: bool, facts: dict[str, object]) -> None:
+def _from_beacon(roster: Roster, value: str) -> Roster:
+    """Return the roster with the seed that a beacon's value makes."""
+    if not roster.beacon:
+        raise InvalidInput("value", "must not be given for a roster that names no beacon: its builder drew the seed")
+    try:
+        data = bytes.fromhex(value)
+    except ValueError:
+        raise InvalidInput("value", f"must be hex digits, two for each byte, got {value!r}") from None
+    if not data:
+        raise InvalidInput("value", "must not be empty")
+    return roster.with_beacon(data)
+
+
+def _describe(roster: Roster, json: bool, trusted: bool | None = None) -> None:
+    """Print what a roster says; `trusted` is None where identities were not compared."""
+    facts = {
+        "run": roster.run,
+        "users": len(roster.entries),
+        "groups": group_count(len(roster.entries), roster.group_size),
+        "group_size": roster.group_size,
+        "colluding": roster.colluding,
+        "beacon": roster.beacon or None,
+        "seed": roster.seed.hex() or None,
+        "digest": (roster.digest if roster.seed else roster.unseeded_digest).hex(),
+        "trusted": trusted,
+        "identities": [entry.identity.hex() for entry in roster.entries],
+    }
+    if not json:
+        source = f"made from {roster.beacon}" if roster.beacon else "drawn by whoever built the roster"
+        facts |= {
+            "group_size": roster.group_size or "default",
+            "beacon": roster.beacon or "none",
+            "seed": f"{roster.seed.hex()} ({source})" if roster.seed else "none yet: roster seal adds it",
+            "trusted": "all as in --trusted"
+            if trusted
+            else "signatures valid; identities not compared, give --trusted",
+        }
+    _tell(json, facts)
+
+
+def _tell(json: bool, facts: dict[str, Any]) -> None:
     if json:
         print_json(facts)
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
@@ -138,7 +138,7 @@ def _run(
     """Run all rounds; return the run and the outcomes of those that were opened. Raise if none was."""
     outcomes: list[Outcome] = []
     failure: ProtocolError | None = None
-    with counting("simulating, messages of users", params.clients * (3 + 3 * len(schedule))) as count:
+    with counting("simulating, messages", params.clients * (4 + 5 * len(schedule))) as count:
         run = InProcessRun(
             params,
             cohort,
@@ -178,14 +178,16 @@ def _note(sentence: str) -> None:
 
 
 class _Counting(Observer):
-    """Counts the messages to the server, for the progress bar."""
+    """Counts the messages both ways, for the progress bar."""
 
-    def __init__(self, count: Any) -> None:
+    def __init__(self, count: Callable[[int], None]) -> None:
         self._count, self._messages = count, 0
 
     def to_server(self, stage: Stage, user: int, data: bytes) -> None:  # noqa: ARG002
         self._messages += 1
         self._count(self._messages)
+
+    to_client = to_server
 
 
 def _drop_stages(name: str) -> Sequence[Stage]:
