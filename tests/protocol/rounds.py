@@ -48,7 +48,7 @@ def make(clients: int, dim: int, *, session: bytes = b"s" * 32, roster: bool = F
 
 def small(clients: int = 5, dim: int = 40, **settings: Any) -> Parameters:
     """Return parameters of a small run of one group that sends everything; three of five users open a sum."""
-    settings = {"threshold": clients // 2 + 1, **settings}
+    settings = {"threshold": None if settings.get("neighbours") else clients // 2 + 1, **settings}
     return make(clients, dim, **settings)
 
 

@@ -178,7 +178,7 @@ class TestHeaderOnRecord:
             context = decode_server_message(other).context  # type: ignore[union-attr]
             before = client.save()
             for act in (client.accept, lambda data, **at: client.upload(data, run.updates[0], **at)):
-                with pytest.raises(AlreadyAnswered, match="round 1 is over for this client|another process"):
+                with pytest.raises(AlreadyAnswered, match=r"round 1 is over for this client|another process"):
                     act(other, context=context)
             assert client.save() == before
 

@@ -1,4 +1,4 @@
-"""False shares: up to half of those to spare are survived and named, more of them lose the committee, never the sum."""
+"""False shares: up to half of those to spare are survived and named, too many lose the group, never spoil the sum."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def with_lies(run: Run, user: int, about: About) -> bytes:
     """Return a user's shares, with the share of each owner that it lies about changed."""
     message = decode_client_message(run.answer(user))
     assert isinstance(message, Unmask)
-    pod = run.pod(user)
-    owners = pod.users[decode_users(message.owners, len(pod))].tolist()
+    group = run.group(user)
+    owners = group.users[decode_users(message.owners, len(group))].tolist()
     shares = bytearray(message.shares)
     for row, owner in enumerate(owners):
         if about(owner):
@@ -84,30 +84,28 @@ def test_who_is_named_has_lied(liars: set[int], seed: int) -> None:
     assert named == {(liar, owner) for liar in liars for owner in range(11) if about[liar, owner]}
 
 
-def test_beyond_that_the_committee_is_lost_and_the_reason_says_whose_secret() -> None:
-    with pytest.raises(TooLittleOpened, match=r"the secret of user \d can't be restored"):
+def test_beyond_that_the_group_is_lost_and_the_reason_says_whose_secret() -> None:
+    with pytest.raises(TooLittleOpened, match=r"the secrets of user \d can't be restored"):
         open_with(SEVEN, dict.fromkeys(range(4), everybody))
 
 
 @pytest.mark.parametrize("about", [0, 4], ids=["a private seed", "a mask secret"])
 def test_a_false_share_without_a_spare_one_loses_the_sum_instead_of_spoiling_it(about: int) -> None:
     """Five users, three needed, one has dropped out and another one before UNMASK."""
-    with pytest.raises(TooLittleOpened, match=f"the secret of user {about} can't be restored"):
+    with pytest.raises(TooLittleOpened, match=f"the secrets of user {about} can't be restored"):
         open_with(small(), {0: lambda owner: owner == about}, silent=(4,), late=(3,))
 
 
-def test_only_the_committee_whose_secrets_are_lied_about_is_lost() -> None:
-    params = grouped(min_survivors=1)
-    run = Run(params)
-    victims = run.committees()[1]
-    liars = run.pod(victims[0]).users.tolist()[:4]
-    result = open_with(params, {liar: lambda owner: owner in victims for liar in liars})
+def test_only_the_group_whose_secrets_are_lied_about_is_lost() -> None:
+    params = grouped()
+    users = Run(params).server.groups.groups[1].users.tolist()
+    result = open_with(params, dict.fromkeys(users[:3], everybody))
     assert set(result.lost) == {1}
-    assert result.coordinates_updated == 0.75
     truth = open_with(params, {})
     kept = result.updated
     assert np.array_equal(result.total[kept], truth.total[kept])
     assert not result.total[~kept].any()
+    assert kept.sum() == truth.updated.sum() / 2
 
 
 def test_in_a_sparse_graph_every_secret_has_its_own_holders() -> None:
@@ -121,24 +119,6 @@ def test_a_secret_with_too_few_shares_loses_the_sum() -> None:
     """In a sparse graph enough users may be left, and yet too few holders of one secret, whoever's it is."""
     params = small(clients=15, dim=20, neighbours=4)
     run = Run(params).run_to(Stage.UNMASK)
-    holders = [int(run.pod(7).users[place]) for place in run.clients[7]._member.epoch.holders(run.place(7))]
+    holders = run.clients[7]._joined()[0].holders(7).tolist()
     with pytest.raises(TooLittleOpened, match="can't be restored"):
         run.step(silent=holders[:3])
-
-
-def test_a_dealer_of_false_shares_loses_its_committee_and_nothing_is_wrong() -> None:
-    """Its shares do not fit its own commitment, so that no choice of them does."""
-    run = Run(small(), late=[0])
-    client = run.clients[0]
-    client.share_keys(0)
-    state = client._state
-    false = msgspec.structs.replace(state.packages[1], head=state.packages[1].head[:32] + bytes(32))
-    client._journal.state = state.with_changes(packages={**state.packages, 1: false})
-    dealt = decode_client_message(state.packages[1].message)
-    run.server.receive(encode(msgspec.structs.replace(dealt, head=false.head)))
-    run.begin()
-    for user in run.inbox:
-        run.server.receive(run.answer(user))
-    run.inbox = run.server.close_stage()
-    with pytest.raises(TooLittleOpened, match="the secret of user 0 can't be restored"):
-        run.step()
