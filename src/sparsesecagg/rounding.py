@@ -90,34 +90,35 @@ class Quantizer:
 
 
 class Clip(Step):
-    """Scale values so that the clip becomes the limit, and cut off what lies beyond it."""
+    """Cut off what lies beyond the clip, and scale values so that the clip becomes the limit, or its weighted part."""
 
     name = "clip"
 
     def __init__(self, quantizer: Quantizer, factor: float) -> None:
         self._quantizer = quantizer
         self._rate = quantizer.scale * factor
+        self._bound = quantizer.limit * min(1.0, abs(factor))
         if not isfinite(self._rate):
             raise InvalidInput("clip", "must not be so small that values can't be scaled to it")
 
     def apply(self, piece: Floats) -> Floats:
-        """Return scaled floats in [−limit, limit]."""
-        limit, rate = self._quantizer.limit, self._rate
+        """Return scaled floats; a value is cut off before its weight counts, so that none weighs more than the clip."""
+        bound, rate = self._bound, self._rate
         high, low = float(piece.max(initial=0)), float(piece.min(initial=0))
         if not (isfinite(high) and isfinite(low)):  # NaN and infinity carry over to the extremes.
             finite = np.isfinite(piece)
             self.clipped += int(piece.size - np.count_nonzero(finite))
             piece = np.where(finite, piece, piece.dtype.type(0))
             high, low = float(piece.max(initial=0)), float(piece.min(initial=0))
-        real: Any = np.float32 if limit < _SHORT else np.float64
+        real: Any = np.float32 if self._quantizer.limit < _SHORT else np.float64
         # Scaled in the wider type of the two, where values and rate are finite: even 0 times a huge value is a number
         # then. What overflows lies beyond the clip.
         wide = np.result_type(piece.dtype, real if abs(rate) <= _LARGEST else np.float64)
         with np.errstate(over="ignore"):
             scaled: NDArray[Any] = np.multiply(piece, wide.type(rate), dtype=wide).astype(real, copy=False)
-        if max(high, -low) * abs(rate) > _NEARLY * limit:
-            self.clipped += int(np.count_nonzero(np.abs(scaled) > limit))
-            np.clip(scaled, -limit, limit, out=scaled)
+        if max(high, -low) * abs(rate) > _NEARLY * bound:
+            self.clipped += int(np.count_nonzero(np.abs(scaled) > bound / _NEARLY))  # A value at the clip is not cut.
+            np.clip(scaled, -bound, bound, out=scaled)
         return scaled
 
     def undo(self, sums: NDArray[Any]) -> NDArray[np.float64]:
