@@ -60,8 +60,9 @@ class Pairwise(Pattern):
 
     @property
     def coverage(self) -> float:
-        """The fraction that at least one of all users sends; users count as independent."""
-        return 1.0 - (1.0 - self.fraction()) ** self.layout.clients
+        """The fraction that at least one of all pairs has drawn."""
+        pairs = self.layout.clients * self.peers // 2
+        return 1.0 - (1.0 - self.layout.alpha / self.peers) ** pairs
 
     def default_threshold(self, sizes: tuple[int, ...], dropout: float, colluding: float) -> int:
         """Return more than half of a secret's holders, as the paper has it."""
@@ -125,7 +126,7 @@ class PairwiseSum(MaskedSum):
         """Forget an upload."""
         del self._uploads[user]
 
-    def open(self, private: Mapping[int, SharedSecret], orphaned: Sequence[Pair]) -> None:
+    def open(self, private: Mapping[int, SharedSecret], orphaned: Sequence[Pair], threads: int = 1) -> None:
         """Add up the words without their private masks, then take away the masks that are left."""
         layout, word = self.layout, self.layout.word
         self._sums = word.zeros((layout.dim,))

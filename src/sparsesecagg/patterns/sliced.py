@@ -13,6 +13,7 @@ nothing and protect nobody: the size of the group does, and noise.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from functools import cached_property, lru_cache, partial
 from typing import Any
 
@@ -34,7 +35,7 @@ from sparsesecagg.patterns.base import (
     UpdateSource,
 )
 from sparsesecagg.patterns.groups import public_stream
-from sparsesecagg.patterns.masks import Mask, Pair, WholeMasks, pair_seeds
+from sparsesecagg.patterns.masks import Mask, Pair, WholeMasks, add_whole, mask_seeds
 from sparsesecagg.privacy.anonymity import default_threshold
 from sparsesecagg.rounding import Digits, Step
 
@@ -57,12 +58,12 @@ def block_of(alpha_q32: int) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=2)  # All users of a run, in all rounds, have the same.
-def _offsets(seed: bytes, blocks: int, block: int) -> NDArray[np.int32]:
+def _offsets(seed: bytes, blocks: int, block: int) -> NDArray[np.uint32]:
     """Return h(b) of all blocks: 32-bit draws scaled down to 0 … L − 1."""
     draws = public_stream(seed, "slices").read(4 * blocks).view("<u4").astype(np.uint64)
     draws *= np.uint64(block)
     draws >>= np.uint64(32)
-    return draws.astype(np.int32)
+    return draws.astype(np.uint32)
 
 
 class Sliced(Pattern):
@@ -75,10 +76,11 @@ class Sliced(Pattern):
         super().__init__(layout)
         self.part, self.block = block_of(layout.alpha_q32)
         if layout.dim < self.block:
+            nearest = Fraction(layout.alpha_q32, 1 << 32).limit_denominator(layout.dim)
             raise InvalidInput(
                 "alpha",
                 f"of {layout.alpha:g} sends {self.part} of every {self.block} coordinates, and the model has "
-                f"{layout.dim}: use {-(-1000 // layout.dim) / 1000:g} or more",
+                f"{layout.dim}: use {float(max(nearest, Fraction(1, layout.dim))):.4g}",
             )
 
     @property
@@ -143,15 +145,16 @@ class _Slice:
         blocks, step = -(-dim // block), max(1, _PIECE // self._part)
         for first in range(0, blocks, step):
             behind = min(blocks, first + step)
-            starts = np.arange(first * block, behind * block, block, dtype=np.int64)
-            coordinates = (self._inside(first, behind) + starts[:, None]).reshape(-1)
+            coordinates = np.arange(first * block, behind * block, block, dtype=np.int64)[:, None]
+            coordinates = (coordinates + self._inside(first, behind)).reshape(-1)
             yield coordinates[coordinates < dim] if behind == blocks else coordinates
 
-    def _inside(self, first: int, behind: int) -> NDArray[np.int32]:
+    def _inside(self, first: int, behind: int) -> NDArray[np.uint32]:
         """Return where the slice lies in some blocks: (blocks, a), increasing in each."""
         offsets = _offsets(self._seed, -(-self._dim // self._block), self._block)[first:behind]
-        inside = offsets[:, None] + (np.arange(self._part, dtype=np.int32) + np.int32(self._shift))[None, :]
-        inside %= self._block
+        shifts = (np.arange(self._part, dtype=np.uint32) + np.uint32(self._shift)) % np.uint32(self._block)
+        inside = offsets[:, None] + shifts[None, :]  # Below 2L: what is beyond L wraps around once.
+        np.minimum(inside, inside - np.uint32(self._block), out=inside)  # Below zero it would be huge.
         if self._part > 1:
             inside.sort(axis=1)
         return inside
@@ -182,7 +185,7 @@ class SlicedSum(MaskedSum):
     ) -> MaskedUpdate:
         """Return the masked words of the slice, the private integers behind them."""
         word = self.layout.word
-        masks = WholeMasks([*(self._mask_of(pair, pair.user < pair.peer) for pair in pairs), private], word)
+        masks = WholeMasks([*self._masks_of(pairs, leaving=False), private], word)
         words = np.empty(self._length + self.digits.total, word.dtype)
         # Small pieces are masked several at a time: a mask costs as much for each piece as for a few thousand words.
         sums = np.empty(min(len(words), CHUNK_BYTES // word.dtype.itemsize), word.accumulator)
@@ -240,12 +243,12 @@ class SlicedSum(MaskedSum):
         sums = self._opened_sums()
         np.subtract(sums, words, out=sums)
 
-    def open(self, private: Mapping[int, SharedSecret], orphaned: Sequence[Pair]) -> None:
+    def open(self, private: Mapping[int, SharedSecret], orphaned: Sequence[Pair], threads: int = 1) -> None:
         """Take away the masks that are left in the sum."""
         masks = [self.private_mask(user, seed, positive=False) for user, seed in private.items()]
         # The user in the sum added the mask if its number is the smaller one; now it is taken away.
-        masks += [self._mask_of(pair, pair.user > pair.peer) for pair in orphaned]
-        WholeMasks(masks, self.layout.word).add(self._opened_sums())
+        masks += self._masks_of(orphaned, leaving=True)
+        add_whole(self._opened_sums(), masks, self.layout.word, threads)
 
     def problem(self) -> str:
         """Compare the sum with what honest users can reach: weights within the limit, means within the clip."""
@@ -285,8 +288,13 @@ class SlicedSum(MaskedSum):
             raise MalformedMessage("nobody has uploaded anything")
         return self._sums
 
-    def _mask_of(self, pair: Pair, positive: bool) -> Mask:
-        return Mask(MaskStream(pair_seeds(pair, self.context)[0], self.layout.word), positive)
+    def _masks_of(self, pairs: Sequence[Pair], leaving: bool) -> list[Mask]:
+        """Return the masks of pairs as the first user adds them, or as they are taken away."""
+        seeds, word = mask_seeds(pairs, self.context), self.layout.word
+        return [
+            Mask(MaskStream(seed, word), (pair.user < pair.peer) is not leaving)
+            for pair, seed in zip(pairs, seeds, strict=True)
+        ]
 
 
 def _read(update: UpdateSource, index: Index) -> NDArray[Any]:
