@@ -6,7 +6,10 @@
     x25519       the ladder of RFC 7748
     shamir       polynomials over GF(2^31 − 1)
     decoding     false shares found by trying every set of holders
+    slices       blocks and their coordinates, one by one
     gaps         the gap walk by bisection, and the literal Bernoulli sampler
+    checksum     Poly1305 in plain integers
+    steps        a step of the way down, bit by bit
     locations    bitmap and Rice code, bit by bit
     statistics   chi-square tests with a stated error rate
 
