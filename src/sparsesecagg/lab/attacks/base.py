@@ -1,23 +1,24 @@
-"""What an attack is: a lie against the real code, run as it is and with the one check taken out that stops it."""
+"""What an attack is: a lie against the real code, played as it is and with the one check taken out that stops it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any, Literal
 
-from sparsesecagg.errors import ProtocolError, SparseSecAggError
+from sparsesecagg.errors import SparseSecAggError
 
 Mode = Literal["plain", "authenticated"]
+MODES: tuple[Mode, ...] = ("plain", "authenticated")
 
 
 @dataclass(frozen=True)
 class Setting:
     """Whom an attack is played against."""
 
-    clients: int = 60
+    clients: int = 40
     alpha: float = 1 / 6
     mode: Mode = "authenticated"
     seed: int = 0
@@ -28,31 +29,39 @@ class Setting:
         return self.mode == "authenticated"
 
 
-@dataclass(frozen=True)
-class Reading:
-    """What came out of an attack."""
+@dataclass
+class Loot:
+    """What comes out of an attack while it is played; kept whatever ends it."""
 
-    values: int
-    """Values that the attacker should not have and that are right; for an attack on correctness, values made wrong."""
-    refused_by: str | None = None
-    """The type of the error that stopped it."""
+    values: int = 0
+    """Values that the attacker should not have and that are right; for an attack on correctness, what is made wrong."""
+    refusals: list[str] = field(default_factory=list)
+    """The types of the errors that stood in its way."""
+
+    def refused(self, error: SparseSecAggError) -> None:
+        """Note a refusal."""
+        self.refusals.append(type(error).__name__)
 
 
-Play = Callable[[Setting], Reading]
+Play = Callable[[Setting, Loot], None]
+Control = Callable[[], AbstractContextManager[Any]]
 
 
 @dataclass(frozen=True)
 class Attack:
-    """One lie. `promised` are the modes that promise that it fails; `modes` those in which it can be played."""
+    """One lie."""
 
     name: str
     lie: str
+    """One sentence."""
     promise: str
     play: Play
-    without_check: Callable[[], AbstractContextManager[Any]]
+    without_check: Control
     """Takes out the one check that stops it, while the control runs."""
-    modes: tuple[Mode, ...] = ("plain", "authenticated")
-    promised: tuple[Mode, ...] = ("plain", "authenticated")
+    modes: tuple[Mode, ...] = MODES
+    """In which it can be played."""
+    promised: tuple[Mode, ...] = MODES
+    """Modes that promise that it fails."""
     extra: str = ""
     """The extra that must be installed for it."""
 
@@ -62,14 +71,29 @@ class Attack:
         return self.extra != "flower" or find_spec("flwr") is not None
 
 
+ATTACKS: dict[str, Attack] = {}
+"""All of them, by name."""
+
+
+def attack(lie: str, promise: str, without_check: Control = nullcontext, **options: Any) -> Callable[[Play], Play]:
+    """Enter a function into the suite under its own name. Without a check to take out, its control is itself."""
+
+    def enter(play: Play) -> Play:
+        name = play.__name__.replace("_", "-")
+        ATTACKS[name] = Attack(name, lie, promise, play, without_check, **options)
+        return play
+
+    return enter
+
+
 @dataclass(frozen=True)
 class AttackOutcome:
-    """An attack that was run, with its control."""
+    """An attack that was played, with its control."""
 
     attack: Attack
     mode: Mode
-    reading: Reading
-    control: Reading
+    loot: Loot
+    control: Loot
 
     @property
     def promised(self) -> bool:
@@ -79,7 +103,7 @@ class AttackOutcome:
     @property
     def broken(self) -> bool:
         """A promise that did not hold, or a control that shows nothing."""
-        return (self.promised and self.reading.values > 0) or self.control.values == 0
+        return (self.promised and self.loot.values > 0) or self.control.values == 0
 
     def as_json(self) -> dict[str, Any]:
         """Return the row of the command's JSON."""
@@ -89,25 +113,28 @@ class AttackOutcome:
             "lie": self.attack.lie,
             "promise": self.attack.promise,
             "promised": self.promised,
-            "values_read": self.reading.values,
-            "refused_by": self.reading.refused_by,
+            "values_read": self.loot.values,
+            "refused_by": self.loot.refusals[0] if self.loot.refusals else None,
             "control_values_read": self.control.values,
         }
 
 
 def run(attack: Attack, setting: Setting) -> AttackOutcome:
     """Play an attack as it is, and its control."""
-    reading = _play(attack, setting)
+    loot = _play(attack, setting)
     with attack.without_check():
         control = _play(attack, setting)
-    return AttackOutcome(attack, setting.mode, reading, control)
+    return AttackOutcome(attack, setting.mode, loot, control)
 
 
-def _play(attack: Attack, setting: Setting) -> Reading:
+def _play(attack: Attack, setting: Setting) -> Loot:
+    """Return what was read, before an error or without one."""
+    loot = Loot()
     try:
-        return attack.play(setting)
+        attack.play(setting, loot)
     except SparseSecAggError as refusal:
-        return Reading(0, type(refusal).__name__)
+        loot.refused(refusal)
+    return loot
 
 
 @contextmanager
@@ -119,8 +146,3 @@ def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
         yield
     finally:
         setattr(owner, name, kept)
-
-
-def refusal_of(errors: list[ProtocolError]) -> str | None:
-    """Return the type of the first refusal."""
-    return type(errors[0]).__name__ if errors else None

@@ -138,8 +138,8 @@ def without_prohibition() -> Iterator[None]:
 
 def downgrade(setting: Setting) -> Reading:
     """Run without the roster among nodes that have one; count the uploads that come."""
-    from sparsesecagg.lab.attacks.flower_world import FlowerWorld
     from sparsesecagg.errors import SparseSecAggError
+    from sparsesecagg.lab.attacks.flower_world import FlowerWorld
 
     with FlowerWorld(setting) as world:
         try:

@@ -16,14 +16,14 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg, Result
 from numpy.typing import NDArray
 
-from sparsesecagg.lab.attacks.base import Setting
-from sparsesecagg.lab.attacks.local_grid import LocalGrid, stage_of, travel
-from sparsesecagg.lab.attacks.world import TOLERANCE, World
 from sparsesecagg.crypto.identity import IdentityKey, Roster, RunSecret, enrol
 from sparsesecagg.flower.mod import secagg_mod
 from sparsesecagg.flower.node import LEDGER, ROSTER, RUN_KEY
 from sparsesecagg.flower.records import read_packet
 from sparsesecagg.flower.strategy import SecAgg
+from sparsesecagg.lab.attacks.base import Setting
+from sparsesecagg.lab.attacks.local_grid import LocalGrid, stage_of, travel
+from sparsesecagg.lab.attacks.world import TOLERANCE, World
 from sparsesecagg.protocol.messages import (
     Unmask,
     UnmaskRequest,

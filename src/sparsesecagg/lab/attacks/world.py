@@ -1,282 +1,245 @@
-"""The stage on which attacks are played: real clients and a real set-up, and tools for a server that lies.
+"""The stage on which attacks are played: real clients, a real set-up, and the adversary in the server's place.
 
-Words have 32 bits, so that a value is right by chance once in 2^32.
+The server names the smallest threshold that its users accept. Words have 32 bits, so that a value is right by chance
+once in 2^32.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsesecagg.lab.attacks.base import Setting
-from sparsesecagg.crypto.keys import KeyAgreement
-from sparsesecagg.crypto.secrets import SharedSecret
-from sparsesecagg.simulate.run import InProcessRun
+from sparsesecagg.crypto.identity import Identity
+from sparsesecagg.crypto.sealing import TAG_SIZE
+from sparsesecagg.errors import PolicyViolation, SparseSecAggError
+from sparsesecagg.lab.attacks.base import Loot, Setting, replaced
+from sparsesecagg.lab.audit.adversary import Adversary
+from sparsesecagg.protocol import Client, Parameters, Policy, RoundOptions, checks, client
+from sparsesecagg.protocol.header import Header, Tags
+from sparsesecagg.protocol.ledger import Journal
+from sparsesecagg.protocol.messages import Unmask, Upload, decode_client_message, decode_users, encode, pieces
+from sparsesecagg.protocol.policy import kept_by
+from sparsesecagg.protocol.server_group import GroupRound
+from sparsesecagg.protocol.state import restore_state
+from sparsesecagg.simulate.run import Cohort, InProcessRun
 from sparsesecagg.simulate.simulation import entropy_of_run, make_identities, seeded_entropy
-from sparsesecagg.errors import ProtocolError
-from sparsesecagg.patterns import PATTERNS
-from sparsesecagg.protocol import Client, Parameters, Policy
-from sparsesecagg.protocol.messages import (
-    ShareKeys,
-    Unmask,
-    UnmaskRequest,
-    Upload,
-    decode_client_message,
-    encode,
-    encode_users,
-)
-from sparsesecagg.protocol.opening import restore_secrets
-from sparsesecagg.protocol.order import NO_TERMS, mask_key_of
-from sparsesecagg.protocol.package import mask_private
-from sparsesecagg.protocol.pod_round import PodRound
-from sparsesecagg.protocol.work import Pair, Total
-from sparsesecagg.protocol.works import work_of
 
 TOLERANCE = 1e-3
 """In units of the clip: how near a value must be that was read through rounding. Guessing right has chance 1/1000."""
 
 
-class World:
-    """A set-up among honest users, and their secrets updates. Users go by number here, not by place."""
+class World(Adversary):
+    """The victim's group in the first round, its honest users' updates, and the adversary. Users go by index."""
 
-    def __init__(self, setting: Setting, policy: Policy | None = None, **changes: Any) -> None:
-        self.setting = setting
-        self.rng = np.random.default_rng([setting.seed, setting.clients])
-        identities = (
-            make_identities(setting.clients, "attack", seeded_entropy(setting.seed)) if setting.authenticated else None
-        )
-        options: dict[str, Any] = {
-            "clients": setting.clients,
-            "dim": 20 * max(1, round(1 / setting.alpha)),
-            "alpha": setting.alpha,
-            "dropout": 0.1,
-            "roster_digest": identities[0].roster.digest if identities else b"",
-        }
-        params = Parameters.create(**{**options, **changes})
-        self.run = InProcessRun(
-            params,
-            policy=policy or Policy(patterns=frozenset(PATTERNS)),
-            entropy_of=entropy_of_run(setting.seed),
-            identities=identities,
-        )
-        self.params = self.run.params
-        self.identities = identities
+    def __init__(
+        self,
+        setting: Setting,
+        loot: Loot,
+        *,
+        policy: Policy | None = None,
+        colluding: float = 0.0,
+        identities: list[Identity] | None = None,
+        **changes: Any,
+    ) -> None:
+        """`colluding` is the fraction of the group that helps the server; `changes` are of the round's options."""
+        self.setting, self.loot = setting, loot
+        if setting.authenticated:
+            size = changes.pop("group_size", None)
+            identities = identities or make_identities(
+                setting.clients, "attack", seeded_entropy(setting.seed), group_size=size
+            )
+        params = accepted_parameters(setting, policy or Policy(), identities, changes)
+        cohort = Cohort(policy, entropy_of_run(setting.seed), identities)
+        number = setting.seed % setting.clients
+        drawn = params.draw(params.epoch_seed(1, cohort.roster)).of(number)
+        self.run = InProcessRun(params, cohort, groups=[drawn.number])
+        group, self.victim = self.run.server._epoch.group_of(number)
+        self.everyone = sorted(group.packages[1])
+        helpers = [index for index in self.everyone if index != self.victim][: round(colluding * len(drawn))]
+        states = {index: restore_state(self.run.clients[int(drawn.users[index])].save()) for index in helpers}
+        super().__init__(group.epoch, 1, dict(group.packages[1]), states)
+        self.params, self.cohort = params, cohort
+        rng = np.random.default_rng([setting.seed, setting.clients])
         self.updates = {
-            user: self.rng.normal(size=self.params.dim).clip(-4, 4).astype(np.float32) / 4
-            for user in range(setting.clients)
+            index: rng.normal(size=params.dim).clip(-4, 4).astype(np.float32) / 4 for index in self.everyone
         }
         self.truth: dict[int, NDArray[np.int64]] = {}
-        """By user: the quantised integers of its last upload, zero elsewhere."""
-        self.refusals: list[ProtocolError] = []
-        self.uploads: dict[int, Upload] = {}
-        self.opened: set[int] = set()
-        """Users whose secrets the server could restore from shares in the last round."""
-
-    # The honest parts
+        """By user: the integers of its last upload, zero elsewhere."""
+        self._headers: dict[int, tuple[GroupRound, dict[int, bytes]]] = {}
 
     @property
-    def clients(self) -> dict[int, Client]:
-        """All users."""
-        return self.run.clients
+    def others(self) -> list[int]:
+        """All but the victim."""
+        return [index for index in self.everyone if index != self.victim]
 
     @property
-    def victim(self) -> int:
-        """The user that the server wants to read."""
-        return self.setting.seed % self.setting.clients
+    def spare(self) -> int:
+        """How many of the group a holder can be told have dropped out."""
+        return len(self.everyone) - self.params.threshold
 
-    def pod_of(self, user: int) -> Any:
-        """Return the server's record of a user's pod."""
-        return self.run.server._epoch.place_of(user)[0]
+    def client(self, index: int) -> Client:
+        """Return a user."""
+        return self.run.clients[self.epoch.user(index)]
 
-    def committee_of(self, user: int) -> list[int]:
-        """Return the users of somebody's committee, sorted."""
-        pod = self.pod_of(user).epoch.pod
-        return sorted(pod.users[pod.committees[pod.committee_of[pod.place[user]]]].tolist())
+    def copy_of(self, index: int, state: bytes) -> Client:
+        """Return a client that was restored from a copy of its state, on the same node and so with the same ledger."""
+        kept = self.client(index)
+        return Client.restore(state, kept.policy, identity=self.cohort.identity(kept.user), ledger=kept._journal.ledger)
 
-    def places(self, users: Iterable[int], pod: Any) -> NDArray[np.int64]:
-        """Return the places of users in their pod, sorted."""
-        return np.array(sorted(pod.epoch.pod.place[user] for user in users), np.int64)
+    def header_for(self, index: int, shown: GroupRound) -> bytes:
+        """Return the header that a user is shown."""
+        if id(shown) not in self._headers:
+            self._headers[id(shown)] = shown, shown.headers()
+        return self._headers[id(shown)][1][index]
 
-    # Tools of a server that lies
-
-    def pod_round(
-        self, user: int, *, without: Collection[int] = (), terms: bytes = NO_TERMS, heads: Mapping[int, bytes] = {}
-    ) -> PodRound:
-        """Return a round of the user's pod as a server may present it: some packages left out, some heads changed."""
-        pod = self.pod_of(user)
-        users = pod.epoch.pod.users
-        packages: dict[int, ShareKeys] = {}
-        for place, package in pod.packages[self.run.server.round_number + 1].items():
-            owner = int(users[place])
-            if owner not in without:
-                packages[place] = replace_head(package, heads[owner]) if owner in heads else package
-        return PodRound(pod.epoch, self.run.server.round_number + 1, packages, terms, pod.chain)
-
-    def orders(self, pod_round: PodRound) -> dict[int, bytes]:
-        """Return the orders of a round, by user."""
-        users = pod_round.epoch.pod.users
-        history: dict[int, list[tuple[int, bytes]]] = {place: [] for place in range(len(users))}
-        return {int(users[place]): data for place, data in pod_round.orders(history).items()}
-
-    def upload(self, user: int, order: bytes, **options: Any) -> Upload | None:
-        """Let a user upload; None if it refuses."""
+    def upload(self, index: int, shown: GroupRound, weight: int = 1, **options: Any) -> bool:
+        """Let a user upload under a header; tell whether it does."""
         integers = np.zeros(self.params.dim, np.int64)
 
         def trace(where: Any, values: Any) -> None:
             integers[where] = values
 
-        answer = self._ask(lambda: self.clients[user].upload(order, self.updates[user], trace=trace, **options))
+        data = self.header_for(index, shown)
+        answer = self.ask(lambda: self.client(index).upload(data, self.updates[index], weight, trace=trace, **options))
+        if answer is None:
+            return False
+        message = decode_client_message(answer)
+        assert isinstance(message, Upload)  # noqa: S101
+        self.truth[index] = integers
+        self.take_upload(index, shown.header, message)
+        return True
+
+    def upload_all(self, shown: GroupRound) -> list[int]:
+        """Let all members upload; return those who do."""
+        return [index for index in shown.header.members.tolist() if self.upload(index, shown)]
+
+    def unmask(
+        self,
+        holder: int,
+        header: Header,
+        survivors: Collection[int],
+        tags: Mapping[int, bytes] | None = None,
+        by: Client | None = None,
+    ) -> Unmask | None:
+        """Ask a holder for shares and keep them; None if it refuses."""
+        request = encode(self.request(header, holder, survivors, tags))
+        answer = self.ask(lambda: (by or self.client(holder)).unmask(request))
         if answer is None:
             return None
         message = decode_client_message(answer)
-        assert isinstance(message, Upload)  # noqa: S101
-        self.truth[user], self.uploads[user] = integers, message
+        assert isinstance(message, Unmask)  # noqa: S101
+        self.take_shares(holder, message)
         return message
 
-    def unmask(self, user: int, request: bytes, client: Client | None = None) -> Unmask | None:
-        """Ask a user for shares; None if it refuses."""
-        answer = self._ask(lambda: (client or self.clients[user]).unmask(request))
-        message = None if answer is None else decode_client_message(answer)
-        assert message is None or isinstance(message, Unmask)  # noqa: S101
-        return message
-
-    def _ask(self, act: Callable[[], bytes]) -> bytes | None:
+    def ask(self, act: Callable[[], bytes | None]) -> bytes | None:
+        """Return what a user answers; None if it refuses, which is noted."""
         try:
             return act()
-        except ProtocolError as refusal:
-            self.refusals.append(refusal)
+        except SparseSecAggError as refusal:
+            self.loot.refused(refusal)
             return None
 
-    def tags_of(self, pod_round: PodRound, user: int) -> dict[int, bytes]:
-        """Return the tags that came with a user's upload, by receiver, for the order that it was shown."""
-        place, users = pod_round.epoch.pod.place[user], pod_round.epoch.pod.users
-        tags = self.uploads[user].tags
-        receivers = pod_round.order.partners(place).tolist()
-        return {int(users[each]): tags[8 * spot : 8 * spot + 8] for spot, each in enumerate(receivers)}
-
-    def unmask_request(
-        self,
-        pod_round: PodRound,
-        holder: int,
-        survivors: Collection[int],
-        tags: Mapping[int, Mapping[int, bytes]],
-        confirmations: Mapping[int, bytes] | None = None,
-    ) -> bytes:
-        """Return a request for one holder: who is said to have survived, and tags by sender and receiver."""
-        pod, order = pod_round.epoch.pod, pod_round.order
-        partners = [int(pod.users[each]) for each in order.partners(pod.place[holder]).tolist()]
-        shown = b"".join(tags.get(each, {}).get(holder, bytes(8)) for each in partners if each in survivors)
-        confirmers = [each for each in partners if each in (confirmations or {})]
-        return encode(
-            UnmaskRequest(
-                order.round_number,
-                order.view,
-                encode_users(np.array([pod.place[each] for each in survivors], np.int64), len(pod)),
-                shown,
-                encode_users(np.array([pod.place[each] for each in confirmers], np.int64), len(pod)),
-                b"".join((confirmations or {})[each] for each in confirmers),
-            )
+    def right(self, users: Collection[int], header: Header | None = None) -> int:
+        """Count the values in the sum of some users that come out right, once all known masks are removed."""
+        self.restore()
+        opened = self.read(users, header)
+        if opened is None:
+            return 0
+        truth = np.sum([self.truth[index] for index in users], axis=0)
+        return sum(
+            int(np.count_nonzero((values == truth[where]) & (truth[where] != 0)))
+            for where, values, _ in opened.pieces()
         )
 
-    def secrets(
-        self, pod_round: PodRound, answers: Mapping[int, Unmask], survivors: Collection[int]
-    ) -> dict[int, SharedSecret]:
-        """Restore, by user, what the answers give: private seeds of the survivors, mask secrets of the others."""
-        pod = pod_round.epoch.pod
-        owners = sorted(pod_round.packages)
-        held = {pod.place[user]: message for user, message in answers.items()}
-        survived = {pod.place[user] for user in survivors}
-        if not held:
-            return {}
-        restored = restore_secrets(pod_round.order, owners, survived, pod_round.packages, held)
-        return {int(pod.users[place]): secret for place, secret in restored.secrets.items()}
 
-    def read(
-        self,
-        pod_round: PodRound,
-        group: Collection[int],
-        seeds: Mapping[int, SharedSecret],
-        mask_secrets: Mapping[int, SharedSecret],
-        packages: Mapping[int, ShareKeys] | None = None,
-    ) -> int:
-        """Count the values in the sum of `group` that come out right once all known masks are removed."""
-        found = self.sum_of(pod_round, group, seeds, mask_secrets, packages)
-        if found is None:
-            return 0
-        truth = np.sum([self.truth[user] for user in group], axis=0)
-        sent = np.flatnonzero(truth)
-        return int(np.count_nonzero(found[sent] == truth[sent]))
-
-    def sum_of(
-        self,
-        pod_round: PodRound,
-        group: Collection[int],
-        seeds: Mapping[int, SharedSecret],
-        mask_secrets: Mapping[int, SharedSecret],
-        packages: Mapping[int, ShareKeys] | None = None,
-    ) -> NDArray[np.int64] | None:
-        """Return the sum of `group` as integers, if all masks on it are known.
-
-        `pod_round` is the round as it was shown to the group; a pair's mask is known if one of its mask secrets is.
-        """
-        order, pod = pod_round.order, pod_round.epoch.pod
-        number = int(pod.committee_of[pod.place[next(iter(group))]])
-        if not set(group) <= set(seeds) or not set(group) <= set(self.uploads):
-            return None
-        pairs = []
-        for user in group:
-            for place in order.mask_peers(pod.place[user]):
-                peer = int(pod.users[place])
-                if peer in group:
-                    continue
-                agreed = self._agreed(pod_round, user, peer, mask_secrets, packages or pod_round.packages)
-                if agreed is None:
-                    return None
-                pairs.append(Pair(user, peer, agreed))
-        work = work_of(order, number)
-        for user in group:
-            work.add(self.uploads[user])
-        work.open({user: seeds[user] for user in group}, pairs)
-        total = Total(self.params)
-        work.add_to(total)
-        return total.values
-
-    def _agreed(
-        self,
-        pod_round: PodRound,
-        user: int,
-        peer: int,
-        mask_secrets: Mapping[int, SharedSecret],
-        packages: Mapping[int, ShareKeys],
-    ) -> Any:
-        """Return what two mask keys agree on, if one of the secrets is known."""
-        epoch, place = pod_round.epoch, pod_round.epoch.pod.place
-        for one, other in ((peer, user), (user, peer)):
-            if one in mask_secrets:
-                private = mask_private(epoch, pod_round.order.round_number, one, mask_secrets[one])
-                return KeyAgreement(private).with_peer(mask_key_of(packages[place[other]].head))
-        return None
-
-    def mask_secrets_of(self, users: Iterable[int], round_number: int) -> dict[int, SharedSecret]:
-        """Return what colluders tell the server: the mask secrets of their own packages."""
-        found = {}
-        for user in users:
-            package = self.clients[user]._state.packages.get(round_number)
-            if package is not None:
-                found[user] = SharedSecret(package.mask_secret.reveal())
-        return found
+def accepted_parameters(
+    setting: Setting, policy: Policy, identities: list[Identity] | None, changes: Mapping[str, Any]
+) -> Parameters:
+    """Return a run's parameters with the smallest threshold that users with this policy accept, unless one is given."""
+    roster = identities[0].roster if identities else None
+    options = RoundOptions(**{"alpha": setting.alpha, **changes})
+    dim = 20 * max(1, round(1 / options.alpha))
+    params = Parameters.create(
+        setting.clients, dim, options, session=seeded_entropy(setting.seed, 1)(32), roster=roster
+    )
+    if options.threshold is not None or params.neighbours:
+        return params
+    for threshold in range(params.holders // 2 + 1, params.holders + 1):
+        tried = params.replace(threshold=threshold)
+        try:
+            policy.check(tried, roster)
+        except PolicyViolation:
+            continue
+        return tried
+    return params
 
 
-def replace_head(package: ShareKeys, head: bytes) -> ShareKeys:
-    """Return a package with another head."""
-    return msgspec.structs.replace(package, head=head)
+# Checks taken out, for more than one attack
 
 
-def everybody(pod_round: PodRound) -> list[int]:
-    """Return the users whose packages a round uses."""
-    users = pod_round.epoch.pod.users
-    return [int(users[place]) for place in sorted(pod_round.packages)]
+@contextmanager
+def without_tags() -> Iterator[None]:
+    """Let every tag count."""
+    with replaced(Tags, "valid", lambda self, sender, tag: True):
+        yield
+
+
+@contextmanager
+def without_counting() -> Iterator[None]:
+    """Let holders release shares however few survivors there are."""
+
+    def uncounted(header: Header, index: int, message: Any, tags: Tags) -> set[int]:
+        declared = set(decode_users(message.survivors, len(header.epoch.group)).tolist())
+        partners = [each for each in header.partners(index).tolist() if each in declared]
+        made = pieces(message.tags, len(partners), TAG_SIZE, "the tags")
+        return declared - {each for each, tag in zip(partners, made, strict=True) if not tags.valid(each, tag)}
+
+    with replaced(client, "own_survivors", uncounted):
+        yield
+
+
+@contextmanager
+def without_ledger() -> Iterator[None]:
+    """Let clients answer without looking at what they have answered before."""
+
+    def unrecorded(self: Journal, state: Any, *written: Any) -> None:
+        self.state = state
+
+    with replaced(Journal, "answered", lambda self, *asked: None), replaced(Journal, "record", unrecorded):
+        yield
+
+
+@contextmanager
+def without_policy() -> Iterator[None]:
+    """Let clients take part in anything."""
+
+    def anything(self: Policy, params: Parameters, roster: Any = None) -> Any:
+        return kept_by(params, "semi-honest", 0.0)
+
+    with replaced(Policy, "check", anything):
+        yield
+
+
+def without_refusal(text: str) -> Callable[[], Any]:
+    """Return what lets clients accept a header that they refuse with this text."""
+
+    @contextmanager
+    def lenient() -> Iterator[None]:
+        kept = checks.accepted_header
+
+        def accepted(epoch: Any, index: int, message: Any, *known: Any) -> Header:
+            try:
+                return kept(epoch, index, message, *known)
+            except SparseSecAggError as refusal:
+                if text not in str(refusal):
+                    raise
+                return Header(epoch, message)
+
+        with replaced(client, "accepted_header", accepted):
+            yield
+
+    return lenient

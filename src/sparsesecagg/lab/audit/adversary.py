@@ -221,17 +221,17 @@ def told_dropped(honest: Collection[int], uploaded: int, threshold: int, collude
         return {}
     if 2 * votes <= len(everybody):
         for each in range(1, spare + 1):
-            told = _votes(everybody, everybody, each)
+            told = spread_votes(everybody, everybody, each)
             if all(votes <= count <= len(everybody) - votes for count in _count(told, everybody)):
                 return told
     for count in range(min(len(everybody) - 1, len(everybody) * spare // votes), 0, -1):
-        told = _votes(everybody[:count], everybody, spare)
+        told = spread_votes(everybody[:count], everybody, spare)
         if min(_count(told, everybody[:count])) >= votes:
             return told
     return {}
 
 
-def _votes(targets: list[int], holders: list[int], each: int) -> dict[int, set[int]]:
+def spread_votes(targets: list[int], holders: list[int], each: int) -> dict[int, set[int]]:
     """Spread the holders' votes evenly over the targets, at most `each` per holder."""
     against = dict.fromkeys(targets, 0)
     told: dict[int, set[int]] = {}
