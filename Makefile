@@ -18,7 +18,7 @@ $(BIN)/python:
 	@touch $@
 
 .venv/.all: .venv/.learn
-	$(PIP) --editable '.[learn,torch,flower,examples,docs,dev]'
+	$(PIP) --editable '.[learn,torch,flower,dp,examples,docs,dev]'
 	@touch $@
 
 setup: .venv/.all ## Make .venv with the package and every extra (idempotent)

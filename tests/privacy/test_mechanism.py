@@ -1,0 +1,149 @@
+"""The mechanism: norms never beyond the bound, noise of the right variance, means that are right."""
+
+from __future__ import annotations
+
+import os
+from math import sqrt
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from numpy.typing import NDArray
+
+from sparsesecagg import Cohort, InProcessRun, Parameters, Policy, RoundOptions, Stage
+from sparsesecagg.errors import InvalidInput, PolicyViolation, PrivacyBudgetExhausted
+from sparsesecagg.privacy.mechanism import Mechanism
+from sparsesecagg.protocol.ledger import MemoryLedger
+
+
+def mechanism(length: int = 200, multiplier: float = 1.0, clip: float = 1.0) -> Mechanism:
+    return Mechanism(clip, multiplier, 0.25, length)
+
+
+def rounded(of: Mechanism, update: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the integers of an update before noise."""
+    clip, rounding, _ = of.steps(1, os.urandom)
+    clip.begin(lambda: [update])
+    rounding.begin(lambda: [clip.apply(update)])
+    return rounding.apply(clip.apply(update))
+
+
+@given(arrays.arrays(np.float32, 50, elements=st.floats(width=32, allow_nan=True, allow_infinity=True)))
+@settings(max_examples=300)
+def test_no_update_has_a_larger_integer_norm_than_the_bound(update: NDArray[np.float32]) -> None:
+    """Whatever an app returns: huge, tiny, not finite."""
+    one = mechanism(50)
+    assert int(np.square(rounded(one, update)).sum()) <= one.squared_norm
+
+
+@pytest.mark.slow
+def test_a_million_random_coordinates_stay_within_the_bound() -> None:
+    rng = np.random.default_rng(0)
+    for scale in (1e-6, 0.1, 1.0, 100.0):
+        for shape in ("normal", "sparse", "half steps"):
+            one = mechanism(1000)
+            for _ in range(25):
+                update = rng.standard_normal(1000) * scale
+                if shape == "sparse":
+                    update *= rng.random(1000) < 0.01
+                if shape == "half steps":  # Where rounding adds most.
+                    update = np.full(1000, one.slice_clip / sqrt(1000)) * rng.choice([-0.25, 0.25, 0.75], 1000)
+                assert int(np.square(rounded(one, update)).sum()) <= one.squared_norm
+
+
+def test_without_the_check_rounding_would_lead_beyond_it() -> None:
+    """The control: at the worst fractions plain random rounding exceeds the scaled clip in most draws."""
+    one = mechanism(1000)
+    update = np.full(1000, one.slice_clip / sqrt(1000) * 0.75)
+    scaled = update * one.scale
+    draws = [np.floor(scaled + np.random.default_rng(seed).random(1000)) for seed in range(50)]
+    longest = (one.scale * np.linalg.norm(update)) ** 2
+    assert np.mean([np.square(each).sum() > longest for each in draws]) > 0.9
+
+
+def test_rounding_keeps_the_mean() -> None:
+    one, update = mechanism(100), np.linspace(-0.04, 0.04, 100)
+    total = np.mean([rounded(one, update) for _ in range(2000)], axis=0)
+    assert np.allclose(total / one.scale, update, atol=4 * 0.5 / sqrt(2000) / one.scale)
+
+
+def noisy_run(clients: int = 8, **options: Any) -> InProcessRun:
+    usual = {"alpha": 0.5, "modulus_bits": 24, "clip_norm": 1.0, "noise_multiplier": 0.5}
+    return InProcessRun(Parameters.create(clients, 64, RoundOptions(**{**usual, **options})))
+
+
+def test_sums_have_the_noise_of_their_users_and_never_less_than_planned() -> None:
+    """Everybody there, and just enough there; the variance is n·μ/H."""
+    for drops in ({}, {0: Stage.UPLOAD, 1: Stage.UPLOAD}):
+        run = noisy_run(threshold=6)
+        assert run.params.mechanism
+        honest, found = run.clients[0].promise.anonymity, []
+        for _ in range(60):
+            outcome = run.round([np.zeros(64, np.float32)] * 8, drops=drops)
+            assert outcome.exact
+            assert outcome.result.clipped is None
+            found.append(outcome.result.total[outcome.result.updated])
+            run.share_keys(drops)
+        variance = float(np.var(np.concatenate(found)))
+        expected = (8 - len(drops)) / honest * run.params.mechanism.variance
+        assert variance == pytest.approx(expected, rel=0.15)
+        assert expected >= run.params.mechanism.variance
+
+
+def test_the_mean_is_that_of_the_clipped_updates() -> None:
+    run = noisy_run(20, noise_multiplier=1e-3)
+    updates = [np.random.default_rng(user).standard_normal(64) for user in range(20)]
+    result = run.round(updates).result
+    where = result.updated
+    slices = [update[where] * min(1.0, sqrt(0.5) / np.linalg.norm(update[where])) for update in updates]
+    assert np.allclose(result.mean()[where], np.mean(slices, axis=0), atol=0.035)  # Rounding: 0.5 / 16 / √20 a level.
+
+
+@pytest.mark.parametrize(
+    ("option", "options"),
+    [
+        ("pattern", {"pattern": "pairwise"}),
+        ("pattern", {"neighbours": 4}),
+        ("max_weight", {"max_weight": 5}),
+        ("modulus_bits", {"modulus_bits": 6}),
+        ("clip_norm", {"clip_norm": None}),
+    ],
+)
+def test_what_noise_does_not_go_with_is_refused_by_name(option: str, options: dict[str, Any]) -> None:
+    usual: dict[str, Any] = {"modulus_bits": 24, "clip_norm": 1.0, "noise_multiplier": 1.0}
+    with pytest.raises(InvalidInput) as caught:
+        Parameters.create(10, 64, RoundOptions(**{**usual, **options}))
+    assert caught.value.option == option
+
+
+def test_a_user_answers_until_its_budget_is_spent_and_no_further() -> None:
+    params = Parameters.create(5, 64, RoundOptions(modulus_bits=24, clip_norm=1.0, noise_multiplier=3.0, dropout=0.0))
+    assert params.mechanism
+    allowed = params.mechanism.cost.times(2).epsilon(1e-5 - 2**-40)
+    ledgers = [MemoryLedger() for _ in range(5)]
+    cohort = Cohort(policy=Policy(max_epsilon=allowed * 1.001), ledger_of=lambda user: ledgers[user])
+    run = InProcessRun(params, cohort)
+    update = [np.ones(64, np.float32)] * 5
+    assert run.round(update).exact
+    assert run.round(update).exact
+    spent = ledgers[0].spent()
+    with pytest.raises(Exception, match="epsilon"):
+        run.round(update)
+    assert ledgers[0].spent() == spent
+    with pytest.raises(PrivacyBudgetExhausted):
+        run.clients[0].policy.check_budget(params, spent)
+
+
+def test_a_user_that_demands_noise_takes_no_part_without() -> None:
+    params = Parameters.create(5, 64)
+    with pytest.raises(PolicyViolation, match="no noise"):
+        Policy(max_epsilon=1.0).check(params)
+
+
+def test_a_user_refuses_a_larger_clip_than_its_owner_allows() -> None:
+    params = Parameters.create(5, 64, RoundOptions(modulus_bits=24, clip_norm=2.0, noise_multiplier=3.0))
+    with pytest.raises(PolicyViolation, match="norm of 2"):
+        Policy(clip_norm=1.0).check(params)

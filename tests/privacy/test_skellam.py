@@ -1,0 +1,90 @@
+"""Skellam noise: the table against mpmath, the draws against the distribution."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sparsesecagg.crypto.secrets import Secret
+from sparsesecagg.crypto.stream import KeyStream
+from sparsesecagg.errors import InvalidInput
+from sparsesecagg.privacy.skellam import LARGEST_VARIANCE, SkellamTable
+
+mpmath = pytest.importorskip("mpmath")
+
+
+def stream(number: int = 0) -> KeyStream:
+    return KeyStream(Secret(number.to_bytes(32, "little")))
+
+
+def threshold(table: SkellamTable, place: int) -> int:
+    return (int(table.high[place]) << 64) | int(table.low[place])
+
+
+@pytest.mark.parametrize("variance", [0.01, 0.7, 3.0, 250.5, 12_345.6])
+def test_thresholds_are_the_distribution_function(variance: float) -> None:
+    """To 2^−110, at places across the whole table."""
+    table = SkellamTable.of(variance)
+    with mpmath.workdps(80):
+        exact = mpmath.mpf(variance)
+        masses = [mpmath.exp(-exact) * mpmath.besseli(abs(k), exact) for k in range(table.smallest, 0)]
+        below = mpmath.fsum(masses)
+        middle = -table.smallest
+        assert abs(threshold(table, middle - 1) - below * 2**128) < 2**18
+        with_zero = below + mpmath.exp(-exact) * mpmath.besseli(0, exact)
+        assert abs(threshold(table, middle) - with_zero * 2**128) < 2**18
+        quarter = middle // 4
+        assert abs(threshold(table, quarter) - mpmath.fsum(masses[: quarter + 1]) * 2**128) < 2**18
+
+
+@pytest.mark.parametrize("variance", [0.3, 5.0, 400.0])
+def test_tables_are_symmetric_and_increase(variance: float) -> None:
+    table = SkellamTable.of(variance)
+    values = [threshold(table, place) for place in range(len(table.high))]
+    assert values == sorted(values)
+    assert all(abs(left + right - 2**128) < 4 for left, right in zip(values, reversed(values), strict=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variance", [0.8, 37.0])
+def test_ten_million_draws_pass_a_chi_square_test(variance: float) -> None:
+    stats = pytest.importorskip("scipy.stats")
+    draws = SkellamTable.of(variance).draw(stream(3), 10_000_000)
+    edge = int(3.5 * variance**0.5) + 1
+    inside = np.clip(draws, -edge, edge)
+    counts = np.bincount(inside + edge, minlength=2 * edge + 1)
+    k = np.arange(-edge, edge + 1)
+    expected = stats.skellam.pmf(k, variance / 2, variance / 2)
+    expected[0] = stats.skellam.cdf(-edge, variance / 2, variance / 2)
+    expected[-1] = 1 - stats.skellam.cdf(edge - 1, variance / 2, variance / 2)
+    assert stats.chisquare(counts, expected * len(draws)).pvalue > 1e-3
+
+
+def test_a_wrong_variance_would_fail_the_same_test() -> None:
+    """The control: draws of 5 per cent more variance are told apart."""
+    stats = pytest.importorskip("scipy.stats")
+    draws = np.clip(SkellamTable.of(37.0 * 1.05).draw(stream(4), 200_000), -20, 20)
+    expected = stats.skellam.pmf(np.arange(-20, 21), 18.5, 18.5)
+    expected[0], expected[-1] = (stats.skellam.cdf(-20, 18.5, 18.5), 1 - stats.skellam.cdf(19, 18.5, 18.5))
+    counts = np.bincount(draws + 20, minlength=41)
+    assert stats.chisquare(counts, expected * len(draws)).pvalue < 1e-6
+
+
+def test_where_first_halves_meet_the_second_ones_decide() -> None:
+    table = SkellamTable.of(2.0)
+    place = len(table.high) // 2
+    first, second = int(table.high[place]), int(table.low[place])
+    assert table._settled(first, second) == place + 1
+    assert table._settled(first, second - 1) == place
+
+
+def test_the_same_stream_gives_the_same_noise_and_another_another() -> None:
+    table = SkellamTable.of(100.0)
+    assert np.array_equal(table.draw(stream(1), 100), table.draw(stream(1), 100))
+    assert not np.array_equal(table.draw(stream(1), 100), table.draw(stream(2), 100))
+
+
+@pytest.mark.parametrize("variance", [0.0, -1.0, 2 * LARGEST_VARIANCE, float("nan")])
+def test_variances_without_a_table_are_refused(variance: float) -> None:
+    with pytest.raises(InvalidInput):
+        SkellamTable.of(variance)
