@@ -14,6 +14,6 @@ The package itself has no switch that takes a check out; the controls replace it
 """
 
 from sparsesecagg.lab.attacks import headers, identities, questions, shares, users  # noqa: F401  # They enter attacks.
-from sparsesecagg.lab.attacks.base import ATTACKS, Attack, AttackOutcome, Mode, Setting, run
+from sparsesecagg.lab.attacks.base import ATTACKS, MODES, Attack, AttackOutcome, Mode, Setting, run
 
-__all__ = ["ATTACKS", "Attack", "AttackOutcome", "Mode", "Setting", "run"]
+__all__ = ["ATTACKS", "MODES", "Attack", "AttackOutcome", "Mode", "Setting", "run"]

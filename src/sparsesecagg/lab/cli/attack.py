@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Column, Table
@@ -10,12 +11,16 @@ from rich.table import Column, Table
 from sparsesecagg.cli.shared import DEFAULT_ALPHA, AlphaOption, JsonOption, SeedOption, counting, err, out, print_json
 from sparsesecagg.errors import InvalidInput, MissingExtra
 
-MOST_CLIENTS = 2000
+if TYPE_CHECKING:
+    from sparsesecagg.lab.attacks import AttackOutcome, Mode
+
+FEWEST_CLIENTS, MOST_CLIENTS = 12, 2000
+LEAST_ALPHA = 0.001
 
 
 def attack(
     name: Annotated[str, typer.Argument(help="Which attack: list, all, or the name of one.")] = "list",
-    clients: Annotated[int, typer.Option(help="Users in the cohort (N), from 12 to 2000.")] = 60,
+    clients: Annotated[int, typer.Option(help="Users in the cohort (N), from 12 to 2000.")] = 40,
     alpha: AlphaOption = DEFAULT_ALPHA,
     authenticated: Annotated[
         bool | None,
@@ -26,34 +31,22 @@ def attack(
 ) -> None:
     """Attack the real clients and the real server, and show what was read.
 
-    Each attack runs twice: as it is, where nothing may be read that is promised, and as a control with the one check
-    taken out that stops it, where it must succeed. Exits with 1 if a promise is broken or a control shows nothing.
+    Each attack is played twice: as it is, where nothing may be read that is promised, and as a control with the one
+    check taken out that stops it, where it must succeed. Exits with 1 if a promise is broken or a control shows
+    nothing.
     """
-    from sparsesecagg.lab.attacks import ATTACKS, Mode, Setting, run
+    from sparsesecagg.lab.attacks import ATTACKS, MODES, Setting, run
 
     if name not in (*ATTACKS, "list", "all"):
         raise InvalidInput("name", f"must be list, all, or one of {', '.join(ATTACKS)}, got {name!r}")
-    if not 12 <= clients <= MOST_CLIENTS:
-        raise InvalidInput("clients", f"must be from 12 to {MOST_CLIENTS}, got {clients}")
-    if not 0 < alpha <= 1:
-        raise InvalidInput("alpha", f"must be in (0, 1], got {alpha:g}")
-    if clients * alpha < 5 - 1e-9:
-        raise InvalidInput("alpha", f"must be at least {5 / clients:.2g}, for committees of five, got {alpha:g}")
+    if not FEWEST_CLIENTS <= clients <= MOST_CLIENTS:
+        raise InvalidInput("clients", f"must be from {FEWEST_CLIENTS} to {MOST_CLIENTS}, got {clients}")
+    if not LEAST_ALPHA <= alpha <= 1:
+        raise InvalidInput("alpha", f"must be in [{LEAST_ALPHA}, 1], got {alpha:g}")
     if name == "list":
-        rows = [
-            {"name": each.name, "lie": each.lie, "promise": each.promise, "available": each.available}
-            for each in ATTACKS.values()
-        ]
-        if json:
-            print_json({"attacks": rows})
-        else:
-            table = Table("name", "lie", "promise")
-            for row in rows:
-                name = str(row["name"]) + ("" if row["available"] else " (not available: needs the extra flower)")
-                table.add_row(name, str(row["lie"]), str(row["promise"]))
-            out.print(table)
+        _list(json)
         return
-    modes: tuple[Mode, ...] = ("plain", "authenticated")
+    modes: tuple[Mode, ...] = MODES
     if authenticated is not None:
         modes = ("authenticated",) if authenticated else ("plain",)
     chosen = [each for each in ATTACKS.values() if each.available] if name == "all" else [ATTACKS[name]]
@@ -70,24 +63,60 @@ def attack(
         for number, (each, mode) in enumerate(played):
             count(number)
             outcomes.append(run(each, Setting(clients, alpha, mode, seed)))
+    sentences = [in_words(mode, [each for each in outcomes if each.mode == mode]) for mode in modes]
     if json:
-        print_json({"attacks": [outcome.as_json() for outcome in outcomes]})
+        print_json({"attacks": [outcome.as_json() for outcome in outcomes], "summary": sentences})
     else:
-        name_column = Column("attack", no_wrap=True)
-        table = Table(name_column, "mode", "promised", "read", "refused by", "control read", "verdict")
-        for outcome in outcomes:
-            verdict = "[red]BROKEN[/red]" if outcome.broken else "holds" if outcome.promised else "not promised"
-            table.add_row(
-                outcome.attack.name,
-                outcome.mode,
-                "yes" if outcome.promised else "no",
-                str(outcome.reading.values),
-                outcome.reading.refused_by or "",
-                str(outcome.control.values),
-                verdict,
-            )
-        out.print(table)
+        out.print(_table(outcomes))
+        for sentence in sentences if name == "all" else []:
+            out.print(sentence, highlight=False)
     broken = [outcome.attack.name for outcome in outcomes if outcome.broken]
     if broken:
         err.print(f"sparsesecagg: a promise is broken, or a control shows nothing: {', '.join(broken)}.")
         raise typer.Exit(1)
+
+
+def in_words(mode: Mode, outcomes: Sequence[AttackOutcome]) -> str:
+    """Say how many promises hold, what is not promised, and what a roster would add."""
+    held = [each for each in outcomes if each.promised and not each.broken]
+    open_ones = [each for each in outcomes if not each.promised]
+    closed = [each.attack.name for each in open_ones if "authenticated" in each.attack.promised]
+    sentence = f"{mode}: {len(held)} of {len(outcomes)} hold"
+    if open_ones:
+        sentence += f"; not promised: {', '.join(each.attack.name for each in open_ones)}"
+    if closed:
+        sentence += f"; a roster closes {', '.join(closed)}"
+    return sentence + "."
+
+
+def _list(json: bool) -> None:
+    from sparsesecagg.lab.attacks import ATTACKS
+
+    if json:
+        rows = [
+            {"name": each.name, "lie": each.lie, "promise": each.promise, "available": each.available}
+            for each in ATTACKS.values()
+        ]
+        print_json({"attacks": rows})
+        return
+    table = Table(Column("name", no_wrap=True), "lie", "promise")
+    for each in ATTACKS.values():
+        table.add_row(each.name + ("" if each.available else " (needs the extra flower)"), each.lie, each.promise)
+    out.print(table)
+
+
+def _table(outcomes: Sequence[AttackOutcome]) -> Table:
+    table = Table(Column("attack", no_wrap=True), "mode", "promised", "read", "refused by", "control read", "verdict")
+    for each in outcomes:
+        row = each.as_json()
+        verdict = "[red]BROKEN[/red]" if each.broken else "holds" if each.promised else "not promised"
+        table.add_row(
+            each.attack.name,
+            each.mode,
+            "yes" if each.promised else "no",
+            str(row["values_read"]),
+            row["refused_by"] or "",
+            str(row["control_values_read"]),
+            verdict,
+        )
+    return table
