@@ -98,7 +98,7 @@ def test_the_mean_is_that_of_the_clipped_updates() -> None:
     updates = [np.random.default_rng(user).standard_normal(64) for user in range(20)]
     result = run.round(updates).result
     where = result.updated
-    slices = [update[where] * min(1.0, sqrt(0.5) / np.linalg.norm(update[where])) for update in updates]
+    slices = [update[where] * min(1.0, sqrt(0.5) / float(np.linalg.norm(update[where]))) for update in updates]
     assert np.allclose(result.mean()[where], np.mean(slices, axis=0), atol=0.035)  # Rounding: 0.5 / 16 / √20 a level.
 
 

@@ -13,7 +13,7 @@ ledger         what it has answered, written down first; sqlite_ledger: in a fil
 client         one user's side
 server         the server's side of a run; server_group: of one group
 opening        restoring secrets from shares
-combine        from the sums of groups to the result of a round
+combine        from the sums of groups to the result of a round; robust: so that a few bad groups move it little
 result         what a round leaves behind
 """
 

@@ -30,8 +30,23 @@ class Total:
     """The sum of their private weights; None in a run without weights."""
     clipped: int | None
     """Values clipped by all together; None if the pattern can't count them privately."""
-    mean: NDArray[np.float32] | None = None
+    robust: NDArray[np.float32] | None = None
     """What to take for the mean, if it is not the sum divided by its contributors."""
+
+    def sum_of(self, params: Parameters) -> NDArray[np.float64]:
+        """Return the sum as real numbers; of weight · update in a run with weights."""
+        values: NDArray[Any] = self.values
+        for step in reversed(params.steps(1, bytes)):  # Undone, so that nothing is drawn.
+            values = step.undo(values)
+        return values * max(1, params.max_weight)
+
+    def mean_of(self, params: Parameters) -> NDArray[np.float32]:
+        """Return the mean over those who are in it, by weight if there are weights; zero where nobody is."""
+        if self.robust is not None:
+            return self.robust
+        divisor = self.contributors if self.weights is None else self.weights
+        mean: NDArray[np.float32] = (self.sum_of(params) / np.maximum(divisor, 1)).astype(np.float32)
+        return mean
 
 
 class Combiner(ABC):

@@ -72,10 +72,7 @@ class Result:
 
     def sum(self) -> NDArray[np.float64]:
         """Return the sum of the contributions as real numbers; of weight · update in a run with weights."""
-        values: NDArray[Any] = self.combined.values
-        for step in reversed(self.params.steps(1, bytes)):  # Undone, so that nothing is drawn.
-            values = step.undo(values)
-        return values * max(1, self.params.max_weight)
+        return self.combined.sum_of(self.params)
 
     def mean(self, normalisation: Normalisation = "observed", total_weight: int | None = None) -> NDArray[np.float32]:
         """Return the mean update; zero, so that the model stays as it is, where nothing was opened.
@@ -84,8 +81,6 @@ class Result:
         is in it. "expected" divides by p·(1−θ)·M as the paper does (Lemma 1; M users take part): unbiased over patterns
         and dropouts, noisier in a single round. With private weights it takes the public `total_weight` of all users.
         """
-        if self.combined.mean is not None:
-            return self.combined.mean
         if normalisation == "expected":
             expected = self.params.shape.fraction(self.members) * (1 - self.params.dropout) * self.members
             if self.params.max_weight:
@@ -99,9 +94,7 @@ class Result:
             raise InvalidInput("normalisation", f"must be 'observed' or 'expected', got {normalisation!r}")
         if self.params.max_weight and self.combined.weights is None:
             raise InvalidInput("normalisation", "must be 'expected' where weights do not travel beside the values")
-        divisor = self.combined.contributors if self.combined.weights is None else self.combined.weights
-        mean: NDArray[np.float32] = (self.sum() / np.maximum(divisor, 1)).astype(np.float32)
-        return mean
+        return self.combined.mean_of(self.params)
 
     @staticmethod
     def mean_bytes(sizes: Mapping[str, tuple[int, ...]]) -> dict[str, float]:

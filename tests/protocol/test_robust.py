@@ -1,0 +1,59 @@
+"""Centred clipping: with honest groups the mean hardly changes, a bad group can't move it far, half of them can."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from sparsesecagg import InProcessRun, Parameters, RoundOptions, Server
+from sparsesecagg.errors import InvalidInput
+from sparsesecagg.protocol.combine import Combiner, Sum
+from sparsesecagg.protocol.robust import CentredClipping
+
+DIM, GROUPS, SIZE = 120, 7, 5
+OPTIONS = RoundOptions(alpha=0.5, group_size=SIZE, same_slices=True, clip=4.0, dropout=0.0)
+
+
+def trained(
+    bad: int, combine: Callable[[Parameters], Combiner], rounds: int = 4
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return the last mean where something was opened, and the honest users' own there."""
+    params = Parameters.create(GROUPS * SIZE, DIM, OPTIONS)
+    run = InProcessRun(params, make_server=lambda found, roster: Server(found, roster, combine=combine))
+    spoilt = {int(run.server.groups.groups[number].users[0]) for number in range(bad)}
+    rng = np.random.default_rng(0)
+    common = rng.standard_normal(DIM).astype(np.float32) / 10
+    for _ in range(rounds):
+        updates = [common + rng.standard_normal(DIM).astype(np.float32) / 20 for _ in range(params.clients)]
+        for user in spoilt:
+            updates[user] = np.full(DIM, -4.0, np.float32)
+        result = run.round(updates).result
+    honest = np.mean([update for user, update in enumerate(updates) if user not in spoilt], axis=0)
+    return result.mean()[result.updated], honest[result.updated]
+
+
+def distance(found: tuple[NDArray[np.float32], NDArray[np.float32]]) -> float:
+    return float(np.linalg.norm(found[0] - found[1]))
+
+
+def test_without_bad_users_it_is_nearly_the_mean() -> None:
+    assert distance(trained(0, CentredClipping())) < 1.3 * distance(trained(0, Sum)) + 0.05
+
+
+def test_a_bad_user_in_fewer_than_half_of_the_groups_moves_little() -> None:
+    assert distance(trained(2, CentredClipping())) < 0.2 * distance(trained(2, Sum))
+
+
+def test_bad_users_in_most_groups_move_it_all_the_same() -> None:
+    """The control: what is promised ends at half of the groups."""
+    assert distance(trained(6, CentredClipping())) > 3 * distance(trained(2, CentredClipping()))
+
+
+@pytest.mark.parametrize("options", [RoundOptions(), RoundOptions(alpha=0.5, group_size=5)])
+def test_it_needs_three_groups_that_send_the_same_slice(options: RoundOptions) -> None:
+    params = Parameters.create(20, DIM, options)
+    with pytest.raises(InvalidInput, match="same_slices"):
+        CentredClipping()(params)
