@@ -31,6 +31,7 @@ from sparsesecagg.protocol.messages import (
     encode,
     encode_users,
     pieces,
+    sorted_by_receiver,
 )
 from sparsesecagg.protocol.parameters import MAX_CLIENTS, VERSION
 from strategies import mutated
@@ -84,7 +85,7 @@ def example(kind: type[Message], fill: bytes = b"\x5a") -> Message:
 
 def on_wire(body: bytes) -> bytes:
     """Put version and checksum around a body, as an attacker can: what follows must not lean on the checksum."""
-    label, content = b"sparsesecagg/v2/message", bytes([VERSION]) + body
+    label, content = b"sparsesecagg/v3/message", bytes([VERSION]) + body
     key = hashlib.sha256(len(label).to_bytes(8, "little") + label).digest()
     return content + poly1305(key, content)[:CHECKSUM_SIZE]
 
@@ -243,9 +244,9 @@ def test_fields_keep_to_their_sizes(kind: type[Message]) -> None:
 
 def test_sets_of_users_keep_to_the_largest_cohort() -> None:
     """Every kind of message has its sets limited, wherever it names users."""
-    sets = {"present", "members", "survivors", "confirmers", "owners"}
+    sets = {"present", "members", "survivors", "owners"}
     named = [field for kind in KINDS for field in fields_of(kind) if field.name in sets]
-    assert len(named) == 6
+    assert len(named) == 5
     assert all(msgspec.structs.asdict(field.type)["max_length"] == MAX_CLIENTS // 8 for field in named)
 
 
@@ -360,7 +361,7 @@ def test_a_set_for_another_cohort_is_refused(clients: int, size: int) -> None:
 @pytest.mark.parametrize(("clients", "user"), [(1, 1), (7, 7), (9, 9), (9, 15), (100, 103)])
 def test_a_user_beyond_the_cohort_is_refused_by_number(clients: int, user: int) -> None:
     bitmap = (1 << user).to_bytes((clients + 7) // 8, "little")
-    with pytest.raises(MalformedMessage, match=f"place {user} "):
+    with pytest.raises(MalformedMessage, match=f"index {user} "):
         decode_users(bitmap, clients)
 
 
@@ -376,7 +377,7 @@ def test_round_numbers_have_63_bits(kind: type[Message]) -> None:
 def test_a_set_of_users_is_no_longer_than_the_largest_cohort_needs() -> None:
     """Refused before anybody looks at it."""
     for size, refused in ((MAX_CLIENTS // 8, False), (MAX_CLIENTS // 8 + 1, True)):
-        data = raw(messages.ConfirmRequest, {"survivors": bytes(size)})
+        data = raw(messages.UnmaskRequest, {"survivors": bytes(size)})
         if refused:
             with pytest.raises(MalformedMessage):
                 decode_server_message(data)
@@ -385,9 +386,7 @@ def test_a_set_of_users_is_no_longer_than_the_largest_cohort_needs() -> None:
 
 
 def test_sizes_are_those_of_the_specification() -> None:
-    sizes = (CHECKSUM_SIZE, messages.USER_SIZE, messages.NONCE_SIZE, messages.VIEW_SIZE)
-    assert sizes == (8, 4, 16, 8)
-    assert (messages.HEAD_SIZE, messages.SEALED_SIZE) == (64, 48)
+    assert (CHECKSUM_SIZE, messages.USER_SIZE, messages.BINDING_SIZE, messages.SEALED_SIZE) == (8, 4, 8, 48)
     assert messages.LARGEST_ROUND == 2**63 - 1
 
 
@@ -403,3 +402,21 @@ def test_pieces_are_cut_to_size_or_refused(data: bytes, count: int, size: int) -
             MalformedMessage, match=f"things of {count} users take {count * size} bytes, got {len(data)}"
         ):
             pieces(data, count, size, "things")
+
+
+def piece(sender: int, receiver: int) -> bytes:
+    return bytes([sender, receiver, sender ^ receiver])
+
+
+@given(st.dictionaries(st.integers(0, 40), st.sets(st.integers(0, 40)), max_size=20))
+def test_every_receiver_gets_its_pieces_in_the_order_of_the_senders(sent: dict[int, set[int]]) -> None:
+    """The same as a loop over everybody."""
+    pairs = {
+        sender: (np.array(sorted(receivers), np.int64), b"".join(piece(sender, each) for each in sorted(receivers)))
+        for sender, receivers in sent.items()
+    }
+    expected = {
+        receiver: b"".join(piece(sender, receiver) for sender in sorted(sent) if receiver in sent[sender])
+        for receiver in set().union(*sent.values())
+    }
+    assert sorted_by_receiver(pairs, 3) == expected

@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 import pydoc
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
-from protocol.rounds import Run, grouped, small, tampered_by_user, updates, with_roster
-from sparsesecagg.crypto.kdf import digest
+from protocol.rounds import Run, grouped, small, tampered_by_user
 from sparsesecagg.crypto.sealing import TAG_SIZE
 from sparsesecagg.errors import (
     DuplicateMessage,
@@ -22,16 +22,18 @@ from sparsesecagg.errors import (
     ThresholdNotMet,
     TooLittleOpened,
     UnknownSender,
+    WrongBinding,
     WrongRound,
     WrongSender,
     WrongStage,
-    WrongView,
 )
-from sparsesecagg.protocol import Server, Stage, drawn
+from sparsesecagg.patterns.base import GroupSum
+from sparsesecagg.protocol import Server, Stage, server_group
+from sparsesecagg.protocol.combine import Sum, Total
 from sparsesecagg.protocol.messages import decode_client_message, user_number
-from sparsesecagg.protocol.stages import STAGES, next_stage, round_stages
+from sparsesecagg.protocol.stages import NEXT_STAGE, ROUND_STAGES, STAGES
 
-ROUND = [Stage.UPLOAD, Stage.CONFIRM, Stage.UNMASK]
+ROUND = [Stage.UPLOAD, Stage.UNMASK]
 
 
 def refused(server: Server, data: bytes, error: type[ProtocolError]) -> None:
@@ -46,7 +48,7 @@ def refused(server: Server, data: bytes, error: type[ProtocolError]) -> None:
 class TestEveryStage:
     @pytest.fixture
     def run(self, stage: Stage) -> Run:
-        return Run(with_roster(small)).run_to(stage)
+        return Run(small(roster=True, threshold=4)).run_to(stage)
 
     def test_a_second_message_is_refused(self, run: Run) -> None:
         answer = run.answer(0)
@@ -61,7 +63,7 @@ class TestEveryStage:
         with pytest.raises(WrongSender) as refusal:
             run.server.receive(run.answer(0), sender=1)
         assert (refusal.value.sender, refusal.value.origin) == (0, 1)
-        assert "user 0" in str(refusal.value)
+        assert "sender 0" in str(refusal.value)
         assert "user 1" in str(refusal.value)
         assert 0 in run.server.waiting_for
 
@@ -69,12 +71,12 @@ class TestEveryStage:
         for number in (0, 2):
             refused(run.server, tampered_by_user(run.answer(0), round_number=number), WrongRound)
 
-    def test_a_message_about_another_order_is_refused(self, run: Run) -> None:
-        refused(run.server, tampered_by_user(run.answer(0), view=bytes(8)), WrongView)
+    def test_a_message_about_another_header_is_refused(self, run: Run) -> None:
+        refused(run.server, tampered_by_user(run.answer(0), binding=bytes(8)), WrongBinding)
 
     def test_a_message_of_another_run_is_refused(self, run: Run, stage: Stage) -> None:
-        other = Run(with_roster(small), seed=3).run_to(stage)
-        refused(run.server, other.answer(0), WrongView)
+        other = Run(small(roster=True, threshold=4), seed=3).run_to(stage)
+        refused(run.server, other.answer(0), WrongBinding)
 
     def test_a_late_message_is_refused(self, run: Run) -> None:
         late = run.answer(0)
@@ -89,7 +91,7 @@ class TestEveryStage:
 
     def test_truncated_trailing_and_foreign_bytes_are_refused(self, run: Run) -> None:
         answer = run.answer(0)
-        for broken in (b"", answer[:-1], answer + b"\0", b"\x07" + answer[1:], b"\x02rubbish", answer[:1]):
+        for broken in (b"", answer[:-1], answer + b"\0", b"\x07" + answer[1:], b"\x03rubbish", answer[:1]):
             refused(run.server, broken, MalformedMessage)
 
     def test_too_few_users_end_the_round_without_a_result(self, run: Run, stage: Stage) -> None:
@@ -100,7 +102,7 @@ class TestEveryStage:
         assert run.server.result is None
         with pytest.raises(WrongStage):
             run.server.close_stage()
-        run.deal()
+        run.share_keys()
         assert run.round().survivors == (0, 1, 2, 3, 4)
 
     def test_dropouts_are_counted_where_they_happen(self, run: Run, stage: Stage) -> None:
@@ -117,14 +119,11 @@ class TestEveryStage:
 
 
 def test_stages_are_one_table() -> None:
-    assert [stage.name for stage in STAGES] == ["ADVERTISE_KEYS", "SHARE_KEYS", "UPLOAD", "CONFIRM", "UNMASK"]
-    assert round_stages(False) == (Stage.UPLOAD, Stage.UNMASK)
-    assert round_stages(True) == tuple(ROUND)
-    assert [next_stage(stage, True) for stage in ROUND] == [Stage.CONFIRM, Stage.UNMASK, Stage.DONE]
-    assert [next_stage(stage, False) for stage in round_stages(False)] == [Stage.UNMASK, Stage.DONE]
+    assert [stage.name for stage in STAGES] == ["ADVERTISE_KEYS", "SHARE_KEYS", "UPLOAD", "UNMASK"]
+    assert [NEXT_STAGE[stage] for stage in ROUND_STAGES] == [Stage.UNMASK, Stage.DONE]
 
 
-@pytest.mark.parametrize("pattern", ["full", "pairwise", "committee"])
+@pytest.mark.parametrize("pattern", ["full", "pairwise", "sliced"])
 def test_uploads_that_do_not_fit_are_refused_and_nothing_of_them_stays_in_the_sum(pattern: str) -> None:
     run = Run(small(pattern=pattern)).begin()
     genuine = run.answer(0)
@@ -132,7 +131,6 @@ def test_uploads_that_do_not_fit_are_refused_and_nothing_of_them_stays_in_the_su
     for change in (
         {"words": memoryview(bytes(upload.words)[:-4])},
         {"words": memoryview(bytes(upload.words) + bytes(4))},
-        {"words": memoryview(b"\xff" * len(upload.words))},
         {"locations": b"\x00\x01"},
         {"tags": upload.tags[:-1]},
         {"tags": upload.tags + bytes(TAG_SIZE)},
@@ -166,17 +164,6 @@ class TestUnmask:
         refused(run.server, tampered_by_user(genuine, shares=shares + bytes(20)), MalformedMessage)
         refused(run.server, tampered_by_user(genuine, owners=b"\x01"), MalformedMessage)
 
-    def test_confirmations_of_the_wrong_length_are_refused(self) -> None:
-        run = Run(with_roster(small)).run_to(Stage.CONFIRM)
-        for tags in (b"short", bytes(3 * TAG_SIZE), bytes(5 * TAG_SIZE)):
-            refused(run.server, tampered_by_user(run.answer(0), tags=tags), MalformedMessage)
-
-    def test_who_did_not_confirm_is_not_asked_for_shares(self) -> None:
-        run = Run(with_roster(small)).run_to(Stage.CONFIRM)
-        run.step(silent=[3])
-        assert set(run.inbox) == {0, 1, 2, 4}
-        assert run.run_to(Stage.DONE).result.survivors == (0, 1, 2, 3, 4)
-
 
 class TestRounds:
     def test_rounds_are_numbered_from_one_and_only_go_up(self) -> None:
@@ -194,9 +181,9 @@ class TestRounds:
         with pytest.raises(WrongStage):
             run.server.begin_round()
 
-    def test_terms_and_the_demanded_fraction_are_checked_before_anything_changes(self) -> None:
+    def test_context_and_the_demanded_fraction_are_checked_before_anything_changes(self) -> None:
         run = Run(small())
-        for option, value in (("terms", b"short"), ("min_updated", 1.5), ("min_updated", -0.1)):
+        for option, value in (("context", b"short"), ("min_updated", 1.5), ("min_updated", -0.1)):
             with pytest.raises(InvalidInput) as problem:
                 run.server.begin_round(**{option: value})  # type: ignore[arg-type]
             assert problem.value.option == option
@@ -204,17 +191,17 @@ class TestRounds:
         assert run.round(min_updated=1.0).coordinates_updated == 1
 
     def test_a_round_without_any_package_fails_with_a_typed_error(self) -> None:
-        """A server that leaps over the rounds that packages were dealt for."""
+        """A server that skips the rounds that packages were made for."""
         run = Run(small()).begin(7)
         assert run.inbox == {}
         with pytest.raises(ThresholdNotMet, match="0 users left at UPLOAD, 3 are needed"):
             run.server.close_stage()
-        run.deal()
+        run.share_keys()
         assert run.round().survivors == (0, 1, 2, 3, 4)
 
-    def test_what_was_dealt_for_rounds_that_are_over_is_forgotten(self) -> None:
+    def test_what_was_shared_for_rounds_that_are_over_is_forgotten(self) -> None:
         run = Run(small()).begin(2)
-        assert set(run.server._epoch.pods[0].packages) <= {3, 4}  # type: ignore[union-attr]
+        assert set(run.server._epoch.groups[0].packages) <= {3, 4}
 
     def test_a_result_is_that_of_the_last_round_that_was_opened(self) -> None:
         run = Run(small())
@@ -223,106 +210,95 @@ class TestRounds:
         assert run.server.result is None
 
 
-class TestThin:
-    """Thin committees and pods lose their slices for the round, and nothing else."""
+class TestThinGroups:
+    """A group below its threshold loses the round, and nothing else."""
 
-    def test_a_committee_with_too_few_survivors_loses_its_slices(self) -> None:
-        run = Run(grouped(min_survivors=3, threshold=5))
-        thin = run.committees()[2]
-        result = run.round(silent=thin[:2])
-        assert dict(result.lost) == {2: "2 survivors, 3 are needed"}
-        assert result.committees_opened == 3
-        lost = run.params.slices.of(2, 1)
-        assert [number for number, count in enumerate(result.contributors_per_slice) if not count] == lost
-        assert result.coordinates_updated == 0.75
+    @pytest.mark.parametrize(
+        ("stage", "reason"),
+        [
+            (Stage.SHARE_KEYS, "3 of its users sent key packages, 4 are needed"),
+            (Stage.UPLOAD, "3 of its users uploaded, 4 are needed"),
+            (Stage.UNMASK, "3 of its users sent shares, 4 are needed"),
+        ],
+    )
+    def test_the_others_are_opened(self, stage: Stage, reason: str) -> None:
+        thin = Run(grouped(), set_up=False).server.groups.groups[1].users.tolist()
+        run = Run(grouped(), late=thin[:3] if stage is Stage.SHARE_KEYS else ()).begin()
+        assert bool(set(run.inbox) & set(thin)) == (stage is not Stage.SHARE_KEYS), "no header for a round that is lost"
+        run.step(silent=thin[:3] if stage is Stage.UPLOAD else ())
+        result = run.step(silent=thin[:3] if stage is Stage.UNMASK else ()).result
+        assert dict(result.lost) == {1: reason}
+        assert result.groups_opened == 1
+        assert result.survivors == tuple(sorted(set(range(12)) - set(thin)))
+        assert result.coordinates_updated == 0.25
         assert not result.mean()[~result.updated].any()
-        assert run.round().committees_opened == 4
+        run.share_keys()
+        assert run.round().groups_opened == 2
 
-    def test_a_committee_with_too_few_packages_gets_no_order(self) -> None:
-        params = grouped(min_survivors=3, pods=1)
-        probe = Run(params)
-        thin = probe.committees()[1]
-        run = Run(params, late=thin[:2]).begin()
-        assert not set(run.inbox) & set(thin)
-        run.run_to(Stage.DONE)
-        assert dict(run.result.lost) == {1: "2 packages"}
-
-    def test_a_pod_below_its_threshold_loses_all_its_committees(self) -> None:
-        run = Run(grouped(min_survivors=1, threshold=7))
-        pod = run.server.groups.pods[0]
-        silent = [run.committees()[0][0], run.committees()[1][0]]
-        result = run.round(silent=silent)
-        assert set(result.lost) == {0, 1}
-        assert "6 of 7 users that a pod needs" in result.lost[0]
-        assert set(result.survivors) == set(range(16)) - set(silent)
-        assert len(pod) == 8
-
-    def test_a_pod_that_releases_too_few_shares_loses_all_its_committees(self) -> None:
-        run = Run(grouped(min_survivors=1, threshold=7)).run_to(Stage.UNMASK)
-        run.step(silent=run.server.groups.pods[1].users.tolist()[:2])
-        assert set(run.result.lost) == {2, 3}
-        assert "6 of the 7 users" in run.result.lost[2]
-
-    def test_a_pod_with_too_few_packages_loses_all_its_committees(self) -> None:
-        params = grouped(min_survivors=1, threshold=7)
-        probe = Run(params)
-        late = [probe.committees()[0][0], probe.committees()[1][0]]
-        run = Run(params, late=late).begin()
-        run.run_to(Stage.DONE)
-        assert set(run.result.lost) == {0, 1}
-        assert "6 of its 7 users sent packages" in run.result.lost[0]
-
-    def test_the_caller_can_demand_a_least_fraction(self) -> None:
-        run = Run(grouped(min_survivors=3, threshold=5))
-        thin = run.committees()[0][:2]
-        with pytest.raises(TooLittleOpened, match=r"only 75\.0% of the coordinates were opened, 76\.0% are demanded"):
-            run.round(silent=thin, min_updated=0.76)
+    def test_the_caller_can_demand_a_fraction_of_what_the_round_covers(self) -> None:
+        run = Run(grouped())
+        thin = run.server.groups.groups[0].users.tolist()[:3]
+        with pytest.raises(TooLittleOpened, match=r"only 25\.0% of the coordinates were opened, 30\.0% are demanded"):
+            run.round(silent=thin, min_updated=0.6)
         assert run.server.result is None
-        run.deal()
-        assert run.round(silent=run.committees()[0][:2], min_updated=0.75).coordinates_updated == 0.75
+        run.share_keys()
+        assert run.round(silent=thin, min_updated=0.5).coordinates_updated == 0.25
 
     def test_if_nothing_at_all_can_be_opened_the_round_fails_at_once(self) -> None:
-        run = Run(grouped(min_survivors=4, threshold=5)).begin()
-        silent = [committee[0] for committee in run.committees()]
-        with pytest.raises(TooLittleOpened, match="nothing was opened: 3 survivors, 4 are needed at UPLOAD"):
+        run = Run(grouped()).begin()
+        silent = [user for group in run.server.groups.groups for user in group.users.tolist()[:3]]
+        with pytest.raises(ThresholdNotMet, match="6 users left at UPLOAD, 8 are needed"):
             run.step(silent=silent)
 
-    def test_a_slice_that_several_committees_serve_survives_one_of_them(self) -> None:
-        run = Run(grouped(min_survivors=3, threshold=5, served=2))
-        result = run.round(silent=run.committees()[2][:2])
-        assert result.coordinates_updated == 1
-        assert sorted(result.contributors_per_slice.tolist()) == [4, 4, 8, 8]
+    def test_same_slices_survive_the_loss_of_a_group(self) -> None:
+        run = Run(grouped(same_slices=True))
+        result = run.round(silent=run.server.groups.groups[0].users.tolist()[:3])
+        assert result.coordinates_updated == 0.25
+        assert sorted(set(result.contributors.tolist())) == [0, 6]
+        assert sorted(set(run.round().contributors.tolist())) == [0, 12]
 
 
-def test_sums_rotate_over_the_rounds_and_are_right() -> None:
-    """Four committees, each sends a quarter: after four rounds everybody has sent everything once."""
+def test_slices_rotate_over_the_rounds_and_sums_are_right() -> None:
+    """Two groups, each sends a quarter: after four rounds everybody has sent everything once."""
     run = Run(grouped(dim=37, clip=10.0))
-    sent = np.zeros((16, 37), np.int64)
+    sent = np.zeros((12, 37), np.int64)
     for _ in range(4):
         result = run.round()
         truth = np.zeros(37)
-        for number, users in enumerate(run.committees()):
-            for each in run.params.slices.of(number, result.round_number):
-                start, stop = run.params.slices.bounds(each)
-                truth[start:stop] += np.clip([run.updates[user][start:stop] for user in users], -10, 10).sum(axis=0)
-                sent[users, start:stop] += 1
+        for each in run.server.rounds:
+            users = each.epoch.group.users
+            for index in each.header.masked_sum().indices():
+                truth[index] += np.clip([run.updates[user][index] for user in users], -10, 10).sum(axis=0)
+                sent[np.ix_(users, np.arange(37)[index])] += 1
         assert result.sum() == pytest.approx(truth, abs=1e-5)
-        assert (result.contributors == 4).all()
     assert (sent == 1).all()
 
 
-def test_uploads_are_added_on_arrival_and_forgotten() -> None:
-    """The server's memory does not grow with the number of uploads."""
-    run = Run(small(clients=12, dim=5000)).begin()
-    work = None
-    for user in range(12):
-        run.server.receive(run.answer(user))
-        (now,) = run.server.pod_rounds[0]._works.values()
-        assert work is None or now is work
-        work = now
-    assert work is not None
-    held = [value.nbytes for value in vars(work).values() if isinstance(value, np.ndarray)]
-    assert held == [8 * run.params.width]
+def test_uploads_are_kept_until_the_round_is_over_and_may_lie_in_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is counted as dropped comes out of the sum again, wherever its words were."""
+    results = []
+    for room in (1 << 29, 100, 0):
+        monkeypatch.setattr(server_group, "IN_MEMORY", room)
+        run = Run(small()).begin()
+        for user in range(5):
+            answer = run.answer(user)
+            run.server.receive(tampered_by_user(answer, tags=bytes(32)) if user == 3 else answer)
+        run.inbox = run.server.close_stage()
+        results.append(run.run_to(Stage.DONE).result)
+        assert results[-1].survivors == (0, 1, 2, 4)
+    assert all((result.total == results[0].total).all() for result in results)
+
+
+def test_a_server_knows_which_packages_it_lacks() -> None:
+    run = Run(small(), absent=[4])
+    assert run.server.lacking(0) == []
+    assert run.server.lacking(4) == []
+    run.begin()
+    assert run.server.lacking(0) == [3]
+    run.server.receive(run.clients[0].share_keys(1)[0])
+    assert run.server.lacking(0) == []
+    assert run.server.shared(2) == {0, 1, 2, 3}
+    assert run.server.shared(3) == {0}
 
 
 def test_the_order_of_arrival_does_not_matter() -> None:
@@ -338,7 +314,7 @@ def test_the_order_of_arrival_does_not_matter() -> None:
     assert (results[0] == results[1]).all()
 
 
-@pytest.mark.parametrize("params", [small(), with_roster(small), grouped()], ids=["plain", "roster", "grouped"])
+@pytest.mark.parametrize("params", [small(), small(roster=True), grouped()], ids=["plain", "roster", "groups"])
 def test_the_sizes_of_all_messages_are_counted(params: object) -> None:
     run = Run(params).begin()  # type: ignore[arg-type]
     sent: dict[str, dict[int, int]] = {"SHARE_KEYS": {}}
@@ -363,50 +339,53 @@ def test_the_sizes_of_all_messages_are_counted(params: object) -> None:
         }
 
 
-def test_weights_are_summed_by_slice() -> None:
-    run = Run(grouped(max_weight=50, served=2))
-    weights = {user: user % 7 for user in range(16)}
-    run.begin()
+def test_weights_are_summed_by_group() -> None:
+    run = Run(grouped(max_weight=50)).begin()
+    weights = {user: user % 7 for user in range(12)}
     for user in run.inbox:
         run.server.receive(run.clients[user].upload(run.inbox[user], run.updates[user], weights[user]))
     run.inbox = run.server.close_stage()
-    run.run_to(Stage.DONE)
-    expected = np.zeros(4, np.int64)
-    for number, users in enumerate(run.committees()):
-        expected[run.params.slices.of(number, 1)] += sum(weights[user] for user in users)
-    assert run.result.weight_per_slice is not None
-    assert run.result.weight_per_slice.tolist() == expected.tolist()
-    assert len(updates(run.params)) == 16
+    result = run.run_to(Stage.DONE).result
+    assert result.combined.weights is not None
+    for each in run.server.rounds:
+        total = sum(weights[user] for user in each.epoch.group.users.tolist())
+        for index in each.header.masked_sum().indices():
+            assert set(result.combined.weights[index].tolist()) == {total}
 
 
 def test_threads_change_nothing_but_time() -> None:
-    """Committees are opened side by side; the sum is the same, bit for bit."""
+    """Groups are opened side by side; the sum is the same, bit for bit."""
     totals = []
     for threads in (1, 3):
-        run = Run(grouped(served=2))
+        run = Run(grouped())
         run.server.threads = threads
         totals.append(run.round(silent=[2, 9]).total)
     assert (totals[0] == totals[1]).all()
-    params = Run(small()).params
-    for threads in (0, -1):
-        with pytest.raises(InvalidInput, match="threads must be at least 1"):
-            Server(params, digest("seed of a test", b"\0"), threads=threads)
-    assert Server(params, digest("seed of a test", b"\0"), threads=1).threads == 1
+    assert Server(small(), threads=1).threads == 1
 
 
-@pytest.mark.parametrize("modulus_bits", [12, 16, 32])
-def test_words_that_wait_for_their_private_masks_make_the_same_sum(
-    modulus_bits: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """All uploads of `pairwise` wait, or some, or none, as there is room."""
-    results = []
-    for room in (1 << 26, 60, 0):
-        monkeypatch.setattr(drawn, "_WAITING", room)
-        run = Run(small(pattern="pairwise", alpha=0.5, modulus_bits=modulus_bits))
-        results.append(run.round(silent=[2]))
-    for result in results[1:]:
-        assert (result.total == results[0].total).all()
-        assert (result.counts == results[0].counts).all()
+def test_a_combiner_of_the_callers_own_gets_the_sums_of_all_groups() -> None:
+    class Largest(Sum):
+        """The sum of the group whose users are the most."""
+
+        groups: ClassVar[list[tuple[int, ...]]] = []
+
+        def add(self, opened: GroupSum) -> None:
+            self.groups.append(opened.users)
+            super().add(opened)
+
+        def total(self) -> Total:
+            return replace(super().total(), mean=np.full(self.params.dim, 0.5, np.float32))
+
+    run = Run(grouped())
+    run.server = Server(run.params, threads=1, combine=Largest)
+    run.inbox = dict.fromkeys(run.clients, b"")
+    for client in run.clients.values():
+        client.advertise_keys(2)
+    run.server.begin_epoch(2)
+    run.set_up()
+    assert (run.round().mean() == 0.5).all()
+    assert sorted(user for users in Largest.groups for user in users) == list(range(12))
 
 
 def test_help_shows_what_a_caller_reads() -> None:
