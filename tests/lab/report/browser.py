@@ -120,7 +120,7 @@ class Browser:
         return dict(json.loads(text))
 
     @contextlib.contextmanager
-    def open(self, path: Path, width: int, height: int, dark: bool = False, mobile: bool = False) -> Iterator[Page]:
+    def open(self, path: Path, width: int, height: int, mobile: bool = False) -> Iterator[Page]:
         """Open a file in a fresh tab of this size, wait until its plots are drawn, and close it in the end."""
         target = self.send("Target.createTarget", url="about:blank")["targetId"]
         session = str(self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"])
@@ -134,10 +134,11 @@ class Browser:
             deviceScaleFactor=2 if mobile else 1,
             mobile=mobile,
         )
-        page.prefer("dark" if dark else "light")
         page.send("Emulation.setTouchEmulationEnabled", enabled=mobile)
         page.send("Page.navigate", url=path.resolve().as_uri())
-        page.wait_for("document.documentElement?.getAttribute('data-drawn') === 'yes'")
+        plots = "[...document.querySelectorAll('.plot')]"
+        drawn = f"{plots}.length && {plots}.every((plot) => plot.querySelector('svg.main-svg'))"
+        page.wait_for(f"document.readyState === 'complete' && {drawn}")
         try:
             yield page
         finally:
@@ -153,10 +154,6 @@ class Page:
     def send(self, method: str, **params: Any) -> dict[str, Any]:
         """Send a command to this tab."""
         return self._browser.send(method, self._session, **params)
-
-    def prefer(self, scheme: str) -> None:
-        """Set the system's colour scheme: light or dark."""
-        self.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def evaluate(self, expression: str) -> Any:
         """Return the value of a JavaScript expression, awaiting promises."""

@@ -16,7 +16,7 @@ CLIENTS = 50
 
 # Upload bytes, whether there are other stages, mean contributors: like each aggregator, but not measured.
 SHAPES: dict[str, tuple[float, bool, int]] = {
-    "committee": (64 + DIM * 0.1 * 2, True, 7),
+    "sliced": (64 + DIM * 0.1 * 2, True, 7),
     "pairwise": (64 + DIM * 0.095 * 4.6, True, 7),
     "secagg": (64 + DIM * 4, True, 35),
     "plain": (64 + DIM * 4, False, 35),
@@ -25,7 +25,7 @@ SHAPES: dict[str, tuple[float, bool, int]] = {
 
 def write_run(
     folder: Path,
-    aggregator: str = "committee",
+    aggregator: str = "sliced",
     *,
     rounds: int = 30,
     failed: Sequence[int] = (),
@@ -84,7 +84,7 @@ def write_comparison(folder: Path, aggregators: Sequence[str] = tuple(SHAPES), *
 def _lines(
     aggregator: str, rounds: int, *, failed: set[int], reason: str, clients: int, rng: np.random.Generator
 ) -> list[dict[str, Any]]:
-    upload, secure, contributors = SHAPES.get(aggregator, SHAPES["committee"])
+    upload, secure, contributors = SHAPES.get(aggregator, SHAPES["sliced"])
     sent = {
         "ADVERTISE_KEYS": 64,
         "SHARE_KEYS": 88 * (clients - 1),
@@ -123,7 +123,7 @@ def _lines(
             "sent_bytes": {**sent, "total": _total(sent)} if secure else {},
             "downlink_bytes": DIM * 0.5,
             "exchanges": 2 if secure else 1,
-            "coordinates_updated": 0.0 if bad else 0.9 if aggregator == "committee" else 1.0,
+            "coordinates_updated": 0.0 if bad else 0.9 if aggregator == "sliced" else 1.0,
             "received_bytes": {**received, "total": _total(received)} if secure else {},
             "client_seconds": {**client, "total": _total(client)} if secure else {},
             "server_seconds": {**server, "total": _total(server)} if secure else {},

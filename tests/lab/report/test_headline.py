@@ -27,12 +27,12 @@ def plain_spaces(text: str) -> str:
 
 
 def test_a_comparison_says_accuracy_bytes_and_the_ratio_to_secagg(tmp_path: Path) -> None:
-    """About the committee, wherever it stands in the list; SecAgg's bytes are called measured."""
-    secagg, committee = run(tmp_path, "secagg"), run(tmp_path, "committee")
-    words = said(secagg, committee)
-    last = [100 * (r.rounds[-1].accuracy or 0) for r in (secagg, committee)]
+    """About the sliced, wherever it stands in the list; SecAgg's bytes are called measured."""
+    secagg, sliced = run(tmp_path, "secagg"), run(tmp_path, "sliced")
+    words = said(secagg, sliced)
+    last = [100 * (r.rounds[-1].accuracy or 0) for r in (secagg, sliced)]
     assert plain_spaces(words.title) == (
-        f"committee reaches {last[1]:.1f} % accuracy; "
+        f"sliced reaches {last[1]:.1f} % accuracy; "
         "each user sends 317 kB in 30 rounds, per round 8.9 times less than SecAgg"
     )
     assert "20 times less than SecAgg (87.4 kB, measured)" in plain_spaces(words.sentences[0])
@@ -41,7 +41,7 @@ def test_a_comparison_says_accuracy_bytes_and_the_ratio_to_secagg(tmp_path: Path
 
 def test_a_single_run_says_that_secagg_was_computed(tmp_path: Path) -> None:
     """A ratio that rests on a formula is not passed off as measured."""
-    words = said(run(tmp_path, "committee"))
+    words = said(run(tmp_path, "sliced"))
     assert "uploads 20 times less than SecAgg" in words.title
     assert "computed for 32-bit words, it was not run" in words.sentences[0]
 
@@ -55,31 +55,29 @@ def test_secagg_is_not_compared_with_itself(tmp_path: Path) -> None:
 
 def test_failures_are_told(tmp_path: Path) -> None:
     """How many, and in which run."""
-    words = said(run(tmp_path, "committee", failed=(3, 4)))
-    assert words.sentences[-1] == "Rounds that failed and left the model as it was: 2 of 30 in committee."
+    words = said(run(tmp_path, "sliced", failed=(3, 4)))
+    assert words.sentences[-1] == "Rounds that failed and left the model as it was: 2 of 30 in sliced."
 
 
 def test_a_run_that_failed_altogether_claims_nothing(tmp_path: Path) -> None:
     """No accuracy, no bytes per round, no ratio."""
-    words = said(run(tmp_path, "committee", rounds=2, failed=(1, 2)))
-    assert words.title == "committee: all 2 rounds failed, nothing was learned"
-    assert words.sentences == ("Rounds that failed and left the model as it was: 2 of 2 in committee.",)
-    assert said(run(tmp_path / "1", "committee", rounds=1, failed=(1,))).title == (
-        "committee: the only round failed, nothing was learned"
-    )
+    words = said(run(tmp_path, "sliced", rounds=2, failed=(1, 2)))
+    assert words.title == "sliced: all 2 rounds failed"
+    assert words.sentences == ("Rounds that failed and left the model as it was: 2 of 2 in sliced.",)
+    assert said(run(tmp_path / "1", "sliced", rounds=1, failed=(1,))).title == ("sliced: the only round failed")
 
 
 def test_a_run_without_rounds_says_so(tmp_path: Path) -> None:
     """Instead of zeros that look like results."""
-    empty = Run(name="committee", config={"aggregator": "committee", "dim": 10}, partition=None, rounds=())
-    assert said(empty).title == "committee: no round has finished yet"
+    empty = Run(name="sliced", config={"aggregator": "sliced", "dim": 10}, partition=None, rounds=())
+    assert said(empty).title == "sliced: no round has finished yet"
 
 
 def test_pairwise_comes_with_its_warning(tmp_path: Path) -> None:
     """Whenever it is among the runs, and only then."""
-    pairwise, committee = run(tmp_path, "pairwise"), run(tmp_path, "committee")
-    assert "not to protect anyone" in (said(committee, pairwise).warning or "")
-    assert said(committee).warning is None
+    pairwise, sliced = run(tmp_path, "pairwise"), run(tmp_path, "sliced")
+    assert "not to protect anyone" in (said(sliced, pairwise).warning or "")
+    assert said(sliced).warning is None
 
 
 def test_the_warning_has_the_figure_of_the_run(tmp_path: Path) -> None:
@@ -90,16 +88,16 @@ def test_the_warning_has_the_figure_of_the_run(tmp_path: Path) -> None:
 
 def test_several_seeds_come_with_their_spread(tmp_path: Path) -> None:
     runs = [
-        msgspec.structs.replace(run(tmp_path / str(seed), "committee", seed=seed), name=f"committee-{seed}")
+        msgspec.structs.replace(run(tmp_path / str(seed), "sliced", seed=seed), name=f"sliced-{seed}")
         for seed in range(3)
     ]
     accuracies = [each.rounds[-1].accuracy or 0 for each in runs]
     words = said(*runs, run(tmp_path, "secagg"))
     told = plain_spaces(words.sentences[1])
     mean, deviation = 100 * statistics.fmean(accuracies), 100 * statistics.stdev(accuracies)
-    assert f"committee {mean:.1f} % ± {deviation:.1f} (3 seeds), secagg" in told
+    assert f"sliced {mean:.1f} % ± {deviation:.1f} (3 seeds), secagg" in told
     assert told.endswith("(one).")
 
 
 def test_one_run_is_compared_with_nothing(tmp_path: Path) -> None:
-    assert not any("chance" in sentence for sentence in said(run(tmp_path, "committee")).sentences)
+    assert not any("chance" in sentence for sentence in said(run(tmp_path, "sliced")).sentences)

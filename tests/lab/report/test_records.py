@@ -21,7 +21,7 @@ def test_a_run_folder_is_read_as_it_was_written(tmp_path: Path) -> None:
     """Options, partition and every round come back, in order."""
     folder = write_run(tmp_path / "run", rounds=5, failed=(2,), classes=("cat", "dog"), clients=7)
     run = read_run(folder)
-    assert run.name == run.aggregator == "committee"
+    assert run.name == run.aggregator == "sliced"
     assert run.config["alpha"] == 0.1
     assert [record.round for record in run.rounds] == [1, 2, 3, 4, 5]
     assert [record.failed for record in run.rounds] == [False, True, False, False, False]
@@ -105,9 +105,9 @@ def test_a_run_that_has_only_just_begun_has_no_rounds(tmp_path: Path) -> None:
 
 def test_a_comparison_names_its_runs_by_folder(tmp_path: Path) -> None:
     """In the order of comparison.json."""
-    run_set = read_run_set(write_comparison(tmp_path / "all", ("secagg", "committee"), rounds=2))
+    run_set = read_run_set(write_comparison(tmp_path / "all", ("secagg", "sliced"), rounds=2))
     assert run_set.is_comparison
-    assert [run.name for run in run_set.runs] == ["secagg", "committee"]
+    assert [run.name for run in run_set.runs] == ["secagg", "sliced"]
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:

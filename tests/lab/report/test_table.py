@@ -21,14 +21,14 @@ def test_it_fits_a_terminal_of_80_columns(tmp_path: Path) -> None:
     text = printed(write_comparison(tmp_path / "all"))
     assert max(map(len, text.splitlines())) <= 80
     assert "…" not in text
-    for word in ("Run", "Accuracy", "Rounds", "puting", "Trans-"):
+    for word in ("Run", "Accuracy", "Rounds", "can read", "among", "less"):
         assert word in text
 
 
 def test_rows_give_bytes_and_ratios_of_upload_and_of_all(tmp_path: Path) -> None:
-    """Megabytes of all messages; the ratio of UPLOAD first."""
+    """All messages; the ratio of UPLOAD first."""
     rows = {line.split()[0]: line.split() for line in printed(write_comparison(tmp_path / "all")).splitlines() if line}
-    assert rows["committee"][3:] == ["30", "10.6", "kB", "317", "kB", "20×/8.9×", "15.4", "s", "1.51", "s"]
+    assert rows["sliced"][3:] == ["30", "10.6", "kB", "20×/8.9×", "–", "–"]
     assert "1.0×/1.0×" in rows["secagg"]
 
 
@@ -38,10 +38,28 @@ def test_failed_rounds_are_counted(tmp_path: Path) -> None:
 
 
 def test_what_was_not_measured_is_called_so(tmp_path: Path) -> None:
-    """The simulated network always; SecAgg's bytes when it was not run."""
+    """SecAgg's bytes when it was not run."""
     text = " ".join(printed(write_run(tmp_path / "run", rounds=2), width=300).split())
-    assert "transfer modelled on a simulated network" in text
-    assert "SecAgg's is computed, it was not run" in text
+    assert "SecAgg's UPLOAD, which is computed: it was not run" in text
+
+
+def test_what_the_server_reads_and_whom_a_user_hides_among(tmp_path: Path) -> None:
+    """From what the run recorded."""
+    folders = [
+        write_run(tmp_path / "a", rounds=2, expected_exposure=0.0, effective={"anonymity": 40}),
+        write_run(tmp_path / "b", "pairwise", rounds=2, expected_exposure=0.28, effective={"anonymity": 1}),
+        write_run(tmp_path / "c", "plain", rounds=2, expected_exposure=None),
+    ]
+    rows = {line.split()[0]: line for line in printed(*folders).splitlines() if line.strip()}
+    assert rows["sliced"].rstrip().endswith("only sums  40 users")
+    assert rows["pairwise"].rstrip().endswith("28 %    1 user")
+    assert rows["plain"].rstrip().endswith("all         –")
+
+
+def test_seeds_of_one_setting_are_summed_up(tmp_path: Path) -> None:
+    """Mean and deviation under the table."""
+    folders = [write_run(tmp_path / f"seed-{seed}", rounds=2, seed=seed) for seed in range(3)]
+    assert "Over seeds: sliced" in " ".join(printed(*folders, width=200).split())
 
 
 def test_runs_of_several_folders_share_a_table(tmp_path: Path) -> None:

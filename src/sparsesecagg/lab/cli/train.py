@@ -27,7 +27,7 @@ from sparsesecagg.lab.learning.config import AUTO, ROUND_OPTIONS, Explained, Tra
 from sparsesecagg.lab.learning.federated import FederatedRun, Task
 from sparsesecagg.lab.learning.secure import SecureAggregator
 from sparsesecagg.lab.learning.workers import WorkerError, check_workers
-from sparsesecagg.lab.report import compare_runs, summary_table, write_report
+from sparsesecagg.lab.report import compare_runs, summary_table
 from sparsesecagg.planning.advice import advice
 from sparsesecagg.protocol import RoundOptions
 
@@ -175,12 +175,10 @@ class _Trained:
     runs: list[FederatedRun]
     run_dir: Path
 
-    def to_json(self, reports: Mapping[Path, str | None]) -> dict[str, Any]:
+    def to_json(self, report: str | None) -> dict[str, Any]:
         """Return the contract's keys, of the first run and beside them of each."""
-        each = {
-            run.folder.path.name: {**run.summary().to_json(), "report": reports[run.folder.path]} for run in self.runs
-        }
-        first = {**next(iter(each.values())), "run_dir": str(self.run_dir), "report": reports[self.run_dir]}
+        each = {run.folder.path.name: {**run.summary().to_json(), "report": report} for run in self.runs}
+        first = {**next(iter(each.values())), "run_dir": str(self.run_dir)}
         return {**first, "runs": each} if is_comparison(self.run_dir) else first
 
 
@@ -248,30 +246,23 @@ def _advise(runs: Sequence[FederatedRun]) -> None:
 
 
 def _finish(trained: Sequence[_Trained], run_dir: Path, json: bool) -> None:
-    """Write the reports, then print what came out."""
-    reports: dict[Path, str | None] = {run_dir: None}
-    folders = [folder for one in trained for folder in (one.run_dir, *(run.folder.path for run in one.runs))]
-    reports |= dict.fromkeys(folders)
+    """Write the report, then print what came out."""
+    folders, report = [one.run_dir for one in trained], None
     try:
-        for folder in folders:
-            reports[folder] = str(write_report(folder))
-        if run_dir not in folders:
-            reports[run_dir] = str(compare_runs([one.run_dir for one in trained], run_dir / "report.html"))
+        report = str(compare_runs(folders, run_dir / "report.html"))
     except MissingExtra as problem:
         err.print(f"[yellow]note:[/yellow] no report was written: {problem}.", highlight=False, soft_wrap=True)
     if json:
-        results = [one.to_json(reports) for one in trained]
-        print_json(results[0] if run_dir in folders else _over_seeds(trained, results, run_dir, reports[run_dir]))
+        results = [one.to_json(report) for one in trained]
+        print_json(results[0] if folders == [run_dir] else _over_seeds(trained, results, run_dir))
         return
-    out.print(summary_table([one.run_dir for one in trained]))
+    out.print(summary_table(folders))
     out.print(f"Run folder: {run_dir}", highlight=False, soft_wrap=True)
-    if reports[run_dir]:
-        out.print(f"Report: {reports[run_dir]}", highlight=False, soft_wrap=True)
+    if report:
+        out.print(f"Report: {report}", highlight=False, soft_wrap=True)
 
 
-def _over_seeds(
-    trained: Sequence[_Trained], results: list[dict[str, Any]], run_dir: Path, report: str | None
-) -> dict[str, Any]:
+def _over_seeds(trained: Sequence[_Trained], results: list[dict[str, Any]], run_dir: Path) -> dict[str, Any]:
     """Return the first seed's figures with the accuracies of all: mean and standard deviation."""
 
     def accuracies(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -279,7 +270,7 @@ def _over_seeds(
         return {"accuracy": fmean(values), "accuracy_deviation": stdev(values) if len(values) > 1 else None}
 
     seeds = {str(one.runs[0].config.seed): result for one, result in zip(trained, results, strict=True)}
-    top = {**results[0], **accuracies(results), "run_dir": str(run_dir), "report": report, "seeds": seeds}
+    top = {**results[0], **accuracies(results), "run_dir": str(run_dir), "seeds": seeds}
     if "runs" in top:
         top["runs"] = {
             name: {**run, **accuracies([result["runs"][name] for result in results])}

@@ -1,14 +1,12 @@
 """Reports: what a training run came to, as a page to open and as a table in the terminal.
 
-records    the run folder, read into frozen types
-measures   the figures everything else shares: accuracy, bytes per user, time, SecAgg's cost
+records    the run folder: what a round's line is, and reading
+measures   the figures everything else shares: accuracy, bytes per user, time, SecAgg's cost, spread over seeds
 words      figures as people read them
 markup     HTML that escapes by construction
-palette    colours, light and dark
-plots/     the plots, as Plotly JSON
-seeds      how much of a difference may be chance
+palette    colours of runs
+plots      the plots, as Plotly figures
 headline   what came out, in plain words
-sections   the tables and lists of the page
 page       the page itself: `write_report`
 table      the terminal's closing table: `summary_table`
 """

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparsesecagg.lab.report.measures import Baseline, Measures
-from sparsesecagg.lab.report.seeds import spreads
+from sparsesecagg.lab.report.measures import Baseline, Measures, sent_ratio, spreads, upload_ratio
 from sparsesecagg.lab.report.words import against, bytes_text, count, percent, share
 
 # Whose result a comparison is about, in this order; the others are what it is compared with.
-LEADS = ("committee", "secagg-plus", "pairwise", "secagg", "plain-topk", "plain-randk", "plain")
+LEADS = ("sliced", "secagg-plus", "pairwise", "secagg", "plain-topk", "plain-randk", "plain")
 
 PAIRWISE_WARNING = (
     "pairwise: its masks join only a few users at each coordinate, so dropouts and colluders can leave "
@@ -23,7 +22,6 @@ PAIRWISE_WARNING = (
 class Headline:
     """The first screen of a report."""
 
-    lead: Measures
     title: str
     sentences: tuple[str, ...]
     warning: str | None
@@ -31,30 +29,19 @@ class Headline:
 
 def headline(measures: Sequence[Measures], secagg: Baseline | None) -> Headline:
     """Say what came out of the runs, from the point of view of the one they are about."""
-    lead = min(measures, key=_rank)
+    lead = min(measures, key=lambda m: LEADS.index(m.run.aggregator) if m.run.aggregator in LEADS else len(LEADS))
     # SecAgg is not compared with itself.
     other = None if lead.run.aggregator == "secagg" else secagg
+    failed = [f"{m.failed} of {m.rounds} in {m.run.name}" for m in measures if m.failed]
     return Headline(
-        lead=lead,
         title=_title(lead, other),
-        sentences=(*_cost(lead, other), *_chance(measures), *_failures(measures)),
+        sentences=(
+            *_cost(lead, other),
+            *_chance(measures),
+            *([f"Rounds that failed and left the model as it was: {', '.join(failed)}."] if failed else []),
+        ),
         warning=_warning(measures),
     )
-
-
-def upload_ratio(m: Measures, secagg: Baseline | None) -> float | None:
-    """Return SecAgg's UPLOAD bytes divided by the run's."""
-    return secagg.upload / m.upload_per_round if secagg and m.upload_per_round else None
-
-
-def sent_ratio(m: Measures, secagg: Baseline | None) -> float | None:
-    """Return SecAgg's bytes of all messages divided by the run's; unknown when SecAgg was not run."""
-    return secagg.sent / m.sent_per_round if secagg and secagg.sent and m.sent_per_round else None
-
-
-def _rank(m: Measures) -> int:
-    name = m.run.aggregator
-    return LEADS.index(name) if name in LEADS else len(LEADS)
 
 
 def _title(lead: Measures, secagg: Baseline | None) -> str:
@@ -62,8 +49,7 @@ def _title(lead: Measures, secagg: Baseline | None) -> str:
     if not lead.rounds:
         return f"{name}: no round has finished yet"
     if lead.failed == lead.rounds:
-        which = "the only round" if lead.rounds == 1 else f"all {lead.rounds} rounds"
-        return f"{name}: {which} failed, nothing was learned"
+        return f"{name}: {'the only round' if lead.rounds == 1 else f'all {lead.rounds} rounds'} failed"
     reached = f"{name} reaches {percent(lead.accuracy)} accuracy" if lead.accuracy is not None else name
     sent = f"each user sends {bytes_text(lead.sent_total)} in {count(lead.rounds, 'round')}"
     whole, upload = sent_ratio(lead, secagg), upload_ratio(lead, secagg)
@@ -106,17 +92,11 @@ def _chance(measures: Sequence[Measures]) -> list[str]:
     return [f"Accuracy over seeds, mean and standard deviation: {', '.join(told)}."]
 
 
-def _failures(measures: Sequence[Measures]) -> list[str]:
-    failed = [f"{m.failed} of {m.rounds} in {m.run.name}" for m in measures if m.failed]
-    return [f"Rounds that failed and left the model as it was: {', '.join(failed)}."] if failed else []
-
-
 def _warning(measures: Sequence[Measures]) -> str | None:
     """Say what `pairwise` does not protect, with the figure where the run recorded one."""
     pairwise = next((m.run for m in measures if m.run.aggregator == "pairwise"), None)
     if pairwise is None:
         return None
-    exposed = pairwise.expected_exposure
-    if not exposed:
+    if not (exposed := pairwise.expected_exposure):
         return PAIRWISE_WARNING
     return f"{PAIRWISE_WARNING} Here the server is expected to read {share(exposed)} of what users upload."

@@ -7,10 +7,8 @@ Everything here takes plain strings and escapes them; only what `element` built 
 from __future__ import annotations
 
 import html
-import json
-from typing import Any
 
-VOID = frozenset({"meta", "br", "hr", "line", "path"})
+VOID = frozenset({"meta"})
 
 
 class Html(str):
@@ -20,7 +18,7 @@ class Html(str):
 
 
 def trusted(markup: str) -> Html:
-    """Vouch for markup from this package's own assets. Never pass anything read from a run folder."""
+    """Vouch for markup of our own, or of Plotly's writer. Never pass anything read from a run folder."""
     return Html(markup)
 
 
@@ -40,14 +38,6 @@ def joined(*children: str | None) -> Html:
     return Html(
         "".join(child if isinstance(child, Html) else html.escape(child) for child in children if child is not None)
     )
-
-
-def json_block(identity: str, value: Any) -> Html:
-    """Embed data that the page's script reads. No character can end the block early."""
-    text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return Html(f'<script type="application/json" id="{html.escape(identity)}">{text}</script>')
 
 
 def plot_text(text: str) -> str:

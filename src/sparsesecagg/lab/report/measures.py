@@ -1,4 +1,4 @@
-"""What a run came to: the few figures that the headline, the tables and the plots share.
+"""What a run came to: the few figures that the page, its plots and the terminal's table share.
 
 Two byte counts run through the report. UPLOAD is the message that carries the update, the one sparsity
 shrinks. "All messages" adds keys, shares and unmasking, on which a small model may well spend more. Both are
@@ -7,8 +7,11 @@ always given.
 
 from __future__ import annotations
 
+import json
+import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from sparsesecagg.lab.report.records import STAGES, RoundLine, Run, total
 
@@ -23,7 +26,6 @@ class Measures:
 
     run: Run
     accuracy: float | None
-    best_accuracy: float | None
     rounds: int
     failed: int
     reached_target_at: int | None
@@ -56,11 +58,11 @@ class Baseline:
 def measure(run: Run) -> Measures:
     """Sum up one run."""
     good = worked(run)
+    updated = [record.coordinates_updated for record in good if record.coordinates_updated is not None]
     accuracies = [record.accuracy for record in run.rounds if record.accuracy is not None]
     return Measures(
         run=run,
         accuracy=accuracies[-1] if accuracies else None,
-        best_accuracy=max(accuracies, default=None),
         rounds=len(run.rounds),
         failed=sum(record.failed for record in run.rounds),
         reached_target_at=_reached_target_at(run),
@@ -72,9 +74,7 @@ def measure(run: Run) -> Measures:
         sent_total=sum(record.all_sent_bytes for record in run.rounds),
         received_total=sum(record.all_received_bytes for record in run.rounds),
         exchanges=min((record.exchanges for record in run.rounds if record.exchanges is not None), default=None),
-        coordinates_updated=_mean_or_none(
-            [record.coordinates_updated for record in good if record.coordinates_updated is not None]
-        ),
+        coordinates_updated=mean(updated) if updated else None,
         computing_seconds=_seconds(run, "computing", _computing),
         transfer_seconds=_seconds(run, "transfer", lambda record: record.transfer_seconds),
     )
@@ -93,6 +93,16 @@ def baseline(runs: Sequence[Run]) -> Baseline | None:
     return Baseline(upload=SECAGG_HEADER_BYTES + SECAGG_WORD_BYTES * known[0], sent=None, measured=False)
 
 
+def upload_ratio(m: Measures, secagg: Baseline | None) -> float | None:
+    """Return SecAgg's UPLOAD bytes divided by the run's."""
+    return secagg.upload / m.upload_per_round if secagg and m.upload_per_round else None
+
+
+def sent_ratio(m: Measures, secagg: Baseline | None) -> float | None:
+    """Return SecAgg's bytes of all messages divided by the run's; unknown when SecAgg was not run."""
+    return secagg.sent / m.sent_per_round if secagg and secagg.sent and m.sent_per_round else None
+
+
 def worked(run: Run) -> list[RoundLine]:
     """Return the rounds that gave an aggregate."""
     return [record for record in run.rounds if not record.failed]
@@ -106,16 +116,12 @@ def mean(values: Iterable[float]) -> float:
 
 def cumulative_sent(run: Run) -> list[float]:
     """Return the bytes of all messages a user has sent by the end of each round."""
-    return _running_sum(record.all_sent_bytes for record in run.rounds)
+    return list(accumulate(record.all_sent_bytes for record in run.rounds))
 
 
 def cumulative_upload(run: Run) -> list[float]:
     """Return the bytes of UPLOAD messages a user has sent by the end of each round."""
-    summed = _running_sum(record.upload_bytes for record in run.rounds)
-    return [
-        own if record.cumulative_upload_bytes is None else record.cumulative_upload_bytes
-        for own, record in zip(summed, run.rounds, strict=True)
-    ]
+    return list(accumulate(record.upload_bytes for record in run.rounds))
 
 
 def mean_by_stage(run: Run, pick: Callable[[RoundLine], Mapping[str, float]]) -> dict[str, float]:
@@ -132,22 +138,6 @@ def contributors_distribution(run: Run) -> dict[int, float]:
         for count, fraction in histogram.items():
             shares[int(float(count))] = shares.get(int(float(count)), 0.0) + fraction / len(recorded)
     return dict(sorted(shares.items()))
-
-
-def fewest_contributors(run: Run) -> float | None:
-    """Return the smallest number of contributors any coordinate had in any round that worked."""
-    return min((r.contributors.min for r in worked(run) if r.contributors.min is not None), default=None)
-
-
-def _mean_or_none(values: Sequence[float]) -> float | None:
-    return mean(values) if values else None
-
-
-def _running_sum(values: Iterable[float]) -> list[float]:
-    sums: list[float] = []
-    for value in values:
-        sums.append(value + (sums[-1] if sums else 0.0))
-    return sums
 
 
 def _computing(record: RoundLine) -> float:
@@ -167,3 +157,41 @@ def _reached_target_at(run: Run) -> int | None:
         return None
     reached = (r.round for r in run.rounds if r.accuracy is not None and r.accuracy >= target)
     return next(reached, None)
+
+
+@dataclass(frozen=True)
+class SeedSpread:
+    """The accuracies of one experiment over its seeds: runs that differ in nothing else."""
+
+    names: tuple[str, ...]
+    """Of the runs, in the order of the report."""
+    accuracies: tuple[float, ...]
+
+    @property
+    def label(self) -> str:
+        """What the experiment is called: its run, or what its runs' names begin with."""
+        first, last = min(self.names), max(self.names)
+        same = next((place for place, letter in enumerate(first) if last[place] != letter), len(first))
+        return first[:same].rstrip("-_ 0123456789:/#(") if same < len(last) else first
+
+    @property
+    def mean(self) -> float:
+        """The mean accuracy."""
+        return statistics.fmean(self.accuracies)
+
+    @property
+    def deviation(self) -> float | None:
+        """The standard deviation over seeds; None for a single one."""
+        return statistics.stdev(self.accuracies) if len(self.accuracies) > 1 else None
+
+
+def spreads(measures: Sequence[Measures]) -> list[SeedSpread]:
+    """Return the experiments among the runs that have an accuracy."""
+    found: dict[str, list[Measures]] = {}
+    for m in measures:
+        if m.accuracy is not None:
+            same = {name: value for name, value in m.run.config.items() if name not in ("seed", "version")}
+            found.setdefault(json.dumps(same, sort_keys=True, default=str), []).append(m)
+    return [
+        SeedSpread(tuple(m.run.name for m in runs), tuple(m.accuracy or 0.0 for m in runs)) for runs in found.values()
+    ]

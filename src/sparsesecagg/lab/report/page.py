@@ -1,43 +1,69 @@
 """Put a report together: one HTML file that opens offline and asks nothing of the network.
 
-The page forbids itself to load anything (Content-Security-Policy `default-src 'none'`), and runs exactly two
-scripts, named by their hashes: Plotly and our own. So even a mistake in escaping could not run a run folder's
-text as code.
-
-Plotly comes as one bundle of 4.8 MB. It travels deflated, in the letters of base 85 (1.8 MB); our own script inflates
-it and hands it to the browser as a script, whose hash the policy names like any other's.
+Plotly writes its own part (`plotly.io.to_html`); the page around it is words and tables. Its Content-Security-Policy
+forbids every request.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import zlib
-from collections.abc import Sequence
-from functools import lru_cache
+import json
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from sparsesecagg.errors import MissingExtra
-from sparsesecagg.lab.report import plots
-from sparsesecagg.lab.report.headline import headline
-from sparsesecagg.lab.report.markup import Html, element, joined, json_block, trusted
-from sparsesecagg.lab.report.measures import baseline, measure
-from sparsesecagg.lab.report.palette import DARK, LIGHT, Theme, assign
-from sparsesecagg.lab.report.plots.base import template
-from sparsesecagg.lab.report.records import LabelCounts, Run, RunSet, read_run_set, read_runs
-from sparsesecagg.lab.report.sections import (
-    asset,
-    chips,
-    configuration,
-    failures,
-    header,
-    label_counts,
-    results,
-    rounds_table,
-    settings,
+from sparsesecagg.files import write_atomically
+from sparsesecagg.lab.report.headline import Headline, headline
+from sparsesecagg.lab.report.markup import Html, element, joined, trusted
+from sparsesecagg.lab.report.measures import Baseline, baseline, measure, sent_ratio, upload_ratio
+from sparsesecagg.lab.report.plots import Figure, Series, figure_groups, series_of
+from sparsesecagg.lab.report.records import Run, RunSet, read_run_set, read_runs
+from sparsesecagg.lab.report.words import (
+    NOTHING,
+    bytes_text,
+    hidden_among,
+    percent,
+    readable,
+    seconds_text,
+    significant,
+    times,
 )
 
 REPORT = "report.html"
+CONFIG = {"responsive": True, "displaylogo": False, "modeBarButtons": [["toImage", "resetScale2d"]]}
+POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
+
+# The options a reader looks for first, with the words to show; everything else is under Configuration.
+SETTINGS = {
+    "engine": "Engine",
+    "strategy": "Strategy",
+    "dataset": "Data set",
+    "partition": "Partition",
+    "model": "Model",
+    "dim": "Parameters",
+    "clients": "Users",
+    "rounds": "Rounds",
+    "seed": "Seed",
+    "alpha": "α, share of the model sent",
+    "gain": "Gain",
+    "groups": "Groups",
+    "group_size": "Users per group",
+    "threshold": "Threshold",
+    "neighbours": "Neighbours",
+    "authenticated": "Roster",
+    "modulus_bits": "Bits per word",
+    "weights": "Weights",
+    "normalisation": "Mean over",
+    "dropout": "θ, dropout",
+    "drop_at": "Drops out at",
+    "colluding": "γ, colluding",
+    "downlink": "The model on its way down",
+    "downlink_bits": "Bits per step",
+    "epochs": "Local epochs",
+    "batch": "Batch",
+    "lr": "Learning rate",
+}
 
 
 def write_report(run_dir: Path) -> Path:
@@ -55,188 +81,209 @@ def compare_runs(run_dirs: Sequence[Path], target: Path) -> Path:
 
 
 def _write(run_set: RunSet, target: Path) -> Path:
-    text = render(run_set, plotly_script())
     # A reader who has the old report open never sees half of the new one.
-    draft = target.with_name(f".{target.name}.new")
-    draft.write_text(text, "utf-8")
-    return draft.replace(target)
+    write_atomically(target, render(run_set))
+    return target
 
 
-def plotly_script() -> str:
-    """Return plotly.js from the installed package."""
+def render(run_set: RunSet) -> str:
+    """Return the whole page as text."""
     try:
         from plotly.offline import get_plotlyjs
     except ImportError as error:
         raise MissingExtra("learn", "The HTML report") from error
-    return str(get_plotlyjs())
-
-
-@lru_cache(maxsize=2)
-def pack(script: str) -> str:
-    """Return a script deflated, in base 85, without the letter that could begin a tag."""
-    return base64.b85encode(zlib.compress(script.encode(), 9)).decode().replace("<", ",")
-
-
-def render(run_set: RunSet, plotly_js: str) -> str:
-    """Return the whole page as text."""
     runs = run_set.runs
     measures = [measure(run) for run in runs]
-    series = plots.series_of(measures, assign([run.aggregator for run in runs]))
+    series = series_of(measures)
     secagg = baseline(runs)
     words = headline(measures, secagg)
-    groups = figure_groups(series)
-    figures = [figure for _, group in groups for figure in group]
-    data = {"runs": len(runs), "themes": _themes(), "figures": [plots.as_json(figure) for figure in figures]}
-    own = asset("report.js")
     body = element(
         "main",
-        header(words, run_set.is_comparison),
-        chips(series) if len(series) > 1 else None,
-        element("noscript", element("p", "The plots need JavaScript. The tables don't.", class_="note")),
-        element(
-            "div",
-            results(series, secagg, at_once=run_set.at_once),
-            settings(runs),
-            class_=None if run_set.is_comparison else "pair",
-        ),
-        *(_group(title, group) for title, group in groups if group),
-        failures(runs),
-        element(
-            "section",
-            element("h2", "In full"),
-            configuration(runs),
-            *_partition_tables(runs),
-            *map(rounds_table, runs),
-            id="full",
-        ),
+        _header(words, run_set.is_comparison),
+        _section("Results", _results(series, secagg)),
+        _section("Settings", _settings(runs)),
+        *(_section(title, element("div", *map(_card, group), class_="grid")) for title, group in figure_groups(series)),
+        _failures(runs),
+        _section("In full", _configuration(runs), *map(_rounds, runs)),
         element("footer", element("p", _colophon(runs))),
     )
     head = element(
         "head",
         element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=_policy([plotly_js, own])),
+        element("meta", http_equiv="Content-Security-Policy", content=POLICY),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
         element("title", f"{words.title} · sparsesecagg"),
-        element("style", joined(_root_colors(), asset("report.css"))),
+        element("style", trusted((files(__package__) / "assets" / "report.css").read_text("utf-8"))),
+        element("script", trusted(get_plotlyjs())),
     )
-    packed = element("script", trusted(pack(plotly_js)), type="text/plain", id="plotly")
-    tail = joined(json_block("report-data", data), packed, element("script", own))
-    return f"<!doctype html>\n{element('html', head, element('body', body, tail), lang='en')}\n"
+    return f"<!doctype html>\n{element('html', head, element('body', body), lang='en')}\n"
 
 
-def figure_groups(series: Sequence[plots.Series]) -> list[tuple[str, list[plots.Figure]]]:
-    """Return the plots under their headings; plots without anything to draw are left out."""
-    labels = [
-        plots.label_distribution(partition, number, names)
-        for number, (partition, names) in enumerate(_partitions([s.run for s in series]), start=1)
-    ]
-    groups = [
-        (
-            "Learning",
-            [
-                plots.accuracy_by_round(series),
-                plots.accuracy_by_megabyte(series),
-                plots.loss_by_round(series),
-            ],
-        ),
-        ("Communication", [plots.bytes_sent(series), plots.bytes_received(series)]),
-        (
-            "Time",
-            [
-                plots.client_seconds(series),
-                plots.server_seconds(series),
-                plots.computing_and_transfer(series),
-            ],
-        ),
-        ("Taking part", [plots.contributors(series), plots.dropouts(series)]),
-        ("Data", labels),
-    ]
-    return [(title, plots.levelled([figure for figure in group if not figure.empty])) for title, group in groups]
-
-
-def _group(title: str, figures: Sequence[plots.Figure]) -> Html:
+def _header(words: Headline, is_comparison: bool) -> Html:
+    """Write the first screen: what came out. The figures themselves are in the table below it."""
+    kind = "Comparison of training runs" if is_comparison else "Training run"
     return element(
-        "section",
-        element("h2", title),
-        element("div", *map(_card, figures), class_="grid"),
-        id=title.lower().replace(" ", "-"),
+        "header",
+        element("p", f"sparsesecagg · {kind}", class_="note"),
+        element("h1", words.title),
+        *(element("p", sentence) for sentence in words.sentences),
+        element("p", words.warning, class_="callout", role="note") if words.warning else None,
     )
 
 
-def _card(figure: plots.Figure) -> Html:
-    """Show one plot with its title and caption, and a switch where it has several views."""
-    buttons = [
-        element(
-            "button",
-            view.label,
-            type="button",
-            aria_pressed="true" if number == 0 else "false",
-            data_view=str(number),
-        )
-        for number, view in enumerate(figure.views)
-    ]
-    switch = element("div", *buttons, class_="switch", role="group", aria_label=f"Views of {figure.title}")
-    save = element("button", "PNG", type="button", class_="save", aria_label=f"Save {figure.title} as a picture")
+def _card(figure: Figure) -> Html:
+    """Show one plot, as Plotly writes it, with its title and caption."""
+    from plotly.io import to_html
+
+    drawn = to_html(
+        {"data": figure.data, "layout": figure.layout},
+        config=CONFIG | {"toImageButtonOptions": {"filename": figure.id}},
+        include_plotlyjs=False,
+        full_html=False,
+        div_id=figure.id,
+    )
     return element(
         "figure",
-        element("div", element("h3", figure.title), switch if len(buttons) > 1 else None, save, class_="title"),
-        element("div", class_="plot", id=figure.id, role="img", aria_label=figure.description),
+        element("h3", figure.title),
+        element("div", trusted(drawn), class_="plot", role="img", aria_label=figure.description),
         element("figcaption", figure.caption),
         class_="card wide" if figure.wide else "card",
     )
 
 
-def _partitions(runs: Sequence[Run]) -> list[tuple[LabelCounts, tuple[str, ...]]]:
-    """Return each distinct partition once; the runs are named only when there are several."""
-    named: dict[LabelCounts, list[str]] = {}
-    for run in runs:
-        if run.partition is not None and run.partition.counts:
-            named.setdefault(run.partition, []).append(run.name)
-    return [(partition, tuple(names) if len(named) > 1 else ()) for partition, names in named.items()]
+def _results(series: Sequence[Series], secagg: Baseline | None) -> Html:
+    """Compare the runs: one column each, which stays readable on a phone."""
+    measures = [s.measures for s in series]
+    rows = {
+        "Accuracy": [percent(m.accuracy) for m in measures],
+        "Rounds": [str(m.rounds) for m in measures],
+        "Failed rounds": [str(m.failed) for m in measures],
+        "Target accuracy reached": [
+            NOTHING if m.reached_target_at is None else f"round {m.reached_target_at}" for m in measures
+        ],
+        "UPLOAD per round": [bytes_text(m.upload_per_round) for m in measures],
+        "All sent per round": [bytes_text(m.sent_per_round) for m in measures],
+        "All sent in total": [bytes_text(m.sent_total) for m in measures],
+        "All received per round, with the model": [bytes_text(m.received_per_round) for m in measures],
+        "Times less than SecAgg: UPLOAD": [times(upload_ratio(m, secagg)) for m in measures],
+        "Times less than SecAgg: all sent": [times(sent_ratio(m, secagg)) for m in measures],
+        "The server can read": [readable(m.run.expected_exposure) for m in measures],
+        "A user hides among": [hidden_among(m.run.setting("anonymity")) for m in measures],
+        "Coordinates updated per round": [percent(m.coordinates_updated) for m in measures],
+        "Exchanges per round": [NOTHING if m.exchanges is None else str(m.exchanges) for m in measures],
+        "Computing, measured": [seconds_text(m.computing_seconds) for m in measures],
+        "Transfer, simulated": [seconds_text(m.transfer_seconds) for m in measures],
+    }
+    shown = {name: values for name, values in rows.items() if any(value not in (NOTHING, "0") for value in values)}
+    return _table(("", *(s.run.name for s in series)), [(name, *values) for name, values in shown.items()])
 
 
-def _partition_tables(runs: Sequence[Run]) -> list[Html]:
-    return [
-        label_counts(partition, f" of {', '.join(names)}" if names else "") for partition, names in _partitions(runs)
+def _settings(runs: Sequence[Run]) -> Html:
+    """Show the options that matter first; where runs differ, each value with its runs."""
+    pairs = []
+    for key, label in SETTINGS.items():
+        named: dict[str, list[str]] = {}
+        for run in runs:
+            if (value := run.setting(key)) not in (None, False):
+                named.setdefault(_text(value), []).append(run.name)
+        alike = len(named) == 1 and len(next(iter(named.values()))) == len(runs)
+        shown = named if alike else (f"{value} ({', '.join(names)})" for value, names in named.items())
+        if named:
+            pairs.append(element("div", element("dt", label), element("dd", ", ".join(shown))))
+    return element("dl", *pairs, class_="facts")
+
+
+def _failures(runs: Sequence[Run]) -> Html | None:
+    """List failed rounds with their reasons, which a cross in a plot can't say to everyone."""
+    items = [
+        element("li", element("strong", f"{run.name}, round {r.round}"), f": {r.reason or 'no reason recorded'}")
+        for run in runs
+        for r in run.rounds
+        if r.failed
     ]
+    return _section("Failed rounds", element("ul", *items)) if items else None
 
 
-def _themes() -> dict[str, object]:
-    return {
-        name: {"tokens": theme.tokens(), "template": template(theme)}
-        for name, theme in (("light", LIGHT), ("dark", DARK))
-    }
+def _configuration(runs: Sequence[Run]) -> Html:
+    """Show every option of every run; rows where runs differ say so."""
+    options = [_flat(run.config) for run in runs]
+    rows = []
+    for key in dict.fromkeys(key for config in options for key in config):
+        values = [_text(config[key]) if key in config else NOTHING for config in options]
+        rows.append((f"{key} (differs)" if len(set(values)) > 1 else key, *values))
+    return _folded("Configuration", _table(("Option", *(run.name for run in runs)), rows))
 
 
-def _root_colors() -> Html:
-    """Give the style sheet the same colours the plots use."""
-    return trusted(f":root{{{_variables(LIGHT)}}}@media(prefers-color-scheme:dark){{:root{{{_variables(DARK)}}}}}\n")
+def _rounds(run: Run) -> Html:
+    """Give every round of one run as a row; bytes and seconds are of one user, on average."""
+    names = ("Round", "Status", "Accuracy", "Loss", "Survivors", "UPLOAD", "All sent", "Received", "Updated", "Gain")
+    rows = [
+        (
+            str(record.round),
+            "failed" if record.failed else "ok",
+            percent(record.accuracy),
+            NOTHING if record.loss is None else significant(record.loss),
+            NOTHING if record.survivors is None else str(record.survivors),
+            bytes_text(record.upload_bytes),
+            bytes_text(record.all_sent_bytes),
+            bytes_text(record.all_received_bytes),
+            percent(record.coordinates_updated),
+            NOTHING if record.gain is None else significant(record.gain),
+        )
+        for record in run.rounds
+    ]
+    return _folded(f"Rounds of {run.name}", _table(names, rows))
 
 
-def _variables(theme: Theme) -> str:
-    roles = {
-        "ink": theme.ink,
-        "soft": theme.soft,
-        "grid": theme.grid,
-        "surface": theme.surface,
-        "bad": theme.bad,
-    }
-    runs = {f"run{index}": colour for index, colour in enumerate(theme.runs)}
-    return "".join(f"--{name}:{colour};" for name, colour in (roles | runs).items())
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Html:
+    """Return a table that scrolls by itself, by keyboard too, instead of widening the page."""
+    table = element(
+        "table",
+        element("thead", element("tr", *(element("th", name, scope="col") for name in head))),
+        element(
+            "tbody",
+            *(
+                element("tr", element("th", first, scope="row"), *(element("td", cell) for cell in cells))
+                for first, *cells in rows
+            ),
+        ),
+    )
+    return element("div", table, class_="scroll", tabindex="0")
 
 
-def _policy(scripts: Sequence[str]) -> str:
-    """Allow these scripts, Plotly's style attributes and the images it draws; nothing else, from nowhere."""
-    hashes = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
-    allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
-    return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:"
+def _section(title: str, *content: Html) -> Html:
+    return element("section", element("h2", title), *content, id=title.lower().replace(" ", "-"))
 
 
-def _colophon(runs: Sequence[Run]) -> str:
+def _folded(title: str, content: Html) -> Html:
+    return element("details", element("summary", title), content)
+
+
+def _text(value: Any) -> str:
+    """Write an option as people would; floats without digits that say nothing."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, Mapping) and set(value) == {"min", "max"}:
+        return f"{value['min']}" if value["min"] == value["max"] else f"{value['min']} to {value['max']}"
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Give nested options names such as effective.threshold."""
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) and value else {f"{prefix}{key}": value}
+    return flat
+
+
+def _colophon(runs: Sequence[Run]) -> Html:
     versions = dict.fromkeys(str(run.config["version"]) for run in runs if run.config.get("version"))
-    made = f"sparsesecagg {' / '.join(versions)}" if versions else "sparsesecagg"
     simulated = ", the network is simulated" if any(r.transfer_seconds for run in runs for r in run.rounds) else ""
-    return (
-        f"{made}. Bytes are of real messages, computing is measured{simulated}. This page loads nothing from anywhere."
+    return joined(
+        f"sparsesecagg {' / '.join(versions)}. Bytes are of real messages, computing is measured{simulated}. "
+        "This page loads nothing from anywhere."
     )

@@ -73,6 +73,16 @@ def share(fraction: float | None) -> str:
     return f"{significant(100 * fraction, 2)}\u202f%" if fraction >= 1e-8 else "about none"
 
 
+def readable(exposed: float | None) -> str:
+    """Write what the server can read: everything, a share of single values, or sums over users only."""
+    return NOTHING if exposed is None else "only sums" if exposed == 0 else share(exposed)
+
+
+def hidden_among(users: object) -> str:
+    """Write how many honest users every sum has."""
+    return NOTHING if not isinstance(users, int) else count(users, "user")
+
+
 def times(ratio: float | None) -> str:
     """Write how many times smaller something is: 17×, 2.4×, 0.9×."""
     if ratio is None:

@@ -1,0 +1,383 @@
+"""The plots of a report, as Plotly figures written in plain dictionaries; Plotly itself writes them into the page.
+
+Computing is measured and transfer is modelled (a simulated network), so they never share a bar or a sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sparsesecagg.lab.report.markup import plot_text
+from sparsesecagg.lab.report.measures import (
+    Measures,
+    contributors_distribution,
+    cumulative_sent,
+    cumulative_upload,
+    mean,
+    mean_by_stage,
+    worked,
+)
+from sparsesecagg.lab.report.palette import DASHES, LIGHT, LIGHT_RUNS, SYMBOLS, assign
+from sparsesecagg.lab.report.records import STAGES, LabelCounts, RoundLine, Run
+from sparsesecagg.lab.report.words import BYTE_UNITS, SECOND_UNITS, Unit, bytes_text, count, percent, unit_for
+
+Json = dict[str, Any]
+Pick = Callable[[RoundLine], float | None]
+
+HEIGHT = 330
+# Beyond this ratio between the runs' totals the small ones would be squeezed against the axis.
+LOGARITHMIC_FROM = 5.0
+TRAINING, MODEL = "local training", "the model"
+COMPUTING, TRANSFER = "computing, measured", "transfer, simulated network"
+
+
+@dataclass(frozen=True)
+class Series:
+    """One run as the plots see it: its figures, and its place in the palette."""
+
+    measures: Measures
+    place: int
+
+    @property
+    def run(self) -> Run:
+        """The run itself."""
+        return self.measures.run
+
+    @property
+    def name(self) -> str:
+        """The run's name, safe inside a plot."""
+        return plot_text(self.run.name)
+
+    @property
+    def color(self) -> str:
+        """The run's colour."""
+        return LIGHT_RUNS[self.place]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A plot with its words. `description` stands in for the picture where it can't be seen."""
+
+    id: str
+    title: str
+    caption: str
+    description: str
+    data: list[Json]
+    layout: Json
+    wide: bool = False
+
+
+def series_of(measures: Sequence[Measures]) -> list[Series]:
+    """Give each run its place in the palette."""
+    places = assign([m.run.aggregator for m in measures])
+    return [Series(m, place) for m, place in zip(measures, places, strict=True)]
+
+
+def figure_groups(series: Sequence[Series]) -> list[tuple[str, list[Figure]]]:
+    """Return the plots under their headings; plots without anything to draw are left out."""
+    partitions = dict.fromkeys(s.run.partition for s in series if s.run.partition and s.run.partition.counts)
+    groups = [
+        ("Learning", [accuracy_by_round(series), loss_by_round(series), *accuracy_by_bytes(series)]),
+        ("Communication", [bytes_sent(series), bytes_received(series)]),
+        ("Time", [client_seconds(series), server_seconds(series), computing_and_transfer(series)]),
+        ("Taking part", [contributors(series), dropouts(series)]),
+        ("Data", [label_distribution(partition, number) for number, partition in enumerate(partitions, start=1)]),
+    ]
+    return [(title, [figure for figure in group if figure.data]) for title, group in groups]
+
+
+def accuracy_by_round(series: Sequence[Series]) -> Figure:
+    """Draw test accuracy after each round; failed rounds are marked."""
+    described = [f"{s.run.name} ends at {percent(s.measures.accuracy)}" for s in series]
+    return Figure(
+        "accuracy-by-round",
+        "Accuracy by round",
+        "Test accuracy of the global model after each round. A cross marks a round that failed.",
+        f"Line plot of test accuracy against rounds: {'; '.join(described)}.",
+        _by_round(series, lambda record: record.accuracy, "%{y:.1%}"),
+        _layout("round", "test accuracy", {}, {"tickformat": ".0%"}, hovermode="x unified"),
+    )
+
+
+def loss_by_round(series: Sequence[Series]) -> Figure:
+    """Draw test loss after each round."""
+    return Figure(
+        "loss-by-round",
+        "Loss by round",
+        "Test loss of the global model after each round.",
+        "Line plot of test loss against rounds.",
+        _by_round(series, lambda record: record.loss, "%{y:.3f}"),
+        _layout("round", "test loss", {}, {"rangemode": "tozero"}, hovermode="x unified"),
+    )
+
+
+def accuracy_by_bytes(series: Sequence[Series]) -> list[Figure]:
+    """Draw test accuracy against the bytes one user has sent: all messages, and the UPLOAD message only."""
+    described = [
+        f"{s.run.name} ends at {percent(s.measures.accuracy)} after {bytes_text(s.measures.sent_total)}" for s in series
+    ]
+    return [
+        Figure(
+            identity,
+            title,
+            caption,
+            f"Line plot of test accuracy against bytes sent per user: {'; '.join(described)}.",
+            *_by_bytes(series, pick),
+        )
+        for identity, title, caption, pick in (
+            ("accuracy-by-sent", "Accuracy by bytes sent", "All messages of one user by then.", cumulative_sent),
+            (
+                "accuracy-by-upload",
+                "Accuracy by bytes of UPLOAD",
+                "UPLOAD carries the update; keys and shares come on top.",
+                cumulative_upload,
+            ),
+        )
+    ]
+
+
+def bytes_sent(series: Sequence[Series]) -> Figure:
+    """Draw what one user sends in a round, by stage."""
+    # Plain averaging records no stages: its one message is the upload.
+    rows = [mean_by_stage(s.run, lambda r: r.sent_bytes or {"UPLOAD": r.upload_bytes}) for s in series]
+    caption = "What one user sends in a round, on average: sizes of real messages."
+    return _bars("bytes-sent", "Bytes sent by stage", caption, series, rows, BYTE_UNITS)
+
+
+def bytes_received(series: Sequence[Series]) -> Figure:
+    """Draw what one user receives in a round, by stage."""
+    rows = _rows_beside(MODEL, lambda r: r.downlink_bytes, series, lambda r: r.received_bytes)
+    caption = "What one user receives in a round, on average, and the model on its way down, whole or in steps."
+    return _bars("bytes-received", "Bytes received by stage", caption, series, rows, BYTE_UNITS)
+
+
+def client_seconds(series: Sequence[Series]) -> Figure:
+    """Draw what one user computes in a round, by stage, with local training for scale."""
+    rows = _rows_beside(TRAINING, lambda r: r.training_seconds, series, lambda r: r.client_seconds)
+    caption = "Computing of one user, measured. Local training is not part of the protocol, but gives the scale."
+    return _bars("client-seconds", "User's seconds by stage", caption, series, rows, SECOND_UNITS)
+
+
+def server_seconds(series: Sequence[Series]) -> Figure:
+    """Draw what the server computes in a round, by stage."""
+    rows = [mean_by_stage(s.run, lambda r: r.server_seconds) for s in series]
+    caption = "Computing of the server in a round, measured."
+    return _bars("server-seconds", "Server's seconds by stage", caption, series, rows, SECOND_UNITS)
+
+
+def computing_and_transfer(series: Sequence[Series]) -> Figure:
+    """Draw the time of the whole run: measured computing and modelled transfer, apart."""
+    rows = [{COMPUTING: s.measures.computing_seconds, TRANSFER: s.measures.transfer_seconds} for s in series]
+    found = {
+        f"{config['bandwidth_mbit']} Mbit/s and {config['latency_ms']} ms"
+        for config in (s.run.config for s in series)
+        if "bandwidth_mbit" in config and "latency_ms" in config
+    }
+    network = " of " + " or ".join(sorted(found)) if found else ""
+    caption = (
+        "Computing was measured: one user's, since users work side by side, and the server's. Transfer (hatched) is "
+        f"modelled, never measured: a simulated network{network}."
+    )
+    figure = _bars("computing-and-transfer", "Time of the whole run", caption, series, rows, SECOND_UNITS, wide=True)
+    for trace in figure.data:
+        shapes = ["/" if name == TRANSFER else "" for name in trace["y"]]
+        trace["marker"]["pattern"] = {"shape": shapes, "fillmode": "overlay"}
+    return figure
+
+
+def contributors(series: Sequence[Series]) -> Figure:
+    """Draw which share of the opened coordinates had how many contributors."""
+    data, described = [], []
+    for s in series:
+        if not (shares := contributors_distribution(s.run)):
+            continue
+        # Steps need the empty counts too, and one on either side to come down to zero.
+        counts = list(range(max(0, min(shares) - 1), max(shares) + 2))
+        trace = _line(s, counts, [shares.get(k, 0.0) for k in counts], "%{x} contributors: %{y:.1%} of coordinates")
+        data.append(trace | {"mode": "lines", "line": trace["line"] | {"shape": "hvh"}})
+        described.append(f"{s.run.name} {sum(k * share for k, share in shares.items()):.3g} on average")
+    return Figure(
+        "contributors",
+        "Contributors per coordinate",
+        "How many users' values each opened coordinate of the sum holds; the smallest count is the weakest spot.",
+        f"Step plot of the share of coordinates by number of contributors: {'; '.join(described)}.",
+        data,
+        _layout("users whose value is in the sum", "share of coordinates", {}, {"tickformat": ".0%"}),
+    )
+
+
+def dropouts(series: Sequence[Series]) -> Figure:
+    """Draw the users lost in each round."""
+    data, described = [], []
+    for s in series:
+        rounds = s.run.rounds
+        lost = [sum(n for stage, n in record.dropped.items() if stage in STAGES) for record in rounds]
+        if not rounds:
+            continue
+        by_stage = [", ".join(f"{n} at {stage}" for stage, n in r.dropped.items() if n) or "nobody" for r in rounds]
+        data.append(
+            _line(s, [r.round for r in rounds], lost, "%{y}: %{customdata}")
+            | {"customdata": [plot_text(text) for text in by_stage]}
+        )
+        data += _crosses(s, [record for record in rounds if record.failed], lambda r: float(sum(r.dropped.values())))
+        described.append(f"{s.run.name} lost {count(sum(lost), 'user')}, {count(s.measures.failed, 'round')} failed")
+    return Figure(
+        "dropouts",
+        "Dropouts by round",
+        "Users who dropped out; who has no key package for a round counts at SHARE_KEYS. A cross marks a failed round.",
+        f"Line plot of users lost in each round: {'; '.join(described)}.",
+        data,
+        _layout("round", "users", {}, {"rangemode": "tozero"}),
+    )
+
+
+def label_distribution(partition: LabelCounts, number: int) -> Figure:
+    """Draw how many samples of each class each client holds."""
+    clients = [str(client) for client in range(len(partition.counts))]
+    columns = [list(column) for column in zip(*partition.counts, strict=True)]
+    total = sum(map(sum, partition.counts))
+    heat = {
+        "type": "heatmap",
+        "x": clients,
+        "y": [plot_text(name) for name in partition.classes],
+        "z": columns,
+        "colorscale": [[0, LIGHT.heat[0]], [1, LIGHT.heat[1]]],
+        "colorbar": {"title": {"text": "samples"}},
+        "hovertemplate": "client %{x}, class %{y}: %{z} samples<extra></extra>",
+    }
+    layout = _layout("client", "class", {"type": "category", "nticks": 25}, {"type": "category"})
+    return Figure(
+        f"label-distribution-{number}",
+        "Label distribution",
+        "Samples of each class that each client holds.",
+        f"Heat map of {total} samples over {len(clients)} clients and {len(partition.classes)} classes.",
+        [heat],
+        layout,
+        wide=True,
+    )
+
+
+def _layout(x: str, y: str, more_x: Json, more_y: Json, **more: Any) -> Json:
+    axis = {"gridcolor": LIGHT.grid, "linecolor": LIGHT.grid, "zeroline": False, "automargin": True}
+    return {
+        "height": HEIGHT,
+        "font": {"family": "system-ui, sans-serif", "size": 12, "color": LIGHT.ink},
+        "paper_bgcolor": "white",
+        "plot_bgcolor": "white",
+        "margin": {"l": 8, "r": 14, "t": 36, "b": 40},
+        "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.0, "x": 0},
+        "xaxis": {**axis, "title": {"text": x}, **more_x},
+        "yaxis": {**axis, "title": {"text": y}, **more_y},
+        **more,
+    }
+
+
+def _line(s: Series, x: Sequence[Any], y: Sequence[Any], hover: str) -> Json:
+    """Draw one run as a line with a few markers, which tell runs apart without colour."""
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": s.name,
+        "x": list(x),
+        "y": list(y),
+        "line": {"color": s.color, "width": 2.5, "dash": DASHES[s.place]},
+        "marker": {"color": s.color, "size": 7, "symbol": SYMBOLS[s.place], "maxdisplayed": 12},
+        "hovertemplate": hover,
+    }
+
+
+def _crosses(s: Series, failed: Sequence[RoundLine], height: Pick) -> list[Json]:
+    """Mark failed rounds with a cross that tells the reason when pointed at."""
+    if not failed:
+        return []
+    return [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": f"{s.name}: failed",
+            "x": [record.round for record in failed],
+            "y": [height(record) for record in failed],
+            "customdata": [plot_text(record.reason or "no reason recorded") for record in failed],
+            "marker": {"color": LIGHT.bad, "size": 10, "symbol": "x"},
+            "hovertemplate": "%{customdata}",
+            "showlegend": False,
+        }
+    ]
+
+
+def _by_round(series: Sequence[Series], pick: Pick, hover: str) -> list[Json]:
+    data: list[Json] = []
+    for s in series:
+        known = [record for record in s.run.rounds if pick(record) is not None]
+        if known:
+            data.append(_line(s, [r.round for r in known], [pick(r) for r in known], hover))
+            data += _crosses(s, [record for record in known if record.failed], pick)
+    return data
+
+
+def _by_bytes(series: Sequence[Series], pick: Callable[[Run], list[float]]) -> tuple[list[Json], Json]:
+    sent = [(s, pick(s.run)) for s in series]
+    totals = [values[-1] for _, values in sent if values and values[-1] > 0]
+    unit = unit_for(totals)
+    data = []
+    for s, values in sent:
+        known = [(r, v) for r, v in zip(s.run.rounds, values, strict=True) if r.accuracy is not None and v > 0]
+        if known:
+            hover = "%{y:.1%} in round %{customdata}<br>%{x:.3~r} " + unit.name
+            trace = _line(s, [value / unit.size for _, value in known], [record.accuracy for record, _ in known], hover)
+            data.append(trace | {"customdata": [record.round for record, _ in known]})
+    spread = bool(totals) and max(totals) >= LOGARITHMIC_FROM * min(totals)
+    axis = {"type": "log", "dtick": "D2", "tickformat": "~r"} if spread else {"rangemode": "tozero"}
+    title = f"{unit.name} sent per user{' (logarithmic)' if spread else ''}"
+    return data, _layout(title, "test accuracy", axis, {"tickformat": ".0%"}, hovermode="closest")
+
+
+def _rows_beside(
+    name: str,
+    pick: Callable[[RoundLine], float],
+    series: Sequence[Series],
+    by_stage: Callable[[RoundLine], Mapping[str, float]],
+) -> list[dict[str, float]]:
+    """Return one measurement by stage, after another of the whole round where there is one."""
+    rows = [(mean(pick(record) for record in worked(s.run)), mean_by_stage(s.run, by_stage)) for s in series]
+    return [{name: first, **staged} if first else staged for first, staged in rows]
+
+
+def _bars(
+    identity: str,
+    title: str,
+    caption: str,
+    series: Sequence[Series],
+    rows: Sequence[Mapping[str, float]],
+    units: tuple[Unit, ...],
+    wide: bool = False,
+) -> Figure:
+    """Draw one group of bars per category, in the order of the protocol; `rows` has each run's values."""
+    unit = unit_for([value for row in rows for value in row.values()], units)
+    order = [name for name in (TRAINING, MODEL, *STAGES, COMPUTING, TRANSFER) if any(name in row for row in rows)]
+    data, described = [], []
+    for s, row in zip(series, rows, strict=True):
+        kept = [name for name in order if name in row]
+        # Each figure in its own best unit: 64 B says more than 0.064 kB beside a bar too short to see.
+        texts = [unit_for([row[name]], units).text(row[name]) for name in kept]
+        if kept:
+            data.append(
+                {
+                    "type": "bar",
+                    "orientation": "h",
+                    "name": s.name,
+                    "y": kept,
+                    "x": [row[name] / unit.size for name in kept],
+                    "text": texts,
+                    "textposition": "auto",
+                    "marker": {"color": s.color},
+                    "hovertemplate": "%{y}: %{text}",
+                }
+            )
+            described.append(f"{s.run.name} {', '.join(map(' '.join, zip(kept, texts, strict=True)))}")
+    categories = {"categoryorder": "array", "categoryarray": order, "autorange": "reversed"}
+    height = 100 + len(order) * (14 + 19 * len(series))
+    layout = _layout(unit.name, "", {"rangemode": "tozero"}, categories, barmode="group") | {"height": height}
+    return Figure(identity, title, caption, f"Bar chart: {'; '.join(described)}.", data, layout, wide)
