@@ -150,6 +150,11 @@ def _held_by(holder: Holder) -> Iterable[Secret]:
     return holder.values()
 
 
+def secrets_in(state: ClientState) -> list[Secret]:
+    """Return every secret in a state."""
+    return [secret for holder in state.holders() for secret in _held_by(holder)]
+
+
 class StateStep(NamedTuple):
     """From one state to the next, for a ledger to write down: only what has changed."""
 
