@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lab.learning.support import write_idx_files
-from sparsesecagg.cli import main
+from sparsesecagg.lab.cli import main
 
 SMALL = [
     "train", "--clients", "10", "--rounds", "2", "--hidden", "8", "--alpha", "0.5", "--dropout", "0.1", "--samples",
@@ -14,7 +14,7 @@ SMALL = [
 ]  # fmt: skip
 KEYS = {
     "accuracy", "rounds", "reached_target_at", "upload_bytes_per_client_round", "total_upload_bytes", "run_dir",
-    "report",
+    "report", "dp",
 }  # fmt: skip
 
 
@@ -28,12 +28,11 @@ def run(capsys: pytest.CaptureFixture[str], *arguments):
 
 def test_a_run_prints_one_json_object(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """The keys of the contract and nothing else; the folder and the report exist."""
-    code, out, _ = run(capsys, *SMALL, "--out", tmp_path / "run", "--json", "--tensorboard")
+    code, out, _ = run(capsys, *SMALL, "--out", tmp_path / "run", "--json")
     result = json.loads(out)
     assert code == 0 and set(result) == KEYS and out.count("\n") == 1
     assert result["rounds"] == 2 and result["reached_target_at"] is None and 0 < result["accuracy"] < 1
     assert (tmp_path / "run" / "report.html").is_file() and result["report"].endswith("report.html")
-    assert list((tmp_path / "run" / "tensorboard").iterdir())
 
 
 def test_a_run_ends_with_a_table_and_the_path_of_the_report(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -45,11 +44,11 @@ def test_a_run_ends_with_a_table_and_the_path_of_the_report(capsys: pytest.Captu
 
 def test_a_comparison_has_the_same_keys_per_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """And on top those of the first; the report is the comparison's."""
-    code, out, _ = run(capsys, *SMALL, "--out", tmp_path / "all", "--compare", "committee:8,plain", "--json")
+    code, out, _ = run(capsys, *SMALL, "--out", tmp_path / "all", "--compare", "sliced:0.2:8,plain", "--json")
     result = json.loads(out)
-    assert code == 0 and set(result) == KEYS | {"runs"} and set(result["runs"]) == {"committee-8", "plain"}
+    assert code == 0 and set(result) == KEYS | {"runs"} and set(result["runs"]) == {"sliced-0.2-8", "plain"}
     assert all(set(one) == KEYS for one in result["runs"].values())
-    assert result["accuracy"] == result["runs"]["committee-8"]["accuracy"]
+    assert result["accuracy"] == result["runs"]["sliced-0.2-8"]["accuracy"]
     assert result["run_dir"] == str(tmp_path / "all") and (tmp_path / "all" / "report.html").is_file()
 
 
@@ -62,49 +61,50 @@ def test_a_run_is_resumed_with_its_own_options(capsys: pytest.CaptureFixture[str
     assert code == 0 and json.loads(out)["rounds"] == 3
 
 
-def test_authenticated_rounds_are_recorded_reported_and_resumed(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    """CONFIRM stands in the metrics, the CSV and the report; a resumed run ends where an undisturbed one does."""
-    options = [*SMALL, "--authenticated", "--drop-at", "UPLOAD,CONFIRM", "--json"]
+def test_authenticated_rounds_are_recorded_and_resumed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A resumed run ends where an undisturbed one does; the promise against a malicious server is on record."""
+    options = [*SMALL, "--authenticated", "--drop-at", "UPLOAD,UNMASK", "--json"]
     assert run(capsys, *options, "--out", tmp_path / "run")[0] == 0
     code, out, _ = run(capsys, "train", "--resume", tmp_path / "run", "--rounds", "3", "--workers", "1", "--json")
     assert code == 0 and json.loads(out)["rounds"] == 3
     assert run(capsys, *options, "--rounds", "3", "--out", tmp_path / "whole")[0] == 0
     assert (tmp_path / "run" / "model.npz").read_bytes() == (tmp_path / "whole" / "model.npz").read_bytes()
-
-    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    good = [line for line in lines if line["status"] == "ok"]
-    assert good and all(line["sent_bytes"]["CONFIRM"] > 0 < line["client_seconds"]["CONFIRM"] for line in good)
-    assert json.loads((tmp_path / "run" / "config.json").read_text())["effective"]["authenticated"] is True
-    assert "sent_bytes.CONFIRM" in (tmp_path / "run" / "metrics.csv").read_text()
-    assert "CONFIRM" in (tmp_path / "run" / "report.html").read_text()
-    code, _, err = run(capsys, *SMALL, "--out", tmp_path / "plain", "--json")
+    effective = json.loads((tmp_path / "run" / "config.json").read_text())["effective"]
+    assert effective["authenticated"] is True and effective["anonymity"] == 5
+    run(capsys, *SMALL, "--out", tmp_path / "plain", "--json")
     code, _, err = run(capsys, "train", "--resume", tmp_path / "plain", "--authenticated")
     assert code == 2 and "begun with authenticated False, not True" in err
 
 
+def test_seeds_give_mean_and_deviation(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """One folder per seed, one report for all of them."""
+    code, out, _ = run(
+        capsys, *SMALL, "--out", tmp_path / "all", "--seeds", "3,5", "--compare", "sliced,plain", "--json"
+    )
+    result = json.loads(out)
+    assert code == 0 and set(result) == KEYS | {"runs", "seeds", "accuracy_deviation"}
+    both = [result["seeds"][seed]["runs"]["plain"]["accuracy"] for seed in ("3", "5")]
+    assert result["runs"]["plain"]["accuracy"] == pytest.approx(sum(both) / 2)
+    assert result["runs"]["plain"]["accuracy_deviation"] == pytest.approx(abs(both[0] - both[1]) / 2**0.5)
+    assert {path.name for path in (tmp_path / "all").iterdir()} == {"seed-3", "seed-5", "report.html"}
+
+
+def test_options_come_from_a_file_too(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Those of the command line win."""
+    (tmp_path / "run.toml").write_text(
+        "clients = 10\nrounds = 7\nhidden = 8\nalpha = 0.5\ngroup-size = 5\nsamples = 300\n"
+    )
+    options = ["train", "--config", tmp_path / "run.toml", "--rounds", "1", "--workers", "1", "--json"]
+    code, out, _ = run(capsys, *options, "--out", tmp_path / "run")
+    assert code == 0 and json.loads(out)["rounds"] == 1
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert (config["clients"], config["group_size"], config["effective"]["groups"]) == (10, 5, 2)
+
+
 def test_many_failing_rounds_are_foretold(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """More than two thirds of ten users must stay, and a dropout of 0.25 leaves seven on average."""
-    _, _, err = run(capsys, *SMALL, "--out", tmp_path / "run", "--authenticated", "--dropout", "0.25", "--json")
-    assert "about 34 % of rounds will fail, with fewer than 7 users left: lower --dropout" in err
-
-
-def test_many_thin_committees_are_foretold(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Three users, of whom all three are demanded."""
-    options = ["--committee-size", "3", "--min-survivors", "3", "--json"]
-    _, out, err = run(capsys, *SMALL, "--out", tmp_path / "run", *options)
-    assert "% of committees will lose their slices in a round, with fewer than 3 survivors: raise" in err
-    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    assert json.loads(out)["rounds"] == 2 and any(line["committees_opened"] < 3 for line in lines)
-
-
-def test_alpha_that_is_not_used_is_said(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Three committees send a third or two thirds."""
-    _, _, err = run(capsys, *SMALL, "--out", tmp_path / "run", "--committee-size", "3", "--json")
-    assert "alpha is 0.667 instead of 0.5" in err
-    effective = json.loads((tmp_path / "run" / "config.json").read_text())["effective"]
-    assert effective["alpha_asked"] == 0.5 and effective["alpha"] == pytest.approx(2 / 3)
+    """All of ten users must stay, and a tenth drops out."""
+    _, _, err = run(capsys, *SMALL, "--out", tmp_path / "run", "--threshold", "9", "--dropout", "0.1", "--json")
+    assert "about 30 % of rounds will fail, with fewer than 9 users left: lower --dropout" in err
 
 
 def test_a_resumed_run_finds_its_data_where_it_was(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -136,24 +136,27 @@ def contents(folder):
         (["--clients", "5000"], "--clients must be 1 to 300"),
         (["--clients", "2"], "--clients must be at least 3"),
         (["--alpha", "0.0001"], "--alpha of 0.0001 sends nothing"),
-        (["--alpha", "0.1"], "--alpha of 0.1 gives committees of"),
+        (["--gain", "3"], "--gain must be in [1, 2]"),
+        (["--gain", "much"], "--gain must be a number of at least 1, or auto, got 'much'"),
+        (["--seeds", "1,x"], "--seeds must be different whole numbers"),
+        (["--seeds", "1,2", "--seed", "3"], "--seeds must not be given with --seed"),
+        (["--config", "nowhere.toml"], "--config must be a TOML file"),
+        (["--weights", "votes"], "--weights must be one of uniform, examples"),
         (["--dropout", "1"], "--dropout must be in"),
         (["--rounds", "0"], "--rounds must be at least 1"),
         (["--modulus-bits", "3"], "--modulus-bits must be from 4 to 32"),
         (["--drop-at", "LUNCH"], "--drop-at must be one of ADVERTISE_KEYS"),
-        (["--committee-size", "2"], "--committee-size must be from 3 to 10"),
-        (["--committee-size", "5", "--pod-size", "4"], "--pod-size must be from 5, the users of a committee, to 10"),
-        (["--committee-size", "5", "--aggregator", "secagg"], "--committee-size must not be given with full"),
-        (["--min-survivors", "6"], "--min-survivors must be from 1 to 5"),
+        (["--group-size", "2"], "--group-size must be from 3 to the 10 clients"),
+        (["--group-size", "5", "--aggregator", "secagg"], "--group-size must not be given with full"),
+        (["--threshold", "5"], "--threshold must be from 6 to 10"),
         (["--downlink", "up"], "--downlink must be one of steps, model"),
         (["--downlink-bits", "3"], "--downlink-bits must be one of 2, 4, 8"),
         (["--target-accuracy", "95"], "--target-accuracy must be in"),
         (["--workers", "0"], "--workers must be at least 1"),
         (["--samples", "0"], "--samples must be 1 to"),
         (["--seed", "-1"], "--seed"),
-        (["--authenticated", "--dropout", "0.4"], "--dropout of 0.4 leaves 5.04 of 10 users on average"),
-        (["--authenticated", "--aggregator", "plain"], "--authenticated can't be had with plain"),
-        (["--authenticated", "--compare", "committee,plain"], "--authenticated can't be had with plain"),
+        (["--authenticated", "--aggregator", "plain"], "--authenticated must not be given with plain"),
+        (["--authenticated", "--compare", "sliced,plain"], "--authenticated must not be given with plain"),
         (["--dataset", "mnist", "--data-dir", "nowhere"], "--data-dir nowhere is not a folder: put train-images"),
     ],
 )
@@ -173,7 +176,7 @@ def test_another_configuration_can_not_resume(capsys: pytest.CaptureFixture[str]
     before = contents(tmp_path)
     for options, said in (
         (["--alpha", "0.4"], "begun with alpha 0.5, not 0.4"),
-        (["--aggregator", "plain"], "begun with aggregator committee"),
+        (["--aggregator", "plain"], "begun with aggregator sliced"),
         (["--compare", "plain,secagg"], "holds no comparison"),
         (["--out", str(tmp_path / "other")], "--out and --resume"),
     ):
