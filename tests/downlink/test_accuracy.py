@@ -41,6 +41,7 @@ def accuracies(hidden: tuple[int, ...], bits: int | None, seed: int = 0) -> list
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hidden", [(), (64,)], ids=["softmax regression", "perceptron"])
 def test_every_width_ends_within_a_fraction_of_a_point_of_whole_models(hidden: tuple[int, ...]) -> None:
     """The mean of the last five rounds; one test sample is 0.28 points."""
