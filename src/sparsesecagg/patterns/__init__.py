@@ -5,7 +5,6 @@ sliced      everybody in a group sends the same public random part; `full` is th
 pairwise    the published sparse pattern; gaps: its Bernoulli patterns
 groups      who is in which group
 masks       deriving masks and adding them up
-anonymity   what groups promise; tails: exact tail probabilities
 
 A new pattern is one class in one file, and one line here.
 """
