@@ -3,75 +3,88 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from sparsesecagg.lab.attacks.base import Attack, Reading, Setting, replaced
-from sparsesecagg.protocol import Policy, SqliteLedger, Stage
+from sparsesecagg.errors import InvalidInput, SparseSecAggError
+from sparsesecagg.lab.attacks.base import Control, Loot, Setting, attack, replaced
+from sparsesecagg.lab.audit.adversary import Adversary
+from sparsesecagg.protocol import SqliteLedger
 from sparsesecagg.protocol.ledger import Entry
-from sparsesecagg.protocol.stages import ROUND_STAGES
+from sparsesecagg.protocol.messages import Unmask, UnmaskRequest, decode_server_message, encode
+from sparsesecagg.protocol.stages import Progress
+
+on_nodes = partial(attack, extra="flower")
 
 
-def other_rate(setting: Setting) -> Reading:
-    """Tell all nodes but one to train with a learning rate of zero: the sum is the last one's update."""
+def without(module: str, owner: str, name: str, value: Any) -> Control:
+    """Return what puts something in the place of a part of the engine, which is imported only then."""
+
+    @contextmanager
+    def control() -> Iterator[None]:
+        from importlib import import_module
+
+        found = import_module(f"sparsesecagg.flower.{module}")
+        with replaced(getattr(found, owner) if owner else found, name, value):
+            yield
+
+    return control
+
+
+@on_nodes(
+    "All nodes but one are told a learning rate of zero, so that the sum is the last one's update.",
+    "Nodes that are told different things have no masks in common, and the mod refuses.",
+    without("context", "Terms", "digest", lambda self, *told: bytes(32)),
+)
+def flower_other_rate(setting: Setting, loot: Loot) -> None:
+    """Attack 3 of version 1."""
     from flwr.app import ConfigRecord
 
     from sparsesecagg.lab.attacks.flower_world import RATE, FlowerWorld
     from sparsesecagg.lab.attacks.local_grid import stage_of
 
-    with FlowerWorld(setting) as world:
+    with FlowerWorld(setting, loot) as world:
 
         def lie(user: int, message: Any) -> None:
             if stage_of(message) == "UPLOAD" and user != world.victim:
                 message.content["config"] = ConfigRecord({**message.content.config_records["config"], RATE: 0.0})
 
-        result = world.start(before=lie)
-        mean = result.arrays["w"].numpy()
-        return Reading(world.right(world.victim, mean * world.nodes), world.refused_by)
+        mean = world.start(lie).arrays["w"].numpy()
+        loot.values += world.right(mean * world.nodes)
 
 
-@contextmanager
-def without_terms() -> Iterator[None]:
-    """Let the digest of the terms say nothing."""
-    from sparsesecagg.flower.records import Terms
+def _unbound(message: Any, content: Any, round_number: int, context: Any) -> Any:
+    from flwr.app import Message
 
-    with replaced(Terms, "digest", lambda self, *told: bytes(32)):
-        yield
+    return Message(content=content, metadata=message.metadata)  # type: ignore[call-overload]
 
 
-def second_task(setting: Setting) -> Reading:
-    """Ask every node for shares twice, with and without the victim, each time with the context of before."""
-    from sparsesecagg.lab.attacks.flower_world import FlowerWorld, answer_of
-    from sparsesecagg.lab.attacks.local_grid import stage_of, travel
+@on_nodes(
+    "An app's rate falls with the message's group_id, and all nodes but one are sent a large one.",
+    "An app sees nothing of a message that the header does not bind: metadata are the node's own.",
+    without("mod", "", "for_app", _unbound),
+)
+def flower_group_id(setting: Setting, loot: Loot) -> None:
+    """S9."""
+    from sparsesecagg.lab.attacks.flower_world import FlowerWorld
+    from sparsesecagg.lab.attacks.local_grid import stage_of
 
-    with FlowerWorld(setting) as world:
-        first: dict[int, Any] = {}
-        second: dict[int, Any] = {}
-        kept: dict[int, tuple[Any, Any]] = {}
+    with FlowerWorld(setting, loot) as world:
 
-        def watch(user: int, message: Any) -> None:
-            if stage_of(message) == "UNMASK":
-                kept[user] = travel(message), copy.deepcopy(world.grid.contexts[100 + user])
+        def train(user: int, message: Any) -> Any:
+            return world.updates[user] * np.float32(int(message.metadata.group_id) < 1000), {}
 
-        def ask_again(user: int, reply: Any) -> None:
-            if user not in kept or (answer := answer_of(reply)) is None:
-                return
-            first[user] = answer
-            message, context = kept.pop(user)
-            if user != world.victim:
-                world.grid.contexts[100 + user] = context
-                again = answer_of(world.ask(user, world.without_victim(message)))
-                if again is not None:
-                    second[user] = again
-            if len(first) == world.nodes:
-                world.found = world.read_victim(first, second)
+        def lie(user: int, message: Any) -> None:
+            if stage_of(message) == "UPLOAD" and user != world.victim:
+                message.metadata.__dict__["_group_id"] = "1000000"
 
-        world.spy = ask_again
-        world.start(before=watch)
-        return Reading(world.found, world.refused_by)
+        world.train = train
+        mean = world.start(lie).arrays["w"].numpy()
+        loot.values += world.right(mean * world.nodes)
 
 
 @contextmanager
@@ -79,28 +92,73 @@ def without_record() -> Iterator[None]:
     """Let a node give its shares without writing it down."""
     genuine = SqliteLedger.record
 
-    def record(self: SqliteLedger, entry: Entry, state: Any) -> None:
-        if entry.stage != ROUND_STAGES.index(Stage.UNMASK):
-            genuine(self, entry, state)
+    def record(self: SqliteLedger, entry: Entry, *written: Any) -> None:
+        if entry.progress != Progress.UNMASK or not entry.answer:
+            genuine(self, entry, *written)
 
     with replaced(SqliteLedger, "record", record):
         yield
 
 
-def in_the_clear(setting: Setting) -> Reading:
-    """Ask for the trained model as a server without secure aggregation does."""
-    from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+@on_nodes(
+    "A second UNMASK task runs on a context that was put back, with other survivors.",
+    "A node gives its shares once: the ledger is a file of its own, whatever Flower's context says.",
+    without_record,
+)
+def flower_second_task(setting: Setting, loot: Loot) -> None:
+    """Attack 2 of version 1."""
+    from sparsesecagg.lab.attacks.flower_world import FIRST, FlowerWorld, answer_of, changed
+    from sparsesecagg.lab.attacks.local_grid import stage_of, travel
 
-    from sparsesecagg.lab.attacks.flower_world import DIM, RATE, FlowerWorld
+    with FlowerWorld(setting, loot) as world:
+        kept: dict[int, tuple[Any, Any]] = {}
+        heard: list[tuple[int, Unmask]] = []
 
-    with FlowerWorld(setting) as world:
-        model = ArrayRecord({"w": Array(np.zeros(DIM, np.float32))})
-        content = RecordDict({"arrays": model, "config": ConfigRecord({RATE: 1.0})})
-        reply = world.ask(world.victim, Message(content, 100 + world.victim, "train"))
-        found = (
-            0 if reply.has_error() else world.right(world.victim, reply.content.array_records["arrays"]["w"].numpy())
-        )
-        return Reading(found, world.refused_by)
+        def watch(user: int, message: Any) -> None:
+            if stage_of(message) == "UNMASK":
+                kept[user] = travel(message), copy.deepcopy(world.grid.contexts[FIRST + user])
+
+        def ask_again(user: int, reply: Any) -> None:
+            first = answer_of(reply)
+            if not isinstance(first, Unmask):
+                return
+            heard.append((user, first))
+            message, world.grid.contexts[FIRST + user] = kept.pop(user)
+            shown, others = world.shown, range(world.nodes - 1)
+            request = decode_server_message(message.content["secagg"]["payload"])
+            assert isinstance(request, UnmaskRequest)  # noqa: S101
+            if user != world.victim:
+                adversary = _fed(world)
+                again = encode(adversary.request(shown.header, user, others))
+                second = answer_of(world.ask(user, changed(message, payload=again)))
+                if isinstance(second, Unmask):
+                    heard.append((user, second))
+            if len({each for each, _ in heard}) == world.nodes:
+                loot.values += _read(world, heard)
+
+        world.spy = ask_again
+        world.start(watch)
+
+
+def _fed(world: Any) -> Adversary:
+    """Return the adversary with the uploads of the round."""
+    shown = world.shown
+    adversary = Adversary(shown.epoch, shown.header.round_number, shown.packages)
+    for user, upload in world.uploads.items():
+        adversary.take_upload(user, shown.header, upload)
+    return adversary
+
+
+def _read(world: Any, heard: list[tuple[int, Unmask]]) -> int:
+    from sparsesecagg.lab.attacks.flower_world import CLIP
+
+    adversary = _fed(world)
+    for user, message in heard:
+        adversary.take_shares(user, message)
+    adversary.restore()
+    found = adversary.read([world.victim])
+    limit = adversary.epoch.params.quantizer.limit
+    return 0 if found is None else world.right(found.values[: len(world.updates[0])] / limit * CLIP)
 
 
 @contextmanager
@@ -109,99 +167,201 @@ def without_mod() -> Iterator[None]:
     from sparsesecagg.flower import mod
 
     class PassOn:
-        def __init__(self, message: Any, context: Any, call_next: Any) -> None:
-            self.answer = lambda: call_next(message, context)
-
-    with replaced(mod, "is_ours", lambda content: True), replaced(mod, "_Task", PassOn):
-        yield
-
-
-def evaluation(setting: Setting) -> Reading:
-    """Ask for the metrics of a single node whose owner has forbidden evaluation."""
-    from flwr.app import Message, RecordDict
-
-    from sparsesecagg.lab.attacks.flower_world import FlowerWorld
-
-    with FlowerWorld(setting) as world:
-        reply = world.ask(world.victim, Message(RecordDict(), 100 + world.victim, "evaluate"))
-        return Reading(0 if reply.has_error() else len(reply.content.metric_records["metrics"]), world.refused_by)
-
-
-@contextmanager
-def without_prohibition() -> Iterator[None]:
-    """Let nodes evaluate whatever their owners say."""
-    from sparsesecagg.flower import mod
-
-    with replaced(mod, "evaluation_allowed", lambda context: True):
-        yield
-
-
-def downgrade(setting: Setting) -> Reading:
-    """Run without the roster among nodes that have one; count the uploads that come."""
-    from sparsesecagg.errors import SparseSecAggError
-    from sparsesecagg.lab.attacks.flower_world import FlowerWorld
-
-    with FlowerWorld(setting) as world:
-        try:
-            world.start(roster=False)
-        except SparseSecAggError as stopped:
-            return Reading(len(world.uploads), world.refused_by or type(stopped).__name__)
-        return Reading(len(world.uploads), world.refused_by)
-
-
-@contextmanager
-def without_enrolment() -> Iterator[None]:
-    """Let nodes forget that they have a roster."""
-    from sparsesecagg.flower import mod
+        def __init__(self, message: Any, owner: Any, packet: Any, call_next: Callable[..., Any]) -> None:
+            self.answer = lambda: call_next(message, owner.context)
 
     with (
-        replaced(mod, "enrolment_of", lambda context: None),
-        replaced(mod, "policy_of", lambda context: Policy()),
+        replaced(mod, "is_ours", lambda content: True),
+        replaced(mod, "read_packet", lambda content: None),
+        replaced(mod, "_Task", PassOn),
     ):
         yield
 
 
-ATTACKS = [
-    Attack(
-        "flower-other-rate",
-        "All nodes but one are told a learning rate of zero, so that the sum is the last one's update.",
-        "Nodes that are told different things have no masks in common, and the mod refuses.",
-        other_rate,
-        without_terms,
-        extra="flower",
-    ),
-    Attack(
-        "flower-second-task",
-        "A second UNMASK task runs on a context that was put back, with other survivors.",
-        "A node gives its shares once: the ledger is a file of its own, whatever Flower's context says.",
-        second_task,
-        without_record,
-        extra="flower",
-    ),
-    Attack(
-        "flower-in-the-clear",
-        "A server without secure aggregation asks for the trained model.",
-        "A node with the mod sends no model in the clear.",
-        in_the_clear,
-        without_mod,
-        extra="flower",
-    ),
-    Attack(
-        "flower-evaluation",
-        "A server asks a single node to evaluate, though its owner has forbidden it.",
-        "A node whose owner forbids evaluation answers none.",
-        evaluation,
-        without_prohibition,
-        extra="flower",
-    ),
-    Attack(
-        "flower-downgrade",
-        "A server leaves the roster out and runs without it among nodes that have one.",
-        "A node that has a roster takes part in nothing that is not bound to it.",
-        downgrade,
-        without_enrolment,
-        modes=("authenticated",),
-        promised=("authenticated",),
-        extra="flower",
-    ),
-]
+@on_nodes(
+    "A server without secure aggregation asks for the trained model.",
+    "A node with the mod sends no model in the clear.",
+    without_mod,
+)
+def flower_in_the_clear(setting: Setting, loot: Loot) -> None:
+    """As FedAvg alone does."""
+    from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+
+    from sparsesecagg.lab.attacks.flower_world import DIM, FIRST, RATE, FlowerWorld
+
+    with FlowerWorld(setting, loot) as world:
+        model = ArrayRecord({"w": Array(np.zeros(DIM, np.float32))})
+        content = RecordDict({"arrays": model, "config": ConfigRecord({RATE: 1.0})})
+        reply = world.ask(world.victim, Message(content, FIRST + world.victim, "train"))
+        if not reply.has_error():
+            loot.values += world.right(reply.content.array_records["arrays"]["w"].numpy())
+
+
+@on_nodes(
+    "A server sends one node evaluate messages with models of its choice: differences of losses are its gradient.",
+    "With a roster, a node evaluates only by its owner's leave; without one, open evaluation gives its gradient away.",
+    without("node", "Owner", "evaluates", property(lambda self: True)),
+    promised=("authenticated",),
+)
+def flower_evaluation(setting: Setting, loot: Loot) -> None:
+    """S8."""
+    from flwr.app import Message, RecordDict
+
+    from sparsesecagg.lab.attacks.flower_world import FIRST, FlowerWorld
+
+    with FlowerWorld(setting, loot) as world:
+        reply = world.ask(world.victim, Message(RecordDict(), FIRST + world.victim, "evaluate"))
+        loot.values += 0 if reply.has_error() else len(reply.content.metric_records["metrics"])
+
+
+@on_nodes(
+    "The server asks for a metric that the owners have not named, to be averaged under the masks.",
+    "With a roster, only metrics that the owner names leave a node, and the owner names the weight.",
+    without("node", "Owner", "allows_metric", lambda self, name: True),
+    promised=("authenticated",),
+)
+def flower_metric(setting: Setting, loot: Loot) -> None:
+    """S7: count the nodes that answer."""
+    from sparsesecagg.lab.attacks.flower_world import FlowerWorld
+
+    with FlowerWorld(setting, loot) as world:
+        world.train = lambda user, message: (world.updates[user], {"has-disease": float(user == world.victim)})
+        world.start(metrics={"has-disease": 1.0})
+        loot.values += len(world.uploads)
+
+
+def _shape(item: tuple[str, Any]) -> str:
+    """Return what can be seen of a field that should tell nothing: texts as they are, of bytes their number."""
+    name, value = item
+    sizes = [len(each) for each in (value if isinstance(value, list) else [value]) if isinstance(each, bytes)]
+    return f"{name} {sizes or value}"
+
+
+def _strict_metric(metrics: Any, name: str) -> float:
+    if name not in metrics or not np.isfinite(metrics[name]):
+        raise InvalidInput("metrics", f"must have a finite {name}")
+    return float(metrics[name])
+
+
+@on_nodes(
+    "The server asks for a metric, and a model on which training fails or overflows on some nodes' data.",
+    "No reply depends on data: what is missing or not finite counts as 0, and an app that fails is one fixed text.",
+    without("mod", "", "_metric", _strict_metric),
+)
+def flower_data_oracle(setting: Setting, loot: Loot) -> None:
+    """S3: count the nodes that can be told from the first by what comes back, apart from an app that raises."""
+    from sparsesecagg.flower.node import METRICS
+    from sparsesecagg.lab.attacks.flower_world import FlowerWorld
+    from sparsesecagg.lab.attacks.local_grid import stage_of
+
+    with FlowerWorld(setting, loot) as world:
+        metrics: list[dict[str, Any]] = [{"loss": 1.0}, {"loss": np.inf}, {}, {"loss": np.nan}]
+        replies: dict[int, str] = {}
+        for context in world.grid.contexts.values():
+            context.node_config[METRICS] = "loss"
+
+        def train(user: int, message: Any) -> Any:
+            change = world.updates[user] * np.float32(np.nan if user % 2 else 1)
+            return change, metrics[user % len(metrics)]
+
+        def watch(user: int, reply: Any) -> None:
+            if reply.has_error() or stage_of(reply) == "UPLOAD":
+                replies[user] = (
+                    "error" if reply.has_error() else str(sorted(map(_shape, dict(reply.content["secagg"]).items())))
+                )
+
+        world.train, world.spy = train, watch
+        try:
+            world.start(metrics={"loss": 1.0})
+        except SparseSecAggError as stopped:
+            loot.refused(stopped)
+        loot.values += sum(each != replies[0] for each in replies.values())
+
+
+@on_nodes(
+    "A server leaves the roster out and runs without it among nodes that have one.",
+    "A node that has a roster takes part in nothing that is not bound to it.",
+    without("node", "", "_enrolment", lambda named: None),
+    modes=("authenticated",),
+    promised=("authenticated",),
+)
+def flower_downgrade(setting: Setting, loot: Loot) -> None:
+    """Count the uploads that come."""
+    from sparsesecagg.lab.attacks.flower_world import FlowerWorld
+
+    with FlowerWorld(setting, loot) as world:
+        try:
+            world.start(roster=False)
+        finally:
+            loot.values += len(world.uploads)
+
+
+@on_nodes(
+    "One node is addressed as several users of a run, so that the sum is its own.",
+    "A node is one user of a run: its ledger knows which.",
+    without("mod", "SqliteLedger", "users", lambda self: set()),
+    modes=("plain",),
+    promised=("plain",),
+)
+def flower_many_users(setting: Setting, loot: Loot) -> None:
+    """S17: count the users beyond the first that one node advertises keys for."""
+    from sparsesecagg.flower.records import read_packet
+    from sparsesecagg.lab.attacks.flower_world import FlowerWorld, changed
+    from sparsesecagg.lab.attacks.local_grid import stage_of
+
+    with FlowerWorld(setting, loot) as world:
+
+        def lie(user: int, message: Any) -> None:
+            if stage_of(message) == "ADVERTISE_KEYS" and user == world.victim:
+                for other in range(world.nodes - 1):
+                    reply = world.ask(user, changed(message, user=other))
+                    loot.values += int(not reply.has_error() and bool(read_packet(reply.content).payload))
+                loot.values = max(0, loot.values - 1)
+
+        world.start(lie)
+
+
+@on_nodes(
+    "One message names the last epoch that there can be, so that the node is of no use to any later one.",
+    "A node follows a bounded number of epochs; a larger leap is refused and changes nothing.",
+    without("mod", "", "LEAP", 1 << 64),
+)
+def flower_far_epoch(setting: Setting, loot: Loot) -> None:
+    """S15: count nodes that can't take part in an honest run afterwards."""
+    from sparsesecagg.lab.attacks.flower_world import FlowerWorld, changed
+    from sparsesecagg.lab.attacks.local_grid import stage_of
+
+    with FlowerWorld(setting, loot) as world:
+
+        def lie(user: int, message: Any) -> None:
+            if stage_of(message) == "ADVERTISE_KEYS" and user == world.victim:
+                world.ask(user, changed(message, epoch=(1 << 63) - 1))
+
+        world.start(lie)
+        loot.values += int(world.victim not in world.uploads)
+
+
+def _trusting(self: Any, stage: Any, sent: Any, replies: Any, answered: Any = None) -> None:
+    for node, reply in replies.items():
+        if dict(reply.content["secagg"]).get("stage") in {"x": 0}:  # As version 2 looked it up.
+            continue
+        self._accept(node, sent[node], reply, answered)
+
+
+@on_nodes(
+    "One node answers with a control record whose stage is a list.",
+    "Whatever a node makes up costs its own part in the round, never the run.",
+    without("exchanges", "Exchanges", "take", _trusting),
+)
+def flower_odd_reply(setting: Setting, loot: Loot) -> None:
+    """S4: count rounds that are lost."""
+    from sparsesecagg.lab.attacks.flower_world import FlowerWorld, changed
+
+    with FlowerWorld(setting, loot) as world:
+        world.spy = lambda user, reply: changed(reply, stage=["x"]) if user == 0 and not reply.has_error() else None
+        try:
+            moved = world.start().arrays["w"].numpy()
+            loot.values += int(not moved.any())
+        except Exception as error:  # In the control whatever the reply makes of the server.
+            loot.refusals.append(type(error).__name__)
+            loot.values += 1
