@@ -10,72 +10,109 @@ from cli.commands import run, run_json
 
 ROUND = {"SHARE_KEYS", "UPLOAD", "UNMASK"}
 STAGES = {"ADVERTISE_KEYS", *ROUND}
+KEYS = {
+    "exact",
+    "survivors",
+    "dropped",
+    "threshold",
+    "alpha_effective",
+    "upload_bytes",
+    "sent_bytes",
+    "received_bytes",
+    "client_seconds",
+    "server_seconds",
+    "contributors",
+    "peak_memory_bytes",
+    "groups",
+    "group_size",
+    "groups_opened",
+    "coordinates_updated",
+    "exchanges",
+}
 
 
 def test_the_json_contract(capsys: pytest.CaptureFixture[str]) -> None:
     result = run_json(capsys, *"simulate --clients 12 --dim 300 --alpha 0.5 --dropout 0.2 --rounds 2".split())
+    assert set(result) == KEYS
     assert result["exact"] is True
-    assert result["survivors"] + result["dropped"]["UPLOAD"] == 12
     assert set(result["dropped"]) == STAGES
-    assert result["threshold"] == 7
-    assert (result["alpha"], result["alpha_effective"]) == (0.5, 0.5)
+    assert result["survivors"] + sum(result["dropped"].values()) == 12
+    assert (result["threshold"], result["alpha_effective"], result["exchanges"]) == (7, 0.5, 2)
     assert set(result["upload_bytes"]) == {"mean", "max"}
     for key in ("sent_bytes", "received_bytes", "client_seconds", "server_seconds"):
         assert set(result[key]) == ROUND | {"total"}
         assert result[key]["total"] == pytest.approx(sum(result[key][stage] for stage in ROUND))
-    assert set(result["contributors"]) >= {"mean", "min"}
+    assert result["contributors"]["min"] <= result["contributors"]["mean"] == result["survivors"]
     assert result["peak_memory_bytes"] > 1e6
-    assert (result["pods"], result["committees"], result["exchanges"], result["confirm"]) == (1, 2, 2, False)
-    assert (result["committees_opened"], result["coordinates_updated"]) == (2, 1.0)
-    assert set(result["setup_bytes"]) == {"sent", "received"}
+    assert (result["groups"], result["group_size"]) == (1, {"min": 12, "max": 12})
+    assert (result["groups_opened"], result["coordinates_updated"]) == (1, 0.5)
 
 
-def test_alpha_asked_and_used_are_both_told(capsys: pytest.CaptureFixture[str]) -> None:
-    result = run_json(capsys, *"simulate --clients 25 --dim 1000 --alpha 0.4".split())
-    assert result["alpha"] == pytest.approx(0.4)
-    assert result["alpha_effective"] == pytest.approx(1 / 3)
-    _, _, err = run(capsys, *"simulate --clients 25 --dim 1000 --alpha 0.4 --json".split())
-    assert "alpha is 0.333 instead of 0.4" in err
-    finer = run_json(capsys, *"simulate --clients 25 --dim 1000 --alpha 0.4 --committee-size 5".split())
-    assert (finer["alpha_effective"], finer["committees"]) == (0.4, 5)
-    assert finer["contributors"] == {"mean": 10, "min": 10}
+@pytest.mark.parametrize("alpha", [1.0, 0.5, 0.3, 0.1, 0.037, 0.01, 0.0123, 0.77])
+def test_the_alpha_in_use_is_within_a_hundredth_of_the_one_asked_for(
+    capsys: pytest.CaptureFixture[str], alpha: float
+) -> None:
+    result = run_json(capsys, *f"simulate --clients 25 --dim 20000 --alpha {alpha}".split())
+    assert result["exact"]
+    assert abs(result["alpha_effective"] - alpha) <= 0.01 * alpha
+    assert abs(result["coordinates_updated"] - result["alpha_effective"]) <= 0.01
 
 
 def test_bytes_of_a_round_with_thirty_per_cent_dropouts(capsys: pytest.CaptureFixture[str]) -> None:
-    """What the second edition promises: one pod of 100, and pods of 30."""
-    common = "simulate --pattern committee --clients 100 --dim 165000 --alpha 0.1 --modulus-bits 8 --rounds 3"
-    one = run_json(capsys, *f"{common} --dropout 0.3".split())
-    assert one["exact"]
-    assert one["upload_bytes"]["max"] <= 18_500
-    assert one["sent_bytes"]["total"] <= 26_000
-    assert one["received_bytes"]["total"] <= 8_500
-    pods = run_json(capsys, *f"{common} --dropout 0.1 --pod-size 30".split())
-    assert pods["exact"]
-    assert pods["sent_bytes"]["total"] <= 20_000
-    assert pods["received_bytes"]["total"] <= 3_800
+    common = "simulate --pattern sliced --dim 165000 --alpha 0.1 --modulus-bits 8 --dropout 0.3 --rounds 3"
+    large = run_json(capsys, *f"{common} --clients 100".split())
+    assert large["exact"]
+    assert large["groups"] == 1
+    assert large["upload_bytes"]["max"] <= 18_500
+    assert large["sent_bytes"]["total"] <= 27_000
+    assert large["received_bytes"]["total"] <= 9_500
+    small = run_json(capsys, *f"{common} --clients 10".split())
+    assert small["exact"]
+    assert small["upload_bytes"]["max"] <= 17_000
+
+
+def test_groups_of_an_authenticated_cohort(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each sends another slice; bytes follow the size of a group and not that of the cohort."""
+    common = "simulate --authenticated --group-size 20 --alpha 0.05 --dim 20000 --modulus-bits 9 --dropout 0.05"
+    two, six = (run_json(capsys, *f"{common} --clients {clients}".split()) for clients in (40, 120))
+    for result, groups in ((two, 2), (six, 6)):
+        assert result["exact"]
+        assert (result["groups"], result["group_size"], result["exchanges"]) == (groups, {"min": 20, "max": 20}, 2)
+        assert result["coordinates_updated"] == pytest.approx(0.05 * result["groups_opened"])
+    for key in ("sent_bytes", "received_bytes"):
+        assert six[key]["total"] == pytest.approx(two[key]["total"], rel=0.05)
+
+
+def test_a_group_that_is_lost_leaves_the_sum_of_the_others_exact(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = "simulate --clients 60 --group-size 10 --dim 600 --alpha 0.1 --dropout 0.2 --threshold 9 --rounds 3"
+    result = run_json(capsys, *arguments.split())
+    assert result["exact"]
+    assert 0 < result["groups_opened"] < 6
+    assert result["coordinates_updated"] == pytest.approx(0.1 * result["groups_opened"])
 
 
 @pytest.mark.parametrize(
-    ("pattern", "bits", "largest"),
+    ("options", "largest"),
     [
-        ("pairwise", 32, 75_500),
-        ("full", 32, 661_000),
-        ("committee", 16, 35_000),
-        ("committee", 8, 18_500),
+        ("--pattern pairwise --alpha 0.1", 75_500),
+        ("--pattern full", 661_000),
+        ("--pattern sliced --alpha 0.1", 20_000),
+        ("--pattern sliced --alpha 0.1 --modulus-bits 8", 18_500),
     ],
 )
-def test_upload_sizes_at_the_papers_setting(
-    capsys: pytest.CaptureFixture[str], pattern: str, bits: int, largest: int
-) -> None:
+def test_upload_sizes_at_the_papers_setting(capsys: pytest.CaptureFixture[str], options: str, largest: int) -> None:
     """The paper sends 83,000 bytes, SecAgg 660,000."""
-    arguments = (
-        f"simulate --pattern {pattern} --clients 100 --dim 165000 --alpha 0.1 --dropout 0.3 --modulus-bits {bits}"
-    )
-    result = run_json(capsys, *arguments.split())
+    result = run_json(capsys, *f"simulate --clients 100 --dim 165000 --dropout 0.3 {options}".split())
     assert result["exact"]
     assert result["upload_bytes"]["max"] <= largest
-    if pattern != "pairwise":
+    if "pairwise" not in options:
         assert result["upload_bytes"]["max"] == result["upload_bytes"]["mean"], "the same size for every client"
+
+
+def test_full_sends_everything_whatever_alpha_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = "simulate --pattern full --clients 10 --dim 100 --alpha 0.3".split()
+    assert run_json(capsys, *arguments)["alpha_effective"] == 1
+    assert "--alpha 0.3 is not used" in run(capsys, *arguments)[2]
 
 
 @pytest.mark.parametrize("stage", [*sorted(STAGES), "ANY"])
@@ -101,11 +138,10 @@ def test_a_seed_repeats_the_round(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_authenticated_and_weighted_rounds(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = "simulate --clients 9 --dim 100 --alpha 0.4 --dropout 0.2 --weighted --authenticated"
+    arguments = "simulate --clients 9 --dim 100 --alpha 0.4 --dropout 0.1 --weights examples --authenticated"
     result = run_json(capsys, *arguments.split())
     assert result["exact"]
-    assert "CONFIRM" in result["sent_bytes"]
-    assert result["threshold"] == 7
+    assert result["threshold"] == 6
 
 
 def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
@@ -121,23 +157,33 @@ def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
         ("--alpha 0", "--alpha"),
         ("--alpha 1.5", "--alpha"),
         ("--alpha x", "--alpha"),
+        ("--alpha 0.02", "--alpha"),  # A model of 20 coordinates has no block of 50.
         ("--clients 2", "--clients"),
         ("--dropout 0.5", "--dropout"),
         ("--dim 0", "--dim"),
         ("--threshold 3", "--threshold"),
+        ("--threshold 11", "--threshold"),
         ("--modulus-bits 33", "--modulus-bits"),
+        ("--modulus-bits 4", "--modulus-bits"),
         ("--drop-at LUNCH", "--drop-at"),
         ("--rounds 0", "--rounds"),
-        ("--pattern topk", "--pattern"),
-        ("--alpha 0.1", "--alpha"),
+        ("--pattern committee", "--pattern"),
+        ("--group-size 2", "--group-size"),
+        ("--group-size 11", "--group-size"),
+        ("--group-size 5 --pattern full", "--group-size"),
+        ("--group-size 5 --neighbours 4", "--neighbours"),
+        ("--authenticated --threshold 5", "--threshold"),
+        ("--authenticated --clients 30 --threshold 16", "--threshold"),  # 2t ≤ P + c: 32 ≤ 30 + 3.
+        ("--authenticated --neighbours 4", "--neighbours"),
+        ("--committee-size 5", "--committee-size"),
+        ("--confirm", "--confirm"),
         ("--min-survivors 9", "--min-survivors"),
-        ("--nonsense", "--nonsense"),
     ],
 )
 def test_bad_input_exits_2_with_one_sentence(capsys: pytest.CaptureFixture[str], options: str, named: str) -> None:
     code, out, err = run(capsys, *f"simulate --clients 10 --dim 20 --alpha 0.5 {options}".split())
     assert (code, out) == (2, "")
-    assert named in err
+    assert err.startswith(f"sparsesecagg: {named} ")
     assert err.count("\n") == 1
 
 
@@ -145,7 +191,16 @@ def test_a_failed_round_exits_1_with_stage_and_reason(capsys: pytest.CaptureFixt
     arguments = "simulate --clients 10 --dim 20 --alpha 1 --dropout 0.4 --threshold 8"
     code, out, err = run(capsys, *arguments.split())
     assert (code, out) == (1, "")
-    assert re.search(r"[3-7] users left at UPLOAD, 8 are needed", err)
+    assert re.search(r"[3-7] users left at UPLOAD, 8 are needed; lower --dropout or lower --threshold", err)
+
+
+def test_some_failed_rounds_are_told_and_the_others_count(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = "simulate --clients 10 --dim 20 --alpha 1 --dropout 0.3 --rounds 12 --json"
+    code, out, err = run(capsys, *arguments.split())
+    failed = len(re.findall(r"round \d+ failed: [0-5] users left at UPLOAD, 6 are needed", err))
+    assert (code, 0 < failed < 12) == (0, True)
+    assert f'"groups_opened": {(12 - failed) / 12}' in out
+    assert '"exact": true' in out
 
 
 def test_a_pattern_that_reveals_says_so(capsys: pytest.CaptureFixture[str]) -> None:
@@ -153,10 +208,9 @@ def test_a_pattern_that_reveals_says_so(capsys: pytest.CaptureFixture[str]) -> N
     assert "docs/privacy.md" in err
 
 
-def test_small_committees_are_warned_about(capsys: pytest.CaptureFixture[str]) -> None:
-    """The option that is named removes the warning."""
-    _, _, err = run(capsys, *"simulate --clients 40 --dim 100 --alpha 0.1 --json".split())
-    assert "committees of 4" in err
-    assert "--committee-size 8" in err
-    _, _, err = run(capsys, *"simulate --clients 40 --dim 100 --alpha 0.2 --committee-size 8 --json".split())
+def test_groups_that_protect_nobody_are_noted(capsys: pytest.CaptureFixture[str]) -> None:
+    """Five users drawn from forty may all collude; with a roster they count on more."""
+    _, _, err = run(capsys, *"simulate --authenticated --clients 40 --group-size 5 --dim 100 --json".split())
+    assert "protect nobody from a malicious server" in err
+    _, _, err = run(capsys, *"simulate --authenticated --clients 40 --dim 100 --json".split())
     assert err == ""

@@ -1,10 +1,9 @@
-"""Levels, words, and the bytes that one user sends and receives in a round, in steady state and without the model."""
+"""Levels, words, and the bytes of one user in a round, in steady state and without the model."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
 
 from sparsesecagg.crypto.kdf import DIGEST_SIZE
 from sparsesecagg.crypto.keys import PUBLIC_KEY_SIZE
@@ -26,10 +25,6 @@ from sparsesecagg.protocol.messages import (
 )
 from sparsesecagg.protocol.parameters import Parameters
 
-FEWER_LEVELS: Final = {20: 2, 10: 4}
-"""By size of the group, from which on so few levels do."""
-MOST_LEVELS: Final = 8
-
 
 def default_levels(users: int) -> int:
     """Return the quantisation levels between 0 and the clip for groups of so many users.
@@ -37,7 +32,7 @@ def default_levels(users: int) -> int:
     Rounding noise averages out over a group, so a large one needs few. These are twice as many as were enough in every
     task of results/levels.json: four for 5 users, two for 10, one from 20 on.
     """
-    return next((levels for size, levels in FEWER_LEVELS.items() if users >= size), MOST_LEVELS)
+    return 2 if users >= 20 else 4 if users >= 10 else 8
 
 
 def shortest_word(users: int, levels: int) -> int:

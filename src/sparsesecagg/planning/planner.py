@@ -22,14 +22,16 @@ from sparsesecagg.privacy.anonymity import (
     Promise,
     availability,
     available_threshold,
+    colluders_in_a_group,
     default_threshold,
     failed_rounds,
+    honest_in_sum,
     promise,
 )
 from sparsesecagg.protocol.options import RoundOptions
 from sparsesecagg.protocol.parameters import MAX_CLIENTS, Parameters
 
-LOST_ROUNDS: Final = (0.05, 0.3)
+LOST_ROUNDS: Final = (0.05, 0.1)
 """The fraction of a group's rounds that a plan may lose: the first if some groups can, never more than the second."""
 LARGEST_GROUP: Final = 2048
 """Larger ones are not planned: every user would send and read a hundred kilobytes of shares."""
@@ -55,7 +57,7 @@ def plan_round(goal: Goal) -> Plan:
     sizes, largest = choice.sizes, max(choice.sizes)
     options = RoundOptions(
         alpha=DEFAULT_ALPHA if goal.alpha is None else goal.alpha,
-        group_size=largest if len(sizes) > 1 or goal.group_size else None,
+        group_size=None if group_count(goal.clients, None) == len(sizes) == 1 else largest,
         threshold=choice.threshold,
         dropout=goal.dropout,
         colluding=goal.colluding,
@@ -108,14 +110,22 @@ def _threshold(goal: Goal, sizes: tuple[int, ...]) -> _Choice | None:
     """Return the lowest threshold, from the default on, that keeps the goal; None if not even everybody would."""
     smallest, largest = min(sizes), max(sizes)
     if goal.server == "malicious":
-        first = default_threshold(smallest, largest, goal.dropout, goal.colluding)
+        low = default_threshold(smallest, largest, goal.dropout, goal.colluding)
     else:
-        first = max(available_threshold(smallest, goal.dropout), largest // 2 + 1)
-    for threshold in range(min(first, smallest), smallest + 1):
-        kept = promise(sizes, threshold, goal.colluders, goal.server, goal.failure_log2)
-        if kept.anonymity >= goal.min_anonymity:
-            return _Choice(sizes, threshold, kept, failed_rounds(smallest, threshold, goal.dropout))
-    return None
+        low = min(smallest, max(available_threshold(smallest, goal.dropout), largest // 2 + 1))
+    most = colluders_in_a_group(sizes, goal.colluders, goal.failure_log2)
+
+    def is_enough(threshold: int) -> bool:
+        kept = (honest_in_sum(size, threshold, min(most, size), goal.server) for size in (smallest, largest))
+        return min(kept) >= goal.min_anonymity
+
+    if not is_enough(high := smallest):
+        return None
+    while low < high:  # A higher threshold never keeps less.
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_enough(middle) else (middle + 1, high)
+    kept = promise(sizes, low, goal.colluders, goal.server, goal.failure_log2)
+    return _Choice(sizes, low, kept, failed_rounds(smallest, low, goal.dropout))
 
 
 def _why(goal: Goal, choice: _Choice) -> str:
@@ -124,7 +134,11 @@ def _why(goal: Goal, choice: _Choice) -> str:
     size, several = min(sizes), len(sizes) > 1
     who = f"{len(sizes)} groups of {size}{' or more' if max(sizes) > size else ''}" if several else "one group"
     server = "even if the server lies" if goal.server == "malicious" else "against a server that follows the protocol"
-    chance = f", except with probability 2^{_tenth(kept.failure_log2):g} per run" if isfinite(kept.failure_log2) else ""
+    chance = (
+        f", except with probability 2^{math.ceil(10 * kept.failure_log2) / 10:g} per run"
+        if isfinite(kept.failure_log2)
+        else ""
+    )
     lost = f"a group loses {failed:.1%} of its rounds" if several else f"{failed:.1%} of the rounds fail"
     remedy = "; a lower dropout, more users or a semi-honest server lose fewer" if failed > LOST_ROUNDS[0] else ""
     return (
@@ -182,8 +196,3 @@ def _largest(high: int, low: int, change: Callable[[int], Goal]) -> int | None:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if _choose(change(middle)) else (low, middle - 1)
     return low
-
-
-def _tenth(log2: float) -> float:
-    """Round up to a tenth, so that a bound stays one."""
-    return math.ceil(log2 * 10) / 10
