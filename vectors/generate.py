@@ -27,6 +27,7 @@ def make_all() -> dict[str, str]:
         "slices": public.slices(),
         "gap_sampling": public.gap_sampling(),
         "quantise": public.quantisation(),
+        "skellam": public.skellam(),
         "parameters": wire.parameters(),
         "messages": wire.messages(),
         "packing": wire.packing(),

@@ -9,6 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from sparsesecagg.crypto.identity import Identity, IdentityKey, Roster, RunSecret, enrol
+from sparsesecagg.field import pack, unpack
 from sparsesecagg.protocol import Parameters, RoundOptions
 from sparsesecagg.protocol.messages import ShareKeys, Unmask, Upload, decode_client_message, encode
 from vectors.form import Vector, named_bytes
@@ -21,7 +22,7 @@ MODEL = named_bytes("context: the model and what else matters", 32)
 def make_runs() -> dict[str, Vector]:
     """Return all runs by the name of their file."""
     runs = [_sliced, _groups, _full, _full_neighbours, _circle, _pairwise, _pairwise_neighbours, _weights, _rounds]
-    runs += [_authenticated, _lost_group, _false_shares, _false_package, _bad_tags]
+    runs += [_noise, _authenticated, _lost_group, _false_shares, _false_package, _bad_tags]
     return {f"run{run.__name__}": run(f"run{run.__name__}").vector() for run in runs}
 
 
@@ -93,20 +94,30 @@ def _weights(name: str) -> Recorder:
         "Private weights in digits beside the values; some values are clipped. In the second round a user claims a "
         "weight that none may have, and its group is lost."
     )
-    options = RoundOptions(alpha=0.5, group_size=4, modulus_bits=8, max_weight=64)
-    run = _run(name, about, 8, 26, options, 4, weights=[64, 32, 16, 48, 0, 8, 56, 24])
+    options = RoundOptions(alpha=0.5, group_size=5, modulus_bits=7, max_weight=64)
+    run = _run(name, about, 9, 26, options, 2, weights=[64, 32, 16, 48, 0, 16, 32, 64, 48])
     run.set_up()
-    run.round(missing={_of(run, 0)})
-    liar = _of(run, 1)
+    run.round(missing={_of(run, 1)})
+    liar, word, digits = _of(run, 1), run.params.word, run.params.shape.digits
 
     def claim(message: Upload) -> Upload:
-        words = bytearray(message.words)
-        words[-2] = (
-            words[-2] + 20
-        ) % 256  # The higher digit of its weight; one digit behind it counts what it clipped.
-        return msgspec.structs.replace(message, words=memoryview(bytes(words)))
+        words = unpack(message.words, 13 + digits.total, word)
+        words[-2] = (words[-2] + 20) % word.modulus  # The higher digit of its weight; behind it, what it clipped.
+        return msgspec.structs.replace(message, words=pack(words, word))
 
     run.round(forge=_by(liar, Upload, claim))
+    return run
+
+
+def _noise(name: str) -> Recorder:
+    about = (
+        "Differential privacy: slices are clipped in their norm, rounded, and get Skellam noise, of which every user "
+        "adds a fourth, since four of five are in every sum. No count of clipped values. One user drops out."
+    )
+    options = RoundOptions(alpha=0.5, modulus_bits=8, clip_norm=64.0, noise_multiplier=0.75)
+    run = _run(name, about, 5, 12, options)
+    run.set_up()
+    run.round(missing={2})
     return run
 
 
@@ -235,13 +246,13 @@ def _run(
     clients: int,
     dim: int,
     options: RoundOptions,
-    scale_bits: int,
+    scale_bits: int = 0,
     *,
     identities: list[Identity] | None = None,
     secrets: Vector | None = None,
     weights: list[int] | None = None,
 ) -> Recorder:
-    """Return a recorder whose scale is 2^scale_bits, so that dyadic updates need no rounding."""
+    """Return a recorder whose scale is 2^scale_bits, so that dyadic updates need no rounding; noise rounds anyway."""
     roster, session = identities[0].roster if identities else None, named_bytes(f"{name}/session", 32)
     limit = Parameters.create(clients, dim, options, session=session, roster=roster).quantizer.limit
     options = replace(options, clip=limit / 2**scale_bits)

@@ -7,9 +7,12 @@ from typing import Any
 import numpy as np
 
 from sparsesecagg.crypto.secrets import PatternSeed
+from sparsesecagg.crypto.stream import KeyStream
 from sparsesecagg.field import Word
 from sparsesecagg.patterns.gaps import GapTable, bernoulli_positions
 from sparsesecagg.patterns.sliced import block_of
+from sparsesecagg.privacy.mechanism import NoiseSeed
+from sparsesecagg.privacy.skellam import SkellamTable
 from sparsesecagg.protocol import Parameters, RoundOptions
 from sparsesecagg.rounding import Digits, Quantizer
 from vectors.form import Vector, integers, named_bytes, wide
@@ -125,6 +128,27 @@ def _gap_case(about: str, alpha_q32: int, degree: int, dim: int) -> dict[str, An
         "pattern_seed": seed.hex(),
         "dim": dim,
         "positions": integers(positions),
+    }
+
+
+def skellam() -> Vector:
+    """The noise of one user."""
+    cases = []
+    for variance in (0.25, 5.484375, 40.0):
+        table, seed = SkellamTable.of(variance), named_bytes(f"noise of variance {variance}", 32)
+        thresholds = [int(high) << 64 | int(low) for high, low in zip(table.high, table.low, strict=True)]
+        cases.append(
+            {
+                "variance": variance,
+                "at_most": {str(k): f"0x{thresholds[k - table.smallest]:032x}" for k in range(-3, 4)},
+                "noise_seed": seed.hex(),
+                "draws": integers(table.draw(KeyStream(NoiseSeed(seed)), 24)),
+            }
+        )
+    return {
+        "about": "Skellam noise. `at_most`: the probability that it is at most k, in units of 2^−128; `draws`: the "
+        "first from the stream of a noise seed.",
+        "cases": cases,
     }
 
 

@@ -56,6 +56,15 @@ def bad_parameters() -> list[Case]:
         ("threshold", {"threshold": 1}),
         ("threshold", {"threshold": 4}),
         ("threshold", {**full, "threshold": 3}),
+        ("clip_norm", {"clip_norm": 1.0}),
+        ("clip_norm", {"noise_multiplier": 1.0}),
+        ("clip_norm", {"clip_norm": 2e30, "noise_multiplier": 1.0}),
+        ("clip_norm", {"clip_norm": float("nan"), "noise_multiplier": 1.0}),
+        ("noise_multiplier", {"clip_norm": 1.0, "noise_multiplier": 2e4}),
+        ("pattern", {**full, "pattern": "pairwise", "clip_norm": 1.0, "noise_multiplier": 1.0}),
+        ("pattern", {**full, "neighbours": 2, "threshold": 2, "clip_norm": 1.0, "noise_multiplier": 1.0}),
+        ("max_weight", {"max_weight": 3, "clip_norm": 1.0, "noise_multiplier": 1.0}),
+        ("modulus_bits", {"modulus_bits": 8, "clip_norm": 1.0, "noise_multiplier": 4.0}),
     ]
     cases = []
     for option, changed in changes:
@@ -75,7 +84,7 @@ def bad_parameters() -> list[Case]:
         "clients as a float": msgspec.msgpack.encode([plain[0], 6.5, *plain[2:]]),
         "groups that are true": msgspec.msgpack.encode([*plain[:5], True, *plain[6:]]),
         "a pattern that is not UTF-8": encoded.replace(b"sliced", b"\xffliced"),
-        "a digest as text": msgspec.msgpack.encode([*plain[:14], "é" * 16, *plain[15:]]),
+        "a digest as text": msgspec.msgpack.encode([*plain[:16], "é" * 16, *plain[17:]]),
     }
     return cases + [operation("decode_parameters", MALFORMED, about, bytes=data) for about, data in malformed.items()]
 

@@ -240,13 +240,13 @@ class Recorder:
 def _update(name: str, params: Parameters) -> NDArray[np.float64]:
     """Return an update whose quantised values are integers already: nothing depends on how a library rounds.
 
-    One value in sixteen lies far beyond the clip. With weights, values are multiples of eight: weights are, too.
+    One value in sixteen lies far beyond the clip. With weights, values are multiples of four, and weights of sixteen.
     """
     draws = np.frombuffer(named_bytes(f"{name}/update", 8 * params.dim), "<u8").astype(object)
     limit = params.quantizer.limit
     # Where the library rounds in 32-bit floats it would move large integers, if rarely.
     largest = limit if limit >= 1 << 16 else min(100, limit)
-    step = 8 if params.max_weight else 1
+    step = 4 if params.max_weight else 1
     values = [(int(draw) >> 8) % (2 * largest + 1) // step * step - largest // step * step for draw in draws]
     values = [
         (-1) ** int(draw & 1) * 8 * limit if draw & 0xF0 == 0 else value

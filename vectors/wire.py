@@ -38,6 +38,7 @@ def parameters() -> Vector:
         (70_000, 1 << 40, RoundOptions(alpha=0.001, same_slices=True, modulus_bits=16, colluding=0.1)),
         (8, 33, RoundOptions(alpha=0.5, modulus_bits=5, threshold=8)),
         (29, 50, RoundOptions(alpha=0.037, group_size=5, modulus_bits=31, colluding=0.3)),
+        (100, 165_000, RoundOptions(alpha=0.1, modulus_bits=16, clip_norm=0.5, noise_multiplier=0.9)),
     ]
     made = [Parameters.create(*each, session=named_bytes("session", 32)) for each in chosen]
     made.append(made[4].replace(roster_digest=named_bytes("roster digest", 32)))
@@ -55,8 +56,9 @@ def parameters() -> Vector:
                 "quorum": params.quorum,
                 "accusers": params.accusers,
                 "block": [params.shape.part, params.shape.block] if isinstance(params.shape, Sliced) else None,
-                "limit": params.quantizer.limit,
-                "scale": params.quantizer.scale,
+                "limit": params.shape.layout.limit,
+                "scale": params.mechanism.scale if params.mechanism else params.quantizer.scale,
+                "noise": [params.mechanism.squared_norm, params.mechanism.variance] if params.mechanism else None,
                 "digit_bits": params.shape.digits.digit_bits,
                 "digit_counts": list(params.shape.digits.counts),
             }

@@ -22,12 +22,14 @@ from sparsesecagg.crypto.secrets import (
     Secret,
     SharedSecret,
 )
-from sparsesecagg.crypto.stream import MaskStream, Scratch
+from sparsesecagg.crypto.stream import KeyStream, MaskStream, Scratch
 from sparsesecagg.field import WORD_BITS, Word, pack, unpack
 from sparsesecagg.field.locations import decode_locations, encode_locations
 from sparsesecagg.patterns.gaps import GapTable, bernoulli_positions
 from sparsesecagg.patterns.masks import Pair, pair_seeds, private_mask_seed
 from sparsesecagg.patterns.sliced import Sliced, block_of
+from sparsesecagg.privacy.mechanism import NoiseSeed
+from sparsesecagg.privacy.skellam import SkellamTable
 from sparsesecagg.protocol import Parameters
 from sparsesecagg.protocol.messages import decode_client_message, decode_server_message, encode
 from sparsesecagg.rounding import Digits, Quantizer
@@ -95,6 +97,7 @@ def test_the_runs_cover_patterns_words_groups_losses_and_liars() -> None:
     }
     assert {step["stage"] for step in steps if "from" in step} == {"ADVERTISE_KEYS", "SHARE_KEYS", "UPLOAD", "UNMASK"}
     results = [step["result"] for step in steps if "result" in step]
+    assert {field["noise_multiplier"] > 0 for field in fields} == {True, False}
     for what in ("lost", "false_shares", "weights", "excluded"):
         assert any(result[what] for result in results)
     assert {step.get("error") for step in steps if "close" in step} == {None, "ThresholdNotMet", "TooLittleOpened"}
@@ -254,6 +257,16 @@ def test_quantise() -> None:
         assert word.lift(np.array(case["words"], word.dtype)).tolist() == case["signed"]
 
 
+def test_skellam() -> None:
+    for case in load("skellam")["cases"]:
+        table = SkellamTable.of(case["variance"])
+        for k, stated in case["at_most"].items():
+            place = int(k) - table.smallest
+            assert int(table.high[place]) << 64 | int(table.low[place]) == int(stated, 16)
+        stream = KeyStream(NoiseSeed(raw(case["noise_seed"])))
+        assert table.draw(stream, len(case["draws"])).tolist() == case["draws"]
+
+
 def test_parameters() -> None:
     for case in load("parameters")["cases"]:
         params = Parameters.decode(raw(case["bytes"]))
@@ -266,7 +279,10 @@ def test_parameters() -> None:
             assert getattr(params, name) == case[name]
         shape = params.shape
         assert ([shape.part, shape.block] if isinstance(shape, Sliced) else None) == case["block"]
-        assert (params.quantizer.limit, params.quantizer.scale) == (case["limit"], case["scale"])
+        assert shape.layout.limit == case["limit"]
+        mechanism = params.mechanism
+        assert (mechanism.scale if mechanism else params.quantizer.scale) == case["scale"]
+        assert ([mechanism.squared_norm, mechanism.variance] if mechanism else None) == case["noise"]
         assert (shape.digits.digit_bits, list(shape.digits.counts)) == (case["digit_bits"], case["digit_counts"])
 
 

@@ -153,8 +153,8 @@ def harmless(name: str) -> Any:
     case = document["cases"][0]
     match name:
         case "bad_parameters":
-            assert case["bytes"].startswith("dc001002")
-            case["bytes"] = "dc001003" + case["bytes"][8:]
+            assert case["bytes"].startswith("dc001202")
+            case["bytes"] = "dc001203" + case["bytes"][8:]
         case "bad_roster":
             case["run"] = read("roster")["run"]
         case "padding_not_zero":

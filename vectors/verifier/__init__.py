@@ -12,6 +12,7 @@ whose sections stand in brackets.
     messages                the envelope and its fields (5)
     sharing                 Shamir's secret sharing, and false shares (8)
     words                   packing, mask streams, quantisation and digits (9, 10)
+    noise                   Skellam noise (10)
     slices, patterns        what `sliced` sends; what `pairwise` draws (10, 11)
     masks                   how masks are laid (11)
     locations               the two codes of positions (11)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from vectors.verifier import groups, keys, locations, messages, parameters, patterns, sharing, slices, words
+from vectors.verifier import groups, keys, locations, messages, noise, parameters, patterns, sharing, slices, words
 from vectors.verifier.comparing import Case, Check, Mismatch, expect, take, unhex
 from vectors.verifier.hashing import derive, digest, expand
 
@@ -190,9 +190,19 @@ def check_lift(case: Case) -> None:
     expect("words", unsigned, [number % words.modulus(bits) for number in stated])
 
 
+def check_skellam(case: Case) -> None:
+    """Probabilities and draws of noise."""
+    variance, at_most, seed, draws = take(case, "variance at_most noise_seed draws")
+    found = noise.distribution(variance)
+    for k, stated in at_most.items():
+        close = abs(found[int(k)] - int(stated, 16)) <= noise.TOLERANCE
+        expect(f"at most {k}, {stated} being near {found[int(k)]:#034x}", True, close)
+    expect("draws", draws, noise.draws(variance, unhex(seed), len(draws)))
+
+
 def check_parameters(case: Case) -> None:
     """Fields, canonical bytes, digest and what follows from them."""
-    derived = "smallest_group contributors holders quorum accusers block limit scale digit_bits digit_counts"
+    derived = "smallest_group contributors holders quorum accusers block limit scale noise digit_bits digit_counts"
     fields, data, stated_digest, run, *_ = take(case, f"fields bytes digest run {derived}")
     p = parameters.from_json(fields)
     expect("bytes", data, p.canonical.hex())
@@ -242,6 +252,7 @@ BUILDING_BLOCKS: dict[str, dict[str, Callable[[Case], None]]] = {
     "slices": {"blocks": check_block, "cases": check_slice},
     "gap_sampling": {"cases": check_gap_sampling},
     "quantise": {"fit": check_fit, "lift": check_lift},
+    "skellam": {"cases": check_skellam},
     "parameters": {"cases": check_parameters},
     "messages": {"cases": check_message},
     "packing": {"cases": check_packing},

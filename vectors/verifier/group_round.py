@@ -1,6 +1,7 @@
 """One group in one round, on the server's side (12 to 16)."""
 
 from collections.abc import Mapping, Sequence
+from math import comb
 from typing import NamedTuple
 
 from vectors.verifier import keys, locations, messages, sharing, words
@@ -126,9 +127,10 @@ class GroupRound:
         self.lost = not self.is_possible()
 
     def note_accusers(self) -> None:
-        """Note which holder found no valid tag of which survivor."""
+        """Note which holder found no valid tag of which survivor, or no share of which member."""
         for holder, answer in self.unmask.items():
-            for user in {holder, *self.header.partners(holder)} & set(self.sent) - set(answer.survivors):
+            near = {holder, *self.header.partners(holder)}
+            for user in near & set(self.sent) - set(answer.survivors) | near - set(answer.shares):
                 self.accusers.setdefault(user, set()).add(holder)
 
     def restore(self, owner: int, of_seed: bool) -> bytes | None:
@@ -159,7 +161,16 @@ class GroupRound:
         holders = [holder for holder, _ in self.false]
         self.suspects |= {holder for holder in holders if holders.count(holder) > half}
         if len(failed) <= half:
-            self.suspects |= {owner for owner in failed if owner not in self.accusers}
+            self.suspects |= {owner for owner in failed if self.is_to_blame(owner)}
+
+    def is_to_blame(self, owner: int) -> bool:
+        """Tell whether as many holders as may collude could not have made a secret fail."""
+        p = self.parameters
+        answered = len({owner, *self.header.partners(owner)} & set(self.unmask))
+        spare = answered - p.threshold
+        if spare > 0 and comb(answered, spare) <= 5000:
+            return spare >= p.accusers
+        return spare >= 2
 
     def opened(self, seeds: Mapping[int, bytes], mask_privates: Mapping[int, bytes]) -> Words:
         """Return the sum without masks."""

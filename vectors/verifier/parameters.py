@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, fields
 from functools import cached_property
-from math import floor
+from math import floor, isqrt, sqrt
 from typing import Any
 
 from vectors.verifier import words
@@ -15,7 +15,7 @@ from vectors.verifier.slices import block_of
 
 @dataclass(frozen=True)
 class Parameters:
-    """The 16 fields, in their order."""
+    """The 18 fields, in their order."""
 
     version: int
     clients: int
@@ -29,6 +29,8 @@ class Parameters:
     threshold: int
     clip: float
     max_weight: int
+    clip_norm: float
+    noise_multiplier: float
     dropout: float
     colluding: float
     session: bytes
@@ -109,13 +111,29 @@ class Parameters:
 
     @cached_property
     def limit(self) -> int:
-        """The largest magnitude of one contribution."""
+        """The largest magnitude of one contribution; noise may lead anywhere."""
+        if self.clip_norm:
+            return words.largest(self.modulus_bits)
         return words.limit(self.modulus_bits, self.contributors)
 
     @property
     def scale(self) -> float:
         """What a coordinate is multiplied with."""
-        return self.limit / self.clip
+        return 2 * sqrt(self.length) / self.slice_clip if self.noise else self.limit / self.clip
+
+    @property
+    def slice_clip(self) -> float:
+        """The largest norm of a slice, with noise."""
+        part, size = self.block or (1, 1)
+        return self.clip_norm * sqrt(part / size)
+
+    @property
+    def noise(self) -> list[int | float] | None:
+        """The largest squared norm of a user's integers, and the variance of the noise in a sum."""
+        if not (self.clip_norm > 0 and self.noise_multiplier > 0):
+            return None
+        squared = 4 * self.length + self.length // 4 + 6 * isqrt(self.length) + 2
+        return [squared, self.noise_multiplier**2 * squared]
 
     @cached_property
     def digit_bits(self) -> int:
@@ -127,7 +145,8 @@ class Parameters:
         """The digits of the weight and of the clipped values."""
         if not self.public_pattern:
             return 0, 0
-        return words.digit_count(self.max_weight, self.digit_bits), words.digit_count(self.length, self.digit_bits)
+        clipped = 0 if self.clip_norm else self.length
+        return words.digit_count(self.max_weight, self.digit_bits), words.digit_count(clipped, self.digit_bits)
 
 
 def from_json(given: Mapping[str, Any]) -> Parameters:
@@ -176,9 +195,19 @@ def check(p: Parameters) -> None:
     option("neighbours", p.neighbours == 0 or (0 < p.neighbours < p.clients - 1 and p.neighbours % 2 == 0))
     option("neighbours", p.neighbours == 0 or (p.groups == 1 and not p.authenticated))
     option("modulus_bits", p.modulus_bits in words.WORD_SIZES)
-    words.limit(p.modulus_bits, p.contributors)
+    if not p.clip_norm:
+        words.limit(p.modulus_bits, p.contributors)
     option("alpha", p.pattern != "full" or p.alpha_q32 == 2**32)
     option("alpha", p.block is None or p.block[1] <= p.dim)
     option("threshold", p.holders // 2 + 1 <= p.threshold <= p.holders)
-    if p.public_pattern:
+    if p.public_pattern and (p.max_weight or not p.clip_norm):
         words.digit_bits(p.modulus_bits, p.contributors)
+    if p.noise is None:
+        option("clip_norm", p.clip_norm == p.noise_multiplier == 0)
+        return
+    option("clip_norm", p.clip_norm <= 1e30)
+    option("noise_multiplier", p.noise_multiplier <= 1e4)
+    option("pattern", p.public_pattern and p.neighbours == 0)
+    option("max_weight", p.max_weight == 0)
+    room = round(8 * p.contributors + 6 * sqrt(2 * p.noise[1]))
+    option("modulus_bits", words.largest(p.modulus_bits) >= room)

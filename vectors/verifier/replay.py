@@ -1,8 +1,9 @@
 """A recorded run, made again step by step, each message compared with what the page demands."""
 
 from collections.abc import Callable, Sequence
+from math import sqrt
 
-from vectors.verifier import keys, messages, words
+from vectors.verifier import keys, messages, noise, words
 from vectors.verifier import parameters as parameters_module
 from vectors.verifier.comparing import Case, Mismatch, expect, take, unhex
 from vectors.verifier.errors import Refused
@@ -128,16 +129,32 @@ class Replay:
 
         def given(coordinates: list[int]) -> list[int]:
             expect("coordinates", step["coordinates"], coordinates)
-            exact = [update[coordinate] * p.scale * factor for coordinate in coordinates]
-            for value, integer in zip(exact, integers, strict=True):
-                if abs(integer) > p.limit or abs(min(max(value, -p.limit), p.limit) - integer) >= 1:
-                    raise Mismatch(f"{value} is rounded to {integer}")
-            beside = weight, sum(abs(value) > p.limit for value in exact)
+            values = [update[coordinate] for coordinate in coordinates]
+            if p.noise:
+                self.compare_noisy(step["from"], values, integers)
+                return list(integers)
+            exact, bound = [value * p.scale * factor for value in values], p.limit * factor
+            rounded_from([min(max(value, -bound), bound) for value in exact], integers)
+            if any(abs(integer) > p.limit for integer in integers):
+                raise Mismatch("an integer beyond the limit")
+            beside = weight, sum(abs(value) > bound for value in exact)
             counts = zip(beside, p.digit_counts, strict=True)
             digits = [digit for value, count in counts for digit in words.digits_of(value, count, p.digit_bits)]
             return [*integers, *digits]
 
         return given
+
+    def compare_noisy(self, number: int, values: Sequence[float], integers: Sequence[int]) -> None:
+        """Take the noise away, and check clip, rounding and norm of what is left."""
+        p, (squared_norm, variance) = self.parameters, self.parameters.noise or (0, 0.0)
+        seed = self.users[number].draw(32)
+        # A server that follows the protocol, and nobody colluding: t honest users are in every sum.
+        added = noise.draws(variance / p.threshold, seed, len(integers))
+        rounded = [integer - noisy for integer, noisy in zip(integers, added, strict=True)]
+        factor = min(1.0, p.slice_clip / sqrt(sum(value * value for value in values)))
+        rounded_from([value * factor * p.scale for value in values], rounded, slack=1e-9)
+        if sum(each * each for each in rounded) > squared_norm:
+            raise Mismatch("a longer vector than is allowed")
 
     def compare(self, stated: Case) -> None:
         """Compare the result with what the server learns, and with the plain sum of the integers."""
@@ -148,7 +165,7 @@ class Replay:
         expect("total", total, result.total)
         expect("contributors", contributors, result.contributors)
         expect("weights", weights, result.weights if p.max_weight and p.public_pattern else None)
-        expect("clipped", clipped, result.clipped if p.public_pattern else None)
+        expect("clipped", clipped, result.clipped if p.public_pattern and not p.noise else None)
         expect("lost", lost, result.lost)
         expect("false_shares", false, result.false_shares)
         expect("excluded", excluded, result.excluded)
@@ -157,3 +174,10 @@ class Replay:
             for coordinate, integer in self.masked[user].items():
                 plain[coordinate] += integer
         expect("total of the integers", total, plain)
+
+
+def rounded_from(exact: Sequence[float], integers: Sequence[int], slack: float = 0) -> None:
+    """Check that numbers are rounded to a neighbour; `slack` is left to the rounding of floats."""
+    for value, integer in zip(exact, integers, strict=True):
+        if abs(value - integer) >= 1 + slack:
+            raise Mismatch(f"{value} is rounded to {integer}")

@@ -192,7 +192,6 @@ class User:
         p = self.parameters
         header = self.accept(messages.decode(data, messages.FROM_SERVER), context)
         package, number, agreed = self.packages[header.round_number], header.round_number, self.agreed_in(header)
-        self.draw(16)
         if p.public_pattern:
             sums: Words = dict(enumerate(integers(header.coordinates)))
             coded = b""
@@ -201,6 +200,7 @@ class User:
             drawn = sorted({coordinate for _, pattern_seed in seeds for coordinate in drawn_by(pattern_seed, p)})
             sums = dict(zip(drawn, integers(drawn), strict=True))
             coded = locations.encode(drawn, p.dim)
+        self.draw(16)  # The rounding seed.
         lay_mask(sums, sums, keys.private_mask_seed(package.private_seed, header.digest, self.number), 1, p)
         for peer, secret in agreed.items():
             lay_pair_mask(sums, secret, header.digest, self.number, peer, 1 if self.number < peer else -1, p)
