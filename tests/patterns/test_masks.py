@@ -14,13 +14,15 @@ from reference.stream import MACHINE_BYTES, key_stream, words
 from sparsesecagg.crypto.secrets import AgreedSecret, MaskSeed, SharedSecret
 from sparsesecagg.crypto.stream import MaskStream
 from sparsesecagg.field import Word
-from sparsesecagg.protocol import masking
-from sparsesecagg.protocol.masking import (
+from sparsesecagg.patterns import masks as masking
+from sparsesecagg.patterns.masks import (
     DrawnMask,
     Mask,
+    Pair,
     WholeMasks,
     add_to_column,
     add_up,
+    mask_seeds,
     pair_seeds,
     private_mask_seed,
 )
@@ -97,15 +99,17 @@ def test_masks_that_cover_everything_run_on_from_piece_to_piece(
 def test_seeds_of_a_pair_are_the_same_for_both_and_say_who_and_where(
     agreed: bytes, context: bytes, one: int, other: int
 ) -> None:
-    mask, pattern = pair_seeds(AgreedSecret(agreed), context, one, other)
-    assert (mask, pattern) == pair_seeds(AgreedSecret(agreed), context, other, one)
+    pair, twin = Pair(one, other, AgreedSecret(agreed)), Pair(other, one, AgreedSecret(agreed))
+    mask, pattern = pair_seeds(pair, context)
+    assert (mask, pattern) == pair_seeds(twin, context)
+    assert mask_seeds([pair, twin], context) == [mask, mask]
     low, high = sorted((one, other))
     names = low.to_bytes(4, "little") + high.to_bytes(4, "little")
-    both = hkdf(agreed, context, b"sparsesecagg/v2/pair mask/" + names, 64)
+    both = hkdf(agreed, context, b"sparsesecagg/v3/pair mask/" + names, 64)
     assert mask.reveal() + pattern.reveal() == both
 
 
 @given(st.binary(min_size=16, max_size=16), seeds, user_numbers)
 def test_the_private_mask_says_who_and_where(seed: bytes, context: bytes, user: int) -> None:
     found = private_mask_seed(SharedSecret(seed), context, user)
-    assert found.reveal() == hkdf(seed, context, b"sparsesecagg/v2/private mask/" + user.to_bytes(4, "little"), 32)
+    assert found.reveal() == hkdf(seed, context, b"sparsesecagg/v3/private mask/" + user.to_bytes(4, "little"), 32)
