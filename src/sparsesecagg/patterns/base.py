@@ -216,7 +216,7 @@ class MaskedSum(ABC):
         """Take an upload out again."""
 
     @abstractmethod
-    def open(self, private: Mapping[int, SharedSecret], orphaned: Sequence[Pair]) -> None:
+    def open(self, private: Mapping[int, SharedSecret], orphaned: Sequence[Pair], threads: int = 1) -> None:
         """Take away the masks that are left: the private ones of those in the sum, and those shared with the others.
 
         `private` has the private seed of every user in the sum; `orphaned` the pairs of one (`user`) and a member that

@@ -8,6 +8,7 @@ pair has drawn.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import NamedTuple
@@ -15,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsesecagg.crypto.kdf import derive
+from sparsesecagg.crypto.kdf import derive, derive_all
 from sparsesecagg.crypto.secrets import AgreedSecret, MaskSeed, PatternSeed, SharedSecret
-from sparsesecagg.crypto.stream import MaskStream, Scratch, words_side_by_side
+from sparsesecagg.crypto.stream import CHUNK_BYTES, MaskStream, Scratch, words_side_by_side
 from sparsesecagg.field import Word
 from sparsesecagg.field.words import Accumulator, Words
 from sparsesecagg.patterns.gaps import Positions
@@ -51,10 +52,19 @@ class DrawnMask(Mask):
 
 def pair_seeds(pair: Pair, context: bytes) -> tuple[MaskSeed, PatternSeed]:
     """Derive the seeds of a pair's masks and of its pattern; the same for both sides."""
-    low, high = min(pair.user, pair.peer), max(pair.user, pair.peer)
-    names = low.to_bytes(4, "little") + high.to_bytes(4, "little")
-    both = derive(pair.agreed.reveal(), "pair mask", context, names, length=64)
+    both = derive(pair.agreed.reveal(), "pair mask", context, _names(pair), length=64)
     return MaskSeed(both[:32]), PatternSeed(both[32:])
+
+
+def mask_seeds(pairs: Sequence[Pair], context: bytes) -> list[MaskSeed]:
+    """Derive the seeds of several pairs' masks alone: the first half of what HKDF gives for both."""
+    agreed = (pair.agreed.reveal() for pair in pairs)
+    return [MaskSeed(seed) for seed in derive_all(agreed, "pair mask", context, map(_names, pairs))]
+
+
+def _names(pair: Pair) -> bytes:
+    low, high = (pair.user, pair.peer) if pair.user < pair.peer else (pair.peer, pair.user)
+    return low.to_bytes(4, "little") + high.to_bytes(4, "little")
 
 
 def private_mask_seed(seed: SharedSecret, context: bytes, user: int) -> MaskSeed:
@@ -74,14 +84,29 @@ class WholeMasks:
 
         Parts of the scratch's size stay in the cache while one mask after the other is added.
         """
-        for start in range(0, len(piece), self._scratch.words):
-            part = piece[start : start + self._scratch.words]
+        scratch = self._scratch
+        for start in range(0, len(piece), scratch.words):
+            part = piece[start : start + scratch.words]
+            count = len(part)
             for mask in self._masks:
-                words = mask.stream.words(len(part), self._scratch)
-                if mask.positive:
-                    np.add(part, words, out=part)
-                else:
-                    np.subtract(part, words, out=part)
+                combine = np.add if mask.positive else np.subtract
+                combine(part, mask.stream.words(count, scratch), part)
+
+
+def add_whole(sums: Accumulator, masks: Sequence[Mask], word: Word, threads: int = 1) -> None:
+    """Add masks to a whole sum, in place. Of a large one each thread takes some masks: ciphers run side by side."""
+    if threads < 2 or sums.nbytes < CHUNK_BYTES:
+        WholeMasks(masks, word).add(sums)
+        return
+    targets = [sums, *(word.zeros(sums.shape) for _ in range(threads - 1))]
+
+    def add_some(number: int) -> None:
+        WholeMasks(masks[number::threads], word).add(targets[number])
+
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(add_some, range(threads)))
+    for other in targets[1:]:
+        np.add(sums, other, out=sums)
 
 
 def add_to_column(column: Accumulator, masks: Iterable[DrawnMask], word: Word) -> None:

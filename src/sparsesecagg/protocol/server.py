@@ -68,7 +68,8 @@ class ServerState(msgspec.Struct, frozen=True, array_like=True):
 class Server:
     """A run. Feed it with `receive`, end each stage with `close_stage`, start rounds with `begin_round`, read `result`.
 
-    Groups are opened in as many `threads`, by default one for each processor. `combine` makes what adds them up.
+    Groups are opened in as many `threads`, by default one for each processor, and a large one
+    by several if there are few. `combine` makes what adds them up.
     """
 
     def __init__(
@@ -278,14 +279,17 @@ class Server:
         combiner = self._combine(self.params)
         in_sum: list[int] = []
 
+        waiting = [each for each in self.rounds if not each.lost]
+        threads_each = max(1, self.threads // max(1, len(waiting)))
+
         def open_one(each: GroupRound) -> None:
-            opened = each.open()
+            opened = each.open(threads_each)
             if opened:
                 combiner.add(opened)
                 in_sum.extend(opened.users)
 
         with ThreadPoolExecutor(self.threads) as pool:
-            list(pool.map(open_one, [each for each in self.rounds if not each.lost]))
+            list(pool.map(open_one, waiting))
         excluded = self._exclude()
         self._require_any(Stage.UNMASK)
         lost = {name: each.lost for name, each in self._rounds.items() if each.lost}

@@ -274,7 +274,7 @@ class GroupRound:
         number, binding = self.header.round_number, self.header.binding
         return {index: encode(UnmaskRequest(number, binding, bitmap, tags.get(index, b""))) for index in survivors}
 
-    def open(self) -> GroupSum | None:
+    def open(self, threads: int = 1) -> GroupSum | None:
         """Restore the secrets, take out who is not in the sum, remove the masks; None if the round is lost."""
         self._note_accusations()
         self._require(len(self._unmask), "sent shares")
@@ -294,7 +294,8 @@ class GroupRound:
         if len(restored.seeds) < epoch.params.threshold:
             self.lost = f"{len(restored.seeds)} users are in the sum, {epoch.params.threshold} are needed"
             return None
-        self._sum.open({epoch.user(index): seed for index, seed in restored.seeds.items()}, restored.pairs(self.header))
+        private = {epoch.user(index): seed for index, seed in restored.seeds.items()}
+        self._sum.open(private, restored.pairs(self.header), threads)
         self.lost = self._sum.problem()
         return None if self.lost else self._sum.result()
 
