@@ -374,15 +374,26 @@ def test_liars_up_to_the_surplus_frame_nobody(liars: list[int], near: int) -> No
     assert not restored.false[:, honest].any()
 
 
-@pytest.mark.parametrize(("liars", "framed"), [(6, 0), (7, 4)])
-def test_more_liars_than_the_rule_allows_can_frame_others(liars: int, framed: int) -> None:
-    """Of 20 holders, 11 needed, four are named only if that is certain with up to 9 + 1 − 4 = 6 liars."""
+@pytest.mark.parametrize(("liars", "framed"), [(6, 0), (7, 4), (8, 3), (10, 1)])
+def test_nobody_is_named_whom_so_many_liars_could_have_framed(liars: int, framed: int) -> None:
+    """Of 20 holders, 11 needed, it takes 9 + 2 − m liars to make m others look false; who expects as many names none."""
     holders, secrets = np.arange(20), some_secrets(4)
     shares = deal(secrets, holders, 11)
     shift_but_keep_the_secret(shares, list(range(liars)), list(range(liars, liars + 9)))
-    restored = open_up(secrets, shares, holders, 11)
-    assert restored.secrets == secrets
-    assert named(restored) == [set(range(liars + 9, liars + 9 + framed))] * 4
+    for expected, told in ((0, True), (liars - 1, True), (liars, False)):
+        restored = restore(shares, holders, 11, lambda index, secret: secret == secrets[index], liars=expected)
+        assert restored.secrets == secrets
+        honest = set(range(liars + 9, liars + 9 + framed)) if told else set()
+        assert named(restored) == [honest] * 4
+
+
+def test_liars_are_named_if_as_many_could_not_have_framed_them() -> None:
+    holders, secrets = np.arange(20), some_secrets(4)
+    shares = deal(secrets, holders, 11)
+    spoil_without_a_pattern(shares, [3, 4, 5])
+    for expected, told in ((7, True), (8, False)):
+        restored = restore(shares, holders, 11, lambda index, secret: secret == secrets[index], liars=expected)
+        assert named(restored) == [{3, 4, 5} if told else set()] * 4
 
 
 @given(st.integers(2, 9), st.data())

@@ -45,10 +45,10 @@ _CHUNK_ELEMENTS = 1 << 18
 _FIRST_BATCH = 8
 """Secrets whose errors are corrected before the holders found false are left out for all others."""
 
-_MOST_SETS = 5000
+MOST_SETS = 5000
 """Sets of holders that are tried on one secret."""
 
-_MOST_TRIALS = 16 * _MOST_SETS
+_MOST_TRIALS = 16 * MOST_SETS
 """The same on all secrets of a group: two seconds for 90 holders, much less for few."""
 
 Places = NDArray[np.int64]
@@ -67,9 +67,8 @@ class Decoded:
 
     false: NDArray[np.bool_]
     """Which shares are not on their secret's polynomial, of shape (secrets, holders). None are named for a secret that
-    was not restored, nor where it can't be told who is right. If m holders are named at a secret and no more than
-    n − t + 1 − m lied, all of them are false: more liars can move the polynomial away from m others and leave the
-    secret as it is. Whether the holder sent or the owner dealt a false share can't be told."""
+    was not restored, nor where it can't be told who is right. Whether the holder sent or the owner dealt a false share
+    can't be told either."""
 
 
 def restore(
@@ -78,12 +77,16 @@ def restore(
     threshold: int,
     genuine: Callable[[int, bytes], bool],
     present: NDArray[np.bool_] | None = None,
+    liars: int = 0,
 ) -> Decoded:
     """Restore many secrets and name the false shares.
 
     `shares` has shape (secrets, holders, LIMBS), in the order of `holders`. `present`, of shape (secrets, holders),
     says which of them there are; all, if not given. `genuine(index, secret)` tells whether `secret` is the one that its
     owner published a commitment to. A secret with fewer than `threshold` shares is not restored.
+
+    Holders who lie together can move a secret's polynomial away from others and leave the secret as it is. It takes
+    n − t + 2 − m of them to make m others look false; nobody is named whom `liars` could have framed like that.
     """
     if len(np.unique(holders)) < len(holders):
         raise ValueError("share indices must differ")
@@ -99,7 +102,8 @@ def restore(
     for (rows, places), first in zip(enough, coefficients, strict=True):
         group = _Group(rows, shares[np.ix_(rows, places)], holders[places], threshold, genuine)
         group.restore(first)
-        restored.false[np.ix_(rows, places)] = group.false
+        certain = group.false.sum(axis=1) + liars <= len(places) - threshold + 1
+        restored.false[np.ix_(rows, places)] = group.false & certain[:, None]
         for row, secret in zip(rows, group.secrets, strict=True):
             restored.secrets[row] = secret
     return restored
@@ -165,7 +169,7 @@ class _Group:
         is false; whoever is in one may be false too, and nobody is named then.
         """
         sets = comb(len(self.points), self.threshold)
-        if sets > _MOST_SETS or len(self.points) == self.threshold:
+        if sets > MOST_SETS or len(self.points) == self.threshold:
             return
         places = np.array(list(combinations(self.everywhere.tolist(), self.threshold)))
         weights = lagrange_coefficients(self.points[places].astype(np.int64) - 1)[:, :, None]

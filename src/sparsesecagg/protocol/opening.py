@@ -22,6 +22,7 @@ from sparsesecagg.patterns.masks import Pair
 from sparsesecagg.protocol.epoch import mask_private, seed_commitment
 from sparsesecagg.protocol.header import Header
 from sparsesecagg.protocol.messages import ShareKeys, Unmask, decode_users
+from sparsesecagg.protocol.parameters import Parameters
 
 
 @dataclass(frozen=True)
@@ -69,10 +70,14 @@ class _Shares:
             self.of_seed[survivors[survivors >= 0], column] = True
 
     def restore(
-        self, which: NDArray[np.bool_], threshold: int, genuine: Callable[[int, bytes], bool]
+        self, which: NDArray[np.bool_], params: Parameters, genuine: Callable[[int, bytes], bool]
     ) -> tuple[list[bytes | None], list[tuple[int, int]]]:
-        """Restore secrets from some of the shares; return them, and (column, row) of false shares."""
-        found = restore(self._elements.transpose(1, 0, 2), self.holders, threshold, genuine, self.present & which)
+        """Restore secrets from some of the shares; return them, and (column, row) of false shares.
+
+        Nobody is named whom as many colluders as the run is made for could have framed.
+        """
+        shares, present = self._elements.transpose(1, 0, 2), self.present & which
+        found = restore(shares, self.holders, params.threshold, genuine, present, params.accusers)
         rows, columns = np.nonzero(found.false)
         return found.secrets, list(zip(columns.tolist(), rows.tolist(), strict=True))
 
@@ -86,7 +91,7 @@ def restore_secrets(
     header: Header, packages: Mapping[int, ShareKeys], uploaded: Collection[int], unmask: Mapping[int, Unmask]
 ) -> Restored:
     """Restore what can be restored; everything is by index."""
-    epoch, number, threshold = header.epoch, header.round_number, header.epoch.params.threshold
+    epoch, number, params = header.epoch, header.round_number, header.epoch.params
     members: list[int] = header.members.tolist()
     shares = _Shares(header, unmask)
     has_uploaded = np.isin(header.members, list(uploaded))[:, None]
@@ -104,10 +109,10 @@ def restore_secrets(
         agreements[owner] = agreement
         return True
 
-    found, false = shares.restore(shares.of_seed & has_uploaded, threshold, genuine_seed)
+    found, false = shares.restore(shares.of_seed & has_uploaded, params, genuine_seed)
     seeds = {owner: SharedSecret(each) for owner, each in zip(members, found, strict=True) if each is not None}
     is_out = np.array([owner not in seeds for owner in members])[:, None]
-    _, more = shares.restore(~shares.of_seed & is_out, threshold, genuine_mask_secret)
+    _, more = shares.restore(~shares.of_seed & is_out, params, genuine_mask_secret)
     return Restored(
         seeds,
         agreements,
