@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "vectors" / "v3"
 Vector = dict[str, Any]
 POLICY = Policy(min_anonymity=1, patterns=frozenset(PATTERNS))
-"""That of docs/protocol.md, 20: whatever the pattern, and however small the groups."""
+"""That of vectors/README.md: whatever the pattern, and however small the groups."""
 raw = bytes.fromhex
 
 

@@ -1,6 +1,6 @@
 """Test vectors of the protocol, and what makes them.
 
-v3/                  the vectors; docs/protocol.md says how to read them
+v3/                  the vectors; README.md says how to read them
 generate             writes v3/ again: `python -m vectors.generate`
 blocks               keys, hashes, shares, seals, mask streams, rosters
 public               groups, slices, patterns, quantisation: what everybody can compute

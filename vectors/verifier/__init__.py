@@ -21,5 +21,5 @@ whose sections stand in brackets.
     server, group_round     the server, stage by stage (5 to 7, 12 to 16)
     replay                  a recorded run, made again step by step
     comparing               a case of a file against what it should be
-    blocks, runs, failures  the three kinds of files (20)
+    blocks, runs, failures  the three kinds of files (vectors/README.md)
 """

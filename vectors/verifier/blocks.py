@@ -1,4 +1,4 @@
-"""Files of building blocks: input and output side by side (20)."""
+"""Files of building blocks: input and output side by side."""
 
 from collections.abc import Callable, Iterator, Mapping
 

@@ -1,4 +1,4 @@
-"""Files of failures: what must be refused, and with which error (19, 20)."""
+"""Files of failures: what must be refused, and with which error (19)."""
 
 from collections.abc import Callable, Iterator, Mapping
 

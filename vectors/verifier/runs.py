@@ -1,4 +1,4 @@
-"""Files of whole runs: every step again, and the contexts (20)."""
+"""Files of whole runs: every step again, and the contexts."""
 
 from collections.abc import Iterator
 
