@@ -13,7 +13,8 @@ import pytest
 import typer
 
 from cli.commands import run, run_json
-from sparsesecagg.cli import errors, main
+from sparsesecagg.cli import errors
+from sparsesecagg.lab.cli import main
 
 PREFIX = {
     "simulate": "simulate --clients 5 --dim 50 --alpha 1",
@@ -24,6 +25,7 @@ PREFIX = {
     "enrol": "roster enrol --key {t}/a.key --run r --run-key {t}/new.key --entry {t}/new.json",
     "build": "roster build --run r --roster {t}/new.json",
     "check": "roster check --roster {t}/roster.json",
+    "seal": "roster seal --roster {t}/roster.json",
     "": "",
 }
 """Good options of each command; a bad one comes after them. {t} is a folder with the files that `folder` makes."""
@@ -49,7 +51,11 @@ simulate  --pattern=                     --pattern must be one of
 simulate  --modulus-bits 3               --modulus-bits must be from 4 to 32
 simulate  --neighbours 0                 --neighbours must
 simulate  --threshold 99                 --threshold must
-simulate  --min-survivors 0              --min-survivors must
+simulate  --group-size 2                 --group-size must be from 3 to
+simulate  --group-size 6                 --group-size must be from 3 to
+simulate  --alpha 0.01                   --alpha of 0.01 sends 1 of every
+simulate  --authenticated --threshold 3  --threshold must be from 4 to 5 with a roster
+simulate  --pod-size 5                   --pod-size is not an option
 simulate  --clip inf                     --clip must
 simulate  --rounds 0                     --rounds must be from 1 to
 simulate  --drop-at LUNCH                --drop-at must be one of
@@ -73,7 +79,10 @@ plan      --colluding 0.5                --colluding must be
 plan      --min-anonymity 101            --min-anonymity must be
 plan      --failure-log2 -inf            --failure-log2 must be
 plan      --levels 99999999999999999999  --levels must be
-plan      --plot {t}/picture             --plot must end in .png
+plan      --alpha nan                    --alpha must
+plan      --group-size 101               --group-size must be from 3 to
+plan      --server evil                  --server must be one of malicious, semi-honest
+plan      --seed 1                       --seed is not an option
 train     --dataset cats                 --dataset must be one of
 train     --dataset mnist --data-dir {t}/file  --data-dir
 train     --partition none               --partition must be one of
@@ -81,7 +90,7 @@ train     --clients 999999               --clients must be
 train     --rounds 0                     --rounds must be at least 1
 train     --aggregator best              --aggregator must be one of
 train     --compare=                     --compare must name some of
-train     --compare committee:33         --modulus-bits must be
+train     --compare sliced:33            --modulus-bits must be
 train     --compare plain --aggregator plain  --compare
 train     --dropout nan                  --dropout must
 train     --target-accuracy 2            --target-accuracy must
@@ -115,6 +124,10 @@ build     {t}/a.json {t}/b.json {t}      ENTRIES must be
 build     --roster {t}/none/r {t}/a.json {t}/b.json {t}/c.json  --roster must name a place that can be used, got
 check     --roster {t}/none              --roster must
 check     --roster {t}                   --roster must
+build     --group-size 4 {t}/a.json {t}/b.json {t}/c.json  --group-size must be from 3 to the 3
+build     --colluding 0.5 {t}/a.json {t}/b.json {t}/c.json  --colluding must be
+seal      --value 00                     --roster must have no seed yet
+check     --value 00                     --value must not be given for a roster that names no beacon
 check     --trusted {t}/none             --trusted must
 check     --trusted {t}/a.key            --trusted must
           plan                           --clients is required
@@ -228,7 +241,7 @@ def test_an_interrupt_ends_with_130(problem: BaseException, capsys: pytest.Captu
 
 
 @pytest.mark.skipif(os.name == "nt", reason="sends signals to a group of processes")
-@pytest.mark.parametrize("options", [[], ["--compare", "committee,plain"]], ids=["one run", "a comparison"])
+@pytest.mark.parametrize("options", [[], ["--compare", "sliced,plain"]], ids=["one run", "a comparison"])
 def test_ctrl_c_says_how_to_resume_and_resuming_works(
     options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -237,7 +250,7 @@ def test_ctrl_c_says_how_to_resume_and_resuming_works(
     folder = tmp_path / "run"
     # Whoever starts the tests in the background has Ctrl-C ignored by all their children.
     code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    code += "from sparsesecagg.cli import main; main()"
+    code += "from sparsesecagg.lab.cli import main; main()"
     words = ["train", "--clients", "5", "--alpha", "1", "--rounds", "100000", "--workers", "2", "--out", str(folder)]
     with subprocess.Popen(  # noqa: S603 (our own interpreter)
         [sys.executable, "-c", code, *words, *options],

@@ -6,17 +6,15 @@ import json
 import stat
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from cli.commands import run, run_json
-from protocol.draws import hold_draw
-from protocol.rounds import LENIENT, small, updates
-from sparsesecagg.crypto.identity import Identity, Roster, RunKeys, RunSecret
-from sparsesecagg.simulate import run_round
-from sparsesecagg.protocol.draw import verify_draw
-from sparsesecagg.protocol.draw_server import DrawServer
-from sparsesecagg.protocol.juror import JurorState, answer_draw
-from sparsesecagg.protocol.parameters import Parameters
+from sparsesecagg import Cohort, InvalidInput, Parameters, RoundOptions, run_round
+from sparsesecagg.crypto.identity import Identity, Roster, RunSecret, run_key
+
+SOME = "8f" * 32
+"""A value of a beacon."""
 
 
 @pytest.fixture
@@ -37,30 +35,78 @@ def enrol(capsys: pytest.CaptureFixture[str], folder: Path, user: str, name: str
     run_json(capsys, "roster", "enrol", "--key", files[0], "--run", name, "--run-key", files[1], "--entry", files[2])
 
 
-def build(capsys: pytest.CaptureFixture[str], folder: Path, name: str = "demo") -> Path:
+def build(capsys: pytest.CaptureFixture[str], folder: Path, *options: str) -> Path:
     """Build the roster of the three users."""
     roster = folder / "roster.json"
-    entries = [str(folder / f"{user}.{name}.json") for user in "abc"]
-    run_json(capsys, "roster", "build", "--run", name, "--roster", str(roster), *entries)
+    entries = [str(folder / f"{user}.demo.json") for user in "abc"]
+    run_json(capsys, "roster", "build", "--run", "demo", "--roster", str(roster), *options, *entries)
     return roster
+
+
+def people(folder: Path, roster: Roster) -> list[Identity]:
+    return [
+        Identity(number, RunSecret((folder / f"{user}.demo.run").read_bytes()), roster)
+        for number, user in enumerate("abc")
+    ]
 
 
 def test_a_round_runs_with_the_roster_that_was_built(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     roster = Roster.load(build(capsys, folder))
-    people = [
-        Identity(number, RunSecret((folder / f"{user}.demo.run").read_bytes()), roster)
-        for number, user in enumerate("abc")
-    ]
-    params = small(clients=3, roster_digest=roster.digest)
-    assert run_round(params, updates(params), identities=people, policy=LENIENT).exact
+    params = Parameters.create(3, 10, RoundOptions(alpha=0.5), roster=roster)
+    assert run_round(params, [np.full(10, 0.5)] * 3, Cohort(identities=people(folder, roster))).exact
+
+
+def test_group_size_and_collusion_stand_in_the_roster(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    usual = Roster.load(build(capsys, folder))
+    assert (usual.group_size, usual.colluding, usual.beacon, len(usual.seed)) == (None, 0.1, "", 32)
+    other = Roster.load(build(capsys, folder, "--group-size", "3", "--colluding", "0.2"))
+    assert (other.group_size, other.colluding) == (3, 0.2)
+    assert other.seed != usual.seed, "drawn anew for every roster"
+
+
+def test_a_beacon_gives_everybody_the_same_seed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    roster = build(capsys, folder, "--beacon", "drand round 7")
+    handed_out = roster.read_bytes()
+    checked = run_json(capsys, "roster", "check", "--roster", str(roster))
+    assert (checked["seed"], checked["beacon"]) == (None, "drand round 7")
+    with pytest.raises(InvalidInput, match="must have a seed"):
+        Roster.load(roster).epoch_seed(1)
+    sealed = run_json(capsys, "roster", "seal", "--roster", str(roster), "--value", SOME)
+    (folder / "copy.json").write_bytes(handed_out)
+    again = run_json(capsys, "roster", "seal", "--roster", str(folder / "copy.json"), "--value", SOME)
+    assert (sealed["seed"], sealed["digest"]) == (again["seed"], again["digest"])
+    assert sealed["seed"] == Roster.load(roster).seed.hex() not in (SOME, "")
+    assert run_json(capsys, "roster", "check", "--roster", str(roster), "--value", SOME)["seed"] == sealed["seed"]
+    loaded = Roster.load(roster)
+    params = Parameters.create(3, 10, roster=loaded)
+    assert run_round(params, [np.full(10, 0.5)] * 3, Cohort(identities=people(folder, loaded))).exact
+
+
+def test_a_seed_is_added_once_and_checked_against_the_beacon(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    roster = build(capsys, folder, "--beacon", "drand round 7")
+    seal = ["roster", "seal", "--roster", str(roster), "--value"]
+    for bad in ("xyz", "123", "", SOME + "0"):
+        code, _, err = run(capsys, *seal, bad)
+        assert (code, err.startswith("sparsesecagg: --value must")) == (2, True)
+    run_json(capsys, *seal, SOME)
+    before = roster.read_bytes()
+    code, _, err = run(capsys, *seal, "00" * 32)
+    assert (code, err.startswith("sparsesecagg: --roster must have no seed yet")) == (2, True)
+    assert roster.read_bytes() == before
+    code, _, err = run(capsys, "roster", "check", "--roster", str(roster), "--value", "00" * 32)
+    assert (code, "does not follow from the beacon's value" in err) == (1, True)
 
 
 def test_the_roster_is_checked_against_trusted_identities(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     roster = build(capsys, folder)
-    found = run_json(capsys, "roster", "check", "--roster", str(roster), "--trusted", str(folder / "trusted"))
-    assert (found["users"], found["run"]) == (3, "demo")
+    check = ["roster", "check", "--roster", str(roster)]
+    found = run_json(capsys, *check, "--trusted", str(folder / "trusted"))
+    assert (found["users"], found["run"], found["groups"], found["trusted"]) == (3, "demo", 1, True)
+    assert run_json(capsys, *check)["trusted"] is None
+    assert "identities not compared, give --trusted" in run(capsys, *check)[1]
+    assert "all as in --trusted" in run(capsys, *check, "--trusted", str(folder / "trusted"))[1]
     (folder / "trusted").write_text("\n".join(reversed((folder / "trusted").read_text().split())))
-    code, _, err = run(capsys, "roster", "check", "--roster", str(roster), "--trusted", str(folder / "trusted"))
+    code, _, err = run(capsys, *check, "--trusted", str(folder / "trusted"))
     assert code == 1
     assert "another identity" in err
 
@@ -82,45 +128,14 @@ def test_private_keys_are_private_and_never_overwritten(folder: Path, capsys: py
     assert "never overwritten" in err
 
 
-def test_an_entry_shows_public_keys_only_and_the_private_file_is_one_secret(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_entry_and_roster_show_public_keys_only(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     secret = (folder / "a.demo.run").read_bytes()
-    keys = RunKeys(RunSecret(secret), "demo")
-    entry = json.loads((folder / "a.demo.json").read_text())
     assert len(secret) == 32
-    assert (entry["run_key"], entry["draw_key"], entry["chain_tip"]) == tuple(part.hex() for part in keys.public)
-    private = [secret, keys.run_key.reveal(), keys.draw_key.reveal(), *(keys.chain.nonce(k) for k in range(1, 17))]
+    assert set(json.loads((folder / "a.demo.json").read_text())) == {"identity", "run_key", "signature"}
+    private = [secret, run_key(RunSecret(secret), "demo").reveal(), (folder / "a.key").read_bytes()]
     _, out, err = run(capsys, "roster", "check", "--roster", str(build(capsys, folder)))
     shown = (folder / "a.demo.json").read_text() + (folder / "roster.json").read_text() + out + err
     assert not [part for part in private if part.hex() in shown]
-
-
-def test_an_entry_without_a_draw_key_or_chain_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """As made before there were draws: the user must enrol again."""
-    for missing in ("draw_key", "chain_tip"):
-        entry = json.loads((folder / "a.demo.json").read_text())
-        del entry[missing]
-        (folder / "old.json").write_text(json.dumps(entry))
-        code, _, err = run(
-            capsys, "roster", "build", "--run", "demo", "--roster", str(folder / "r"), *3 * [str(folder / "old.json")]
-        )
-        assert (code, "old.json" in err) == (2, True)
-
-
-def test_the_roster_that_was_built_can_draw(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    roster = Roster.load(build(capsys, folder))
-    people = [
-        Identity(number, RunSecret((folder / f"{user}.demo.run").read_bytes()), roster)
-        for number, user in enumerate("abc")
-    ]
-    params = Parameters.create(clients=3, dim=4, pattern="full", colluders=1, roster_digest=roster.digest)
-    proof = hold_draw(
-        DrawServer(roster, params),
-        range(3),
-        lambda user, request: answer_draw(people[user], params, JurorState(), request)[1],
-    )
-    assert verify_draw(roster, params, proof).population.tolist() == [0, 1, 2]
 
 
 def test_no_output_shows_a_private_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -132,16 +147,7 @@ def test_no_output_shows_a_private_key(tmp_path: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize("content", [b"", b"x" * 31, b"x" * 33])
 def test_a_file_that_is_no_key_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes) -> None:
     (tmp_path / "k").write_bytes(content)
-    options = [
-        "--key",
-        str(tmp_path / "k"),
-        "--run",
-        "r",
-        "--run-key",
-        str(tmp_path / "rk"),
-        "--entry",
-        str(tmp_path / "e"),
-    ]
-    code, _, err = run(capsys, "roster", "enrol", *options)
+    files = ["--key", str(tmp_path / "k"), "--run-key", str(tmp_path / "rk"), "--entry", str(tmp_path / "e")]
+    code, _, err = run(capsys, "roster", "enrol", "--run", "r", *files)
     assert code == 2
     assert "--key" in err

@@ -96,6 +96,9 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> NoReturn:
     except _UsageError as problem:
         _complain(_usage(problem))
         sys.exit(EXIT_BAD_INPUT)
+    except InvalidInput as problem:  # Of an option's own check, before the command runs.
+        _complain(f"--{problem.option.replace('_', '-')} {problem.problem}")
+        sys.exit(EXIT_BAD_INPUT)
     # Later versions of typer return this code on Ctrl-C, where earlier ones raise Abort.
     if code == EXIT_INTERRUPTED:
         _complain("interrupted, and nothing was kept: the same command starts again")
