@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from protocol.rounds import Run, flipped, small, tampered_by_user
+from protocol.rounds import Run, flipped, small, tampered, tampered_by_user
 from sparsesecagg.crypto import sealing, shamir
 from sparsesecagg.crypto.sealing import TAG_SIZE
 from sparsesecagg.crypto.secrets import Secret, SecretShares
@@ -164,6 +164,16 @@ class TestFraming:
         run = Run(small(clients=USERS, dim=12, threshold=THRESHOLD, colluding=0.3))
         for _ in range(2):
             assert is_right(run, play(run, unmask=self.accusing(run, [0, 1, 2], victim=BAD)), range(USERS))
+        assert not run.server.excluded
+
+    def test_who_accuses_nearly_everybody_is_not_believed(self, run: Run) -> None:
+        """Two users got a header with the shares of somebody else: none opens, and nobody else is to blame."""
+        run.begin()
+        shares = run.header_of(BAD).shares
+        for user in (0, 1):
+            run.inbox[user] = tampered(run.inbox[user], shares=shares)
+        run.step().run_to(Stage.DONE)
+        assert is_right(run, run.result, range(USERS))
         assert not run.server.excluded
 
     def test_control_one_more_accuser_excludes(self, run: Run) -> None:

@@ -306,6 +306,8 @@ class GroupRound:
             near = {*self.header.partners(holder).tolist(), holder}
             unseen = (declared & near).difference(decode_users(message.survivors, size).tolist())
             unopened = near.difference(decode_users(message.owners, size).tolist())
+            if 2 * len(unseen | unopened) > len(near):
+                continue  # Its own fault, or it got somebody else's header.
             for index in unseen | unopened:
                 self.accused.setdefault(self.epoch.user(index), set()).add(self.epoch.user(holder))
 
