@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from sparsesecagg.errors import InvalidInput
 from sparsesecagg.downlink.gain import DEFAULT_ALPHA, Gain
+from sparsesecagg.errors import InvalidInput
 
 DIM, LENGTH = 200, 10
 RESULTS = Path(__file__).parents[2] / "results" / "slices.json"

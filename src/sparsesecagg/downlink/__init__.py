@@ -7,8 +7,8 @@
     catchup    `WholeModel` and `Steps`: what a node gets that is behind
     log        `StepLog`: the server's side; model in, rounded model out, bytes for every node
     replica    `Replica`: the node's side; bytes in, the same model bit for bit
-    layout     `Layout`: from the arrays of a real model to the flat vector and back
-    spread     `Spread`: arrays side by side, each in blocks of its own
+    spread     `Spread`: arrays side by side, each in blocks of its own, what a round changes close together
+    gain       `Gain`: how far the server moves what a round covered
 
 The rounded model *is* the model: server and nodes hold the same bits after every step, and check it by digest. Nothing
 here reads files, clocks or sockets, and nothing is secret: the server knows the model, and so do the users.
@@ -17,7 +17,7 @@ here reads files, clocks or sockets, and nothing is secret: the server knows the
 from sparsesecagg.downlink.blocks import BLOCK, STEP_BITS
 from sparsesecagg.downlink.catchup import Steps, WholeModel, decode_catchup
 from sparsesecagg.downlink.encoder import StepEncoder
-from sparsesecagg.downlink.layout import Layout
+from sparsesecagg.downlink.gain import Gain
 from sparsesecagg.downlink.log import StepLog
 from sparsesecagg.downlink.replica import Replica
 from sparsesecagg.downlink.spread import Spread
@@ -27,7 +27,7 @@ from sparsesecagg.downlink.vector import model_digest
 __all__ = [
     "BLOCK",
     "STEP_BITS",
-    "Layout",
+    "Gain",
     "Replica",
     "Spread",
     "Step",

@@ -170,6 +170,13 @@ class Pattern(ABC):
     def default_threshold(self, sizes: tuple[int, ...], dropout: float, colluding: float) -> int:
         """Return the threshold where nobody says otherwise."""
 
+    def turns(self, seed: bytes) -> NDArray[np.int32] | None:
+        """Return a number for each coordinate: equal ones are sent together, neighbours in neighbouring rounds.
+
+        None where every round may change everything. `seed` is the epoch's.
+        """
+        return None
+
     @abstractmethod
     def upload_size(self) -> int:
         """Return the bytes of locations and words in an upload, or as many as are expected."""

@@ -118,6 +118,14 @@ class Sliced(Pattern):
         """Return the bytes of the words."""
         return packed_size(self.length + self.digits.total, self.layout.word.bits)
 
+    def turns(self, seed: bytes) -> NDArray[np.int32] | None:
+        """Return the place of each coordinate in its block, counted from the block's offset."""
+        if self.block == 1:
+            return None
+        dim, block = self.layout.dim, self.block
+        offsets = _offsets(seed, -(-dim // block), block)
+        return ((np.arange(block, dtype=np.int32)[None, :] - offsets[:, None]) % block).reshape(-1)[:dim]
+
     def masked_sum(self, group: int, round_number: int, seed: bytes, context: bytes) -> SlicedSum:
         """Return the sum of a group's slice."""
         layout = self.layout

@@ -84,6 +84,9 @@ def test_a_run_counts_what_goes_down(tmp_path: Path) -> None:
     assert [line["downlink_bytes"] for line in lines["model"]] == [whole] * 3
     assert lines["steps"][0]["downlink_bytes"] >= whole
     assert all(line["downlink_bytes"] < whole / 2 for line in lines["steps"][1:])
+    config, task = small_task(rounds=3, hidden=4096, dropout=0, alpha=0.1)
+    sliced = finish(FederatedRun.create(config, task, tmp_path / "sliced"))
+    assert all(line["downlink_bytes"] < 4 * task.model.dim / 8 / 2 for line in sliced[1:])  # Of what 4 bits would be.
     for recorded in lines.values():
         total = sum(line["downlink_bytes"] for line in recorded)
         assert recorded[-1]["cumulative_downlink_bytes"] == pytest.approx(total)

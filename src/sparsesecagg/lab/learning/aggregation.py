@@ -100,6 +100,10 @@ class Aggregator(ABC):
         """Return the users that will be asked for an update in the next round, and are there to send it."""
         return uploaders(clients, drops)
 
+    def turns(self) -> NDArray[np.int32] | None:
+        """Return a number for each coordinate, equal ones for those that change together; None if all may change."""
+        return None
+
     def describe(self) -> dict[str, Any]:
         """Return what the options came to, for the record."""
         return {}

@@ -120,7 +120,12 @@ class FederatedRun:
         self._aggregator = aggregator
         self._aggregator.restore(checkpoint.aggregator)
         self._way_down = make_way_down(
-            config.downlink, config.downlink_bits, checkpoint.parameters, task.model.layers, config.clients
+            config.downlink,
+            config.downlink_bits,
+            checkpoint.parameters,
+            task.model.layers,
+            config.clients,
+            aggregator.turns(),
         )
         if checkpoint.way_down:
             self._way_down.restore(checkpoint.way_down)

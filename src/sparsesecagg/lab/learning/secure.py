@@ -27,6 +27,7 @@ from sparsesecagg.errors import InvalidInput, ProtocolError, RoundRefused, Thres
 from sparsesecagg.lab.learning.aggregation import Aggregation, Aggregator, ByStage, Contributors
 from sparsesecagg.lab.learning.models.base import Layer, Vector
 from sparsesecagg.lab.learning.scaling import AdaptiveClip
+from sparsesecagg.privacy.anonymity import ServerModel
 from sparsesecagg.protocol import Parameters, Policy, Result, RoundOptions, Stage
 from sparsesecagg.protocol.policy import kept_by
 from sparsesecagg.protocol.stages import ROUND_STAGES
@@ -198,6 +199,10 @@ class SecureAggregator(Aggregator):
             lost=dict(Counter(result.lost.values())) if result else {},
         )
 
+    def turns(self) -> NDArray[np.int32] | None:
+        """Return the order in which rounds send the coordinates: a run has one epoch."""
+        return self.parameters.shape.turns(self.parameters.epoch_seed(1, self._cohort.roster))
+
     @property
     def anonymity(self) -> int:
         """Honest users in every sum that can be read: against a malicious server with a roster, else a semi-honest one.
@@ -205,8 +210,8 @@ class SecureAggregator(Aggregator):
         One where the pattern promises nothing.
         """
         params = self.parameters
-        server = "malicious" if params.authenticated else "semi-honest"
-        return kept_by(params, server, params.colluding).anonymity if params.shape.protects else 1  # type: ignore[arg-type]
+        server: ServerModel = "malicious" if params.authenticated else "semi-honest"
+        return kept_by(params, server, params.colluding).anonymity if params.shape.protects else 1
 
     def describe(self) -> dict[str, Any]:
         """Return the parameters that follow from the options."""

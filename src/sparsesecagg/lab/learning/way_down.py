@@ -47,9 +47,11 @@ class WayDown:
 class StepsDown(WayDown):
     """Steps of a few bits per coordinate."""
 
-    def __init__(self, model: Vector, layers: Sequence[Layer], bits: int, clients: int) -> None:
+    def __init__(
+        self, model: Vector, layers: Sequence[Layer], bits: int, clients: int, turns: NDArray[Any] | None
+    ) -> None:
         self._layers = layers
-        self._spread = Spread([layer.stop - layer.start for layer in layers])
+        self._spread = Spread([layer.stop - layer.start for layer in layers], turns)
         self._log = StepLog(self._join(model), bits)
         self._held = np.full(clients, _NOTHING, np.int64)
         super().__init__(self._rounded())
@@ -84,6 +86,13 @@ class StepsDown(WayDown):
         self.model = self._rounded()
 
 
-def make_way_down(kind: str, bits: int, model: Vector, layers: Sequence[Layer], clients: int) -> WayDown:
-    """Return the way down that the options name; it begins with `model`."""
-    return StepsDown(model, layers, bits, clients) if kind == "steps" else WayDown(model)
+def make_way_down(
+    kind: str,
+    bits: int,
+    model: Vector,
+    layers: Sequence[Layer],
+    clients: int,
+    turns: NDArray[Any] | None = None,
+) -> WayDown:
+    """Return the way down that the options name; it begins with `model`. `turns`: which coordinates change together."""
+    return StepsDown(model, layers, bits, clients, turns) if kind == "steps" else WayDown(model)
