@@ -1,1 +1,1 @@
-"""How many quantisation levels a committee needs: the planner's default is read from what this measures."""
+"""How many quantisation levels a group needs: the planner's default is read from what this measures."""

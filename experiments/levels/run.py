@@ -1,14 +1,14 @@
-"""Train with few and with many quantisation levels, by the size of the committee; write results/levels.json.
+"""Train with few and with many quantisation levels, by the size of the group; write results/levels.json.
 
     .venv/bin/python -m experiments.levels.run [--without-mnist]
 
-Two committees of m users send half of the model each, in turn; a tenth of the users drops out, and the updates are
+Two groups of m users send half of the model each, in turn; a tenth of the users drops out, and the updates are
 rounded by the real quantiser over the real adaptive clip. Keys and masks are left out: they change no sum. A number of
 levels is enough for m if the accuracy, on average over the seeds, is within 0.3 points of that with 32 levels in every
-task: what the clip costs, with however many levels, is another matter. `privacy/message_sizes.py` has the rule, a test
+task: what the clip costs, with however many levels, is another matter. `planning/message_sizes.py` has the rule, a test
 compares the two, docs/planning.md has the table.
 
-Then words of 6 bits beside words of 16, in ten committees of ten users that send a tenth of the model each.
+Then words of 6 bits beside words of 16, in ten groups of ten users that send a tenth of the model each.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ from rich.progress import track
 from experiments.common.results import commit
 from experiments.downlink.training import LAST, Task
 from sparsesecagg import __version__
+from sparsesecagg.field import Word
 from sparsesecagg.lab.learning.data import Dataset, load_dataset, make_partition
 from sparsesecagg.lab.learning.models import DenseNetwork, LocalTraining
 from sparsesecagg.lab.learning.scaling import AdaptiveClip
-from sparsesecagg.planning.message_sizes import default_levels, largest_sum, shortest_word
+from sparsesecagg.planning.message_sizes import default_levels, shortest_word
 from sparsesecagg.rounding import Quantizer
 
 ROOT = Path(__file__).parents[2]
@@ -39,9 +40,9 @@ SEEDS = (0, 1, 2)
 MEMBERS = (5, 10, 20, 40)
 LEVELS = (1, 2, 4, 8, 32)
 UNROUNDED = "unrounded"
-COMMITTEES = 2
+GROUPS = 2
 SHORT, LONG, TEN = 6, 16, 10
-"""The words that are compared, and the users and number of the committees."""
+"""The words that are compared, and the users and number of the groups."""
 DROPOUT = 0.1
 ENOUGH = 0.3
 """Points of accuracy that rounding may cost."""
@@ -54,7 +55,7 @@ TASKS = {
     "MNIST, IID": Task("mnist", "iid", 0, 0, 150, 100, 20, _MNIST),
     "MNIST, shards": Task("mnist", "shards", 0, 0, 150, 100, 20, _MNIST),
 }
-"""`users` and `chosen` follow from the size of the committees."""
+"""`users` and `chosen` follow from the size of the groups."""
 
 
 def main() -> None:
@@ -69,14 +70,14 @@ def main() -> None:
     words = [
         {"task": name, "bits": bits, "levels": most, "accuracies": accuracies(TASKS[name], TEN, most, TEN)}
         for name in track(tasks, description="words")
-        for bits, most in ((bits, largest_sum(bits) // TEN) for bits in (SHORT, LONG))
+        for bits, most in ((bits, Word.of(bits).largest // TEN) for bits in (SHORT, LONG))
     ]
     result = {
         "command": "python -m experiments.levels.run",
         "version": __version__,
         "commit": commit(),
         "seeds": list(SEEDS),
-        "configuration": {"committees": COMMITTEES, "dropout": DROPOUT, "points": ENOUGH},
+        "configuration": {"groups": GROUPS, "dropout": DROPOUT, "points": ENOUGH},
         "runs": runs,
         "words": words,
         "enough": {str(members): enough(runs, members) for members in MEMBERS},
@@ -85,9 +86,9 @@ def main() -> None:
     DOCUMENT.write_text(published(DOCUMENT.read_text(encoding="utf-8"), result), encoding="utf-8")
 
 
-def accuracies(task: Task, members: int, levels: int | None, committees: int = COMMITTEES) -> list[float]:
+def accuracies(task: Task, members: int, levels: int | None, groups: int = GROUPS) -> list[float]:
     """Return the accuracy in percent at the end of a run, by seed."""
-    return [round(accuracy(task, members, levels, seed, committees), 3) for seed in SEEDS]
+    return [round(accuracy(task, members, levels, seed, groups), 3) for seed in SEEDS]
 
 
 @cache
@@ -95,9 +96,9 @@ def _load(name: str) -> Dataset:
     return load_dataset(name)
 
 
-def accuracy(task: Task, members: int, levels: int | None, seed: int, committees: int) -> float:
+def accuracy(task: Task, members: int, levels: int | None, seed: int, groups: int) -> float:
     """Train one run; `levels` of None adds up the updates as they are."""
-    data, users = _load(task.dataset), committees * members
+    data, users = _load(task.dataset), groups * members
     x, y = data.train_x.reshape(len(data.train_x), -1), data.train_y
     network = DenseNetwork(x.shape[1], len(data.classes), (task.hidden,))
     own = [part[: task.samples] for part in make_partition(data, task.partition, users, seed).indices]
@@ -105,7 +106,7 @@ def accuracy(task: Task, members: int, levels: int | None, seed: int, committees
     rng = np.random.default_rng([seed, members])  # The same users drop out whatever the levels.
     rounding = np.random.Generator(np.random.SFC64(seed))
     clip = AdaptiveClip(network.layers, model, levels or 1 << 20)
-    bounds = [network.dim * part // committees for part in range(committees + 1)]
+    bounds = [network.dim * part // groups for part in range(groups + 1)]
     found = list[float]()
     for number in range(task.rounds):
         updates = np.array(
@@ -116,10 +117,10 @@ def accuracy(task: Task, members: int, levels: int | None, seed: int, committees
         )
         survives = rng.random(users) >= DROPOUT
         scale, mean = clip.per_coordinate(), np.zeros(network.dim, np.float32)
-        for committee in range(committees):
-            which = (committee + number) % committees
+        for group in range(groups):
+            which = (group + number) % groups
             part = slice(bounds[which], bounds[which + 1])
-            there = np.flatnonzero(survives[committee * members : (committee + 1) * members]) + committee * members
+            there = np.flatnonzero(survives[group * members : (group + 1) * members]) + group * members
             if len(there):
                 mean[part] = summed(updates[there, part], scale[part], levels, rounding) / len(there)
         clip.follow(mean)
@@ -159,7 +160,7 @@ def enough(runs: list[dict[str, Any]], members: int) -> int | None:
 
 def published(page: str, result: dict[str, Any]) -> str:
     """Return the page with the table."""
-    head = "| users of a committee | " + " | ".join(f"{levels} level{'s' * (levels > 1)}" for levels in LEVELS)
+    head = "| users of a group | " + " | ".join(f"{levels} level{'s' * (levels > 1)}" for levels in LEVELS)
     lines = [head + " | fewest that are enough | default | word |", "| ---: " * (len(LEVELS) + 4) + "|"]
     for members in MEMBERS:
         worst = [max(losses(result["runs"], members, levels).values()) for levels in LEVELS]
@@ -167,9 +168,9 @@ def published(page: str, result: dict[str, Any]) -> str:
         lines.append(
             f"| {members} | "
             + " | ".join(f"{loss:+.2f}" for loss in worst)
-            + f" | {result['enough'][str(members)] or 'none'} | {chosen} | {shortest_word(members, chosen, 1.0)} bits |"
+            + f" | {result['enough'][str(members)] or 'none'} | {chosen} | {shortest_word(members, chosen)} bits |"
         )
-    lines += ["", f"| {TEN * TEN} users in committees of {TEN}, α = 1/{TEN} | {LONG} bits | {SHORT} bits | points |"]
+    lines += ["", f"| {TEN * TEN} users in groups of {TEN}, α = 1/{TEN} | {LONG} bits | {SHORT} bits | points |"]
     lines += ["| --- | ---: | ---: | ---: |"]
     for task in dict.fromkeys(one["task"] for one in result["words"]):
         long, short = (

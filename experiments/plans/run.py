@@ -8,45 +8,43 @@ Nothing is sampled, so the numbers do not depend on seed or machine.
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from experiments.common.results import commit
 from sparsesecagg import __version__
-from sparsesecagg.cli.plan import as_json
-from sparsesecagg.privacy.anonymity import Structure, failure_log2
-from sparsesecagg.planning.candidates import FAILED_POD, THIN_COMMITTEE, highest_demand
-from sparsesecagg.planning.plan import EXCLUDED, Goal
+from sparsesecagg.patterns.groups import group_count, group_sizes
+from sparsesecagg.planning.plan import DEFAULT_ALPHA, Goal
 from sparsesecagg.planning.planner import plan_round
+from sparsesecagg.privacy.anonymity import colluders_in_a_group, failed_rounds, honest_in_sum
 
 ROOT = Path(__file__).parents[2]
 RESULTS, PAGE = ROOT / "results" / "plans.json", ROOT / "docs" / "planning.md"
-DIM, ANONYMITY = 1_663_370, 5
-COHORTS = (
-    (50, 0.1, 0.1),
-    (100, 0.05, 0.05),
-    (100, 0.1, 0.1),
-    (300, 0.1, 0.1),
-    (1000, 0.1, 0.1),
-    (1000, 0.1, 0.2),
-    (10_000, 0.1, 0.1),
-    (1000, 0.3, 0.1),
-    (1000, 0.3, 1 / 3),
+DIM = 1_663_370
+COHORTS: tuple[dict[str, Any], ...] = (
+    {"clients": 5, "min_anonymity": 3},
+    {"clients": 10},
+    {"clients": 25},
+    {"clients": 50},
+    {"clients": 100},
+    {"clients": 300},
+    {"clients": 1000},
+    {"clients": 1000, "alpha": 0.04},
+    {"clients": 1000, "group_size": 77},
+    {"clients": 10_000},
+    {"clients": 1000, "colluding": 0.2},
+    {"clients": 100, "dropout": 0.3},
+    {"clients": 100, "dropout": 0.3, "server": "semi-honest"},
+    {"clients": 1000, "dropout": 0.3},
+    {"clients": 1000, "dropout": 0.3, "server": "semi-honest"},
+    {"clients": 1000, "dropout": 0.3, "colluding": 0.3333},
+    {"clients": 1000, "dropout": 0.3, "colluding": 0.3333, "server": "semi-honest"},
 )
-SMALLEST = (
-    # N, θ, γ, committees per pod with and without CONFIRM, excluded.
-    (50, 0.1, 0.1, 2, 2, 0.0),
-    (100, 0.05, 0.05, 2, 3, 0.0),
-    (100, 0.1, 0.1, 2, 3, 0.0),
-    (300, 0.1, 0.1, 2, 4, 0.0),
-    (1000, 0.1, 0.1, 2, 4, 0.0),
-    (1000, 0.1, 0.2, 2, 3, 0.0),
-    (10_000, 0.1, 0.1, 2, 3, 0.0),
-    (1000, 0.3, 0.1, 4, 3, 0.0),
-    (300, 0.1, 0.1, 2, 4, EXCLUDED),
-    (1000, 0.1, 0.1, 2, 3, EXCLUDED),
-    (1000, 0.1, 0.2, 2, 4, EXCLUDED),
-)
+"""θ = γ = 0.1, five honest users and a malicious server unless it says otherwise."""
+STRICTER = ((10, None), (25, None), (50, None), (100, None), (300, None), (1000, None), (1000, 77), (10_000, None))
+"""Cohorts, with the size of their groups, whose thresholds are also computed for a stricter availability."""
+FEWER_FAILED = 0.01
 
 
 def main() -> None:
@@ -56,7 +54,6 @@ def main() -> None:
         "command": "python -m experiments.plans.run",
         "version": __version__,
         "commit": commit(),
-        "goal": {"dim": DIM, "min_anonymity": ANONYMITY, "failure_log2": -40},
         "numbers": numbers,
     }
     RESULTS.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
@@ -64,56 +61,41 @@ def main() -> None:
 
 
 def compute() -> dict[str, Any]:
-    """Return the plans of all cohorts, and the smallest groups of equal size."""
-    plans = []
-    for clients, dropout, colluding in COHORTS:
-        cohort = {"clients": clients, "dropout": round(dropout, 4), "colluding": round(colluding, 4)}
-        goal = Goal(clients, DIM, dropout, colluding, ANONYMITY)
-        lying = plan_round(goal)
-        curious = plan_round(Goal(clients, DIM, dropout, colluding, ANONYMITY, server="curious"))
-        plans.append({**cohort, "lying": as_json(lying), "curious": as_json(curious)})
-    smallest = [
-        {
-            "clients": clients,
-            "dropout": dropout,
-            "colluding": colluding,
-            "excluded": excluded,
-            "confirm": smallest_groups(
-                Goal(clients, DIM, dropout, colluding, ANONYMITY, excluded=excluded), with_, True
-            ),
-            "no_confirm": smallest_groups(
-                Goal(clients, DIM, dropout, colluding, ANONYMITY, excluded=excluded), without, False
-            ),
-        }
-        for clients, dropout, colluding, with_, without, excluded in SMALLEST
-    ]
-    return {"plans": plans, "smallest": smallest}
+    """Return the plans of all cohorts, and the thresholds that fail half as often."""
+    return {"plans": [plan_of(cohort) for cohort in COHORTS], "thresholds": [thresholds(*each) for each in STRICTER]}
 
 
-def smallest_groups(goal: Goal, committees_per_pod: int, confirm: bool) -> dict[str, int]:
-    """Return the smallest groups, all of one size, as many as fit into those who are left, that keep the goal."""
-    for members in range(goal.min_anonymity, goal.population // committees_per_pod + 1):
-        holders = committees_per_pod * members
-        survivors = highest_demand(goal.availability, THIN_COMMITTEE, (members,))
-        threshold = highest_demand(goal.availability, FAILED_POD, (holders,))
-        if min(survivors, threshold) < 1:
-            continue
-        groups = Structure(((members,) * committees_per_pod,) * (goal.population // holders), survivors, threshold)
-        failure = failure_log2(
-            groups,
-            anonymity=goal.min_anonymity,
-            colluders=goal.colluders,
-            population=goal.population,
-            confirm=confirm,
-        )
-        if failure <= goal.failure_log2:
-            return {"committee_size": members, "min_survivors": survivors, "pod_size": holders, "threshold": threshold}
-    raise AssertionError("the cohorts of this table have such groups")
+def plan_of(cohort: dict[str, Any]) -> dict[str, Any]:
+    """Return one cohort's plan."""
+    usual = {"dim": DIM, "dropout": 0.1, "colluding": 0.1, "min_anonymity": 5}
+    plan = asdict(plan_round(Goal(**{**usual, **cohort})))
+    return {"cohort": {**usual, "server": "malicious", "alpha": DEFAULT_ALPHA, **cohort}, **plan}
+
+
+def thresholds(clients: int, group_size: int | None) -> dict[str, Any]:
+    """Return the planned threshold beside the largest that fails in at most 1 % of the rounds, with what both keep.
+
+    θ = γ = 0.1 and a malicious server. In the second, half a colluding user is rounded down.
+    """
+    plan = plan_round(Goal(clients, DIM, 0.1, 0.1, 5, group_size=group_size))
+    sizes = group_sizes(clients, group_count(clients, group_size))
+    smallest, largest = min(sizes), max(sizes)
+    stricter = next(t for t in range(smallest, 0, -1) if failed_rounds(smallest, t, 0.1) <= FEWER_FAILED)
+    colluders = colluders_in_a_group(sizes, clients // 10, -40.0)
+    return {
+        "clients": clients,
+        "groups": len(sizes),
+        "group_size": largest,
+        "threshold": plan.threshold,
+        "anonymity": plan.anonymity,
+        "stricter_threshold": stricter,
+        "stricter_anonymity": min(honest_in_sum(size, stricter, colluders, "malicious") for size in sizes),
+    }
 
 
 def publish(page: str, numbers: dict[str, Any]) -> str:
     """Return the page with its tables written anew."""
-    for name, lines in (("plans", plan_lines(numbers)), ("smallest", smallest_lines(numbers))):
+    for name, lines in (("plans", plan_lines(numbers)), ("thresholds", threshold_lines(numbers))):
         begin, end = f"<!-- table: results/plans.json, {name} -->\n", f"<!-- end: {name} -->\n"
         before, rest = page.split(begin)
         page = before + begin + "\n".join(lines) + "\n" + end + rest.split(end, 1)[1]
@@ -121,45 +103,39 @@ def publish(page: str, numbers: dict[str, Any]) -> str:
 
 
 def plan_lines(numbers: dict[str, Any]) -> list[str]:
-    """Return the table of plans, one row per cohort and kind of server."""
+    """Return the table of plans."""
     lines = [
-        "| N | θ | γ | server | m, s; P, t; G | CONFIRM | bits | upload | all sent | all received "
-        "| times less than SecAgg |",
-        "| ---: | ---: | ---: | --- | --- | --- | ---: | ---: | ---: | ---: | ---: |",
+        "| N | θ | γ | server | honest users in every sum | groups | P, t | rounds lost | α | bits | upload "
+        "| all sent | all received | times less than SecAgg |",
+        "| ---: | ---: | ---: | --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for row in numbers["plans"]:
-        for server in ("lying", "curious"):
-            plan, cohort = (
-                row[server],
-                f"| {row['clients']:,} | {row['dropout']:g} | {row['colluding']:.3g} | {server} ",
-            )
-            if not plan["feasible"]:
-                lines.append(f"{cohort}| not feasible | | | | | | |")
-                continue
-            lines.append(
-                f"{cohort}| {_sizes(plan)}; {plan['committees']} | {'yes' if plan['confirm'] else 'no'} "
-                f"| {plan['modulus_bits']} | {plan['upload_bytes']:,} | {plan['all_bytes_sent']:,} "
-                f"| {plan['all_bytes_received']:,} | {plan['compression_vs_secagg']:.1f} |"
-            )
+        asked = row["cohort"]
+        start = f"| {asked['clients']:,} | {asked['dropout']:g} | {asked['colluding']:.3g} | {asked['server']} "
+        if not row["feasible"]:
+            lines.append(f"{start}| not feasible: too few users stay | | | | | | | | | |")
+            continue
+        lines.append(
+            f"{start}| {row['anonymity']} | {row['groups']} | {row['group_size']}, {row['threshold']} "
+            f"| {row['abort_probability']:.1%} | {asked['alpha']:g} | {row['options']['modulus_bits']} "
+            f"| {row['upload_bytes']:,} | {row['all_bytes_sent']:,} | {row['all_bytes_received']:,} "
+            f"| {row['compression_vs_secagg']:.1f} |"
+        )
     return lines
 
 
-def smallest_lines(numbers: dict[str, Any]) -> list[str]:
-    """Return the table of smallest groups."""
+def threshold_lines(numbers: dict[str, Any]) -> list[str]:
+    """Return the table of thresholds."""
     lines = [
-        "| N | θ | γ | excluded | with CONFIRM: m, s; P, t | without: m, s; P, t |",
-        "| ---: | ---: | ---: | ---: | --- | --- |",
+        "| N | groups | P | t, at most 2 % of the rounds fail | honest users | t, at most 1 % | honest users |",
+        "| ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     lines += [
-        f"| {row['clients']:,} | {row['dropout']:g} | {row['colluding']:g} | {row['excluded']:g} "
-        f"| {_sizes(row['confirm'])} | {_sizes(row['no_confirm'])} |"
-        for row in numbers["smallest"]
+        f"| {row['clients']:,} | {row['groups']} | {row['group_size']} | {row['threshold']} | {row['anonymity']} "
+        f"| {row['stricter_threshold']} | {row['stricter_anonymity']} |"
+        for row in numbers["thresholds"]
     ]
     return lines
-
-
-def _sizes(groups: dict[str, Any]) -> str:
-    return f"{groups['committee_size']}, {groups['min_survivors']}; {groups['pod_size']}, {groups['threshold']}"
 
 
 if __name__ == "__main__":
