@@ -30,6 +30,7 @@ HEADINGS = (
     "such pairs found",
     "honest users in one sum, mean",
     "least",
+    "promised",
 )
 
 
@@ -41,20 +42,20 @@ def main() -> None:
     DOCUMENT.write_text(before + BEGIN + table(audits) + END + after, encoding="utf-8")
     IMAGES.mkdir(exist_ok=True)
     for name, colluding in (("audit.png", 0.0), ("audit-colluding.png", 1 / 3)):
-        shown = [pick(audits, pattern, colluding) for pattern in ("pairwise", "committee", "full")]
-        title = f"100 users, {shown[0]['colluders'] or 'none'} of them colluding, α = 0.1, θ = 0.3, curious server"
+        shown = [pick(audits, pattern, colluding) for pattern in ("pairwise", "sliced", "full")]
+        title = f"100 users, {shown[0]['colluders'] or 'none'} of them colluding, α = 0.1, θ = 0.3, semi-honest server"
         draw_histograms(shown, title, IMAGES / name)
 
 
 def pick(audits: Sequence[Mapping[str, Any]], pattern: str, colluding: float) -> Mapping[str, Any]:
-    """Return the pattern's audit with dropouts and a curious server, at the smallest α."""
-    wanted = (pattern, colluding, "curious", "UPLOAD")
+    """Return the pattern's audit with dropouts and a semi-honest server, at the first α."""
+    wanted = (pattern, colluding, "semi-honest", "UPLOAD")
     fitting = [
         audit
         for audit in audits
         if (audit["pattern"], audit["colluding"], audit["server"], audit["drop_at"]) == wanted and audit["dropout"] > 0
     ]
-    return min(fitting, key=lambda audit: float(audit["alpha"]))
+    return fitting[0]
 
 
 def table(audits: Sequence[Mapping[str, Any]]) -> str:
@@ -79,14 +80,13 @@ def row(audit: Mapping[str, Any]) -> tuple[str, ...]:
         score(audit["pairs_found"]),
         f"{component['mean']:.1f}",
         str(component["min"]),
+        str(audit["promised"] or "–"),
     )
 
 
 def server(audit: Mapping[str, Any]) -> str:
-    """Return what the server does, and what else is unusual about the row."""
-    notes = [audit["server"]]
-    if audit["server"] == "lying":
-        notes.append("with CONFIRM" if audit["confirm"] else "no CONFIRM")
+    """Return what the server does, the threshold, and what else is unusual about the row."""
+    notes = [audit["server"], f"t = {audit['threshold']}"]
     if audit["drop_at"] == "SHARE_KEYS":
         notes.append("whole rounds missed")
     return ", ".join(notes)

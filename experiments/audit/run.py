@@ -14,31 +14,30 @@ from typing import Any
 
 from experiments.common.results import commit
 from sparsesecagg import __version__
-from sparsesecagg.lab.audit.audit import AuditSettings, run_audit
-from sparsesecagg.protocol import Parameters, Stage
+from sparsesecagg.lab.audit.audit import run_audit
+from sparsesecagg.lab.audit.audit_report import AuditSettings
+from sparsesecagg.protocol import RoundOptions, Stage
 
 RESULTS = Path(__file__).parents[2] / "results" / "audit.json"
 CLIENTS, DIM, SEED = 100, 1000, 0
 THIRD = 1 / 3
-ONE_GROUP, LONGER = {"runs": 2, "rounds": 3}, {"runs": 2, "rounds": 8}
-"""Every round of `pairwise` and `full` has all users in one group: rounds are as good as runs."""
-DRAWS, MANY_DRAWS = {"runs": 4, "rounds": 4}, {"runs": 10, "rounds": 4}
-"""Committees are drawn once per run, so runs are what averages over them."""
-# Pattern, α, θ, γ and more: DESIGN §3's table, then the repaired pattern and plain SecAgg at the same settings.
-SETTINGS: tuple[tuple[str, float | None, float, float, dict[str, Any]], ...] = (
-    ("pairwise", 0.1, 0.0, 0.0, ONE_GROUP),
+SHORT, LONGER = {"runs": 2, "rounds": 3}, {"runs": 2, "rounds": 8}
+MALICIOUS = {**SHORT, "server": "malicious"}
+# Pattern, α, θ, γ and more: DESIGN §3's table, then slices and plain SecAgg at the same settings.
+SETTINGS: tuple[tuple[str, float, float, float, dict[str, Any]], ...] = (
+    ("pairwise", 0.1, 0.0, 0.0, SHORT),
     ("pairwise", 0.1, 0.3, 0.0, LONGER),
     ("pairwise", 0.1, 0.3, THIRD, LONGER),
-    ("pairwise", 0.2, 0.3, THIRD, ONE_GROUP),
-    ("committee", 0.1, 0.3, 0.0, DRAWS),
-    ("committee", 0.1, 0.3, THIRD, MANY_DRAWS),
-    ("committee", 0.1, 0.3, THIRD, {**DRAWS, "drop_at": Stage.SHARE_KEYS}),
-    ("committee", 0.2, 0.3, THIRD, DRAWS),
-    ("committee", 0.1, 0.3, THIRD, {**DRAWS, "server": "lying"}),
-    ("committee", 0.2, 0.1, 0.1, {**DRAWS, "server": "lying"}),
-    ("committee", 0.2, 0.1, 0.1, {**DRAWS, "server": "lying", "confirm": True}),
-    ("full", None, 0.3, 0.0, ONE_GROUP),
-    ("full", None, 0.3, THIRD, ONE_GROUP),
+    ("pairwise", 0.2, 0.3, THIRD, SHORT),
+    ("sliced", 0.1, 0.3, 0.0, SHORT),
+    ("sliced", 0.1, 0.3, THIRD, SHORT),
+    ("sliced", 0.01, 0.3, THIRD, SHORT),
+    ("sliced", 0.1, 0.3, THIRD, {**SHORT, "drop_at": Stage.SHARE_KEYS}),
+    ("sliced", 0.1, 0.1, 0.1, MALICIOUS),
+    ("sliced", 0.1, 0.0, 0.1, {**MALICIOUS, "threshold": 82}),
+    ("sliced", 0.1, 0.0, THIRD, {**MALICIOUS, "threshold": 54}),
+    ("full", 1.0, 0.3, 0.0, SHORT),
+    ("full", 1.0, 0.3, THIRD, SHORT),
 )
 
 
@@ -54,17 +53,14 @@ def main() -> None:
     RESULTS.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
-def measure(
-    pattern: str, alpha: float | None, dropout: float, colluding: float, options: dict[str, Any]
-) -> dict[str, Any]:
+def measure(pattern: str, alpha: float, dropout: float, colluding: float, options: dict[str, Any]) -> dict[str, Any]:
     """Run one audit."""
-    asked = {name: value for name, value in options.items() if name != "confirm"}
-    params = Parameters.create(
-        clients=CLIENTS, dim=DIM, pattern=pattern, alpha=alpha, dropout=dropout, confirm=options.get("confirm")
-    )
-    found = run_audit(AuditSettings(params, colluding, seed=SEED, **asked), workers=os.cpu_count() or 1).as_json()
-    print(f"{pattern} α={found['alpha']:g} θ={dropout:g} γ={colluding:.3g} {found['server']}: ", end="")
-    print(f"{found['revealed_fraction']:.4%} revealed", flush=True)
+    asked = {name: value for name, value in options.items() if name != "threshold"}
+    round_options = RoundOptions(pattern, alpha, threshold=options.get("threshold"), dropout=dropout)
+    settings = AuditSettings(CLIENTS, DIM, round_options, colluding, seed=SEED, **asked)
+    found = run_audit(settings, workers=os.cpu_count() or 1).as_json()
+    print(f"{pattern} α={alpha:g} θ={dropout:g} γ={colluding:.3g} {found['server']}: ", end="")
+    print(f"{found['revealed_fraction']:.4%} revealed, {found['honest_component']['min']} at least", flush=True)
     return found
 
 

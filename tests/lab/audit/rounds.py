@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from sparsesecagg.simulate.simulation import entropy_of_run
+from sparsesecagg.lab.audit.adversary import Adversary
 from sparsesecagg.lab.audit.audit import STEPS, AttackedRound, AttackedRun
-from sparsesecagg.protocol import Parameters, Stage
+from sparsesecagg.protocol import Parameters, RoundOptions, Stage
+from sparsesecagg.simulate.simulation import entropy_of_run
 
 
 def steps_of(seed, dim, largest=STEPS):
@@ -15,15 +16,15 @@ def steps_of(seed, dim, largest=STEPS):
     return lambda user: np.random.default_rng([seed, user, 1]).integers(-largest, largest + 1, dim)
 
 
-def parameters(**options) -> Parameters:
+def parameters(clients: int, dim: int, roster=None, **options) -> Parameters:
     """Return parameters with `STEPS` quantisation steps per unit, so that updates are exact."""
-    params = Parameters.create(**options)
+    params = Parameters.create(clients, dim, RoundOptions(**options), session=bytes(32), roster=roster)
     return params.replace(clip=params.quantizer.limit / STEPS)
 
 
-def attacked_run(params: Parameters, *, colluders: Sequence[int] = (), seed: int = 0, **options: Any) -> AttackedRun:
+def attacked_run(params: Parameters, *, colluders: Iterable[int] = (), seed: int = 0, **options: Any) -> AttackedRun:
     """Set up a run of seeded users, some of which collude."""
-    return AttackedRun(params, colluders=colluders, entropy_of=entropy_of_run(seed), **options)
+    return AttackedRun(params, colluders=list(colluders), entropy_of=entropy_of_run(seed), **options)
 
 
 def next_round(
@@ -37,7 +38,7 @@ def next_round(
 def attacked(
     params: Parameters,
     *,
-    colluders: Sequence[int] = (),
+    colluders: Iterable[int] = (),
     dropped: Iterable[int] = (),
     weights: Sequence[int] | None = None,
     seed: int = 0,
@@ -46,10 +47,6 @@ def attacked(
     return next_round(attacked_run(params, colluders=colluders, seed=seed), dropped=dropped, weights=weights, seed=seed)
 
 
-def committee_of(params, number=0):
-    """Return the users of a committee; who drops or colludes does not change it."""
-    run = attacked_run(params)
-    for pod in run.run.server.groups.pods:
-        if pod.first <= number < pod.first + len(pod.committees):
-            return pod.users[pod.committees[number - pod.first]].tolist()
-    raise ValueError(number)
+def users_of(adversary: Adversary, indices: Iterable[int]) -> set[int]:
+    """Return users by number."""
+    return {adversary.epoch.user(index) for index in indices}

@@ -2,8 +2,8 @@
 
 import math
 
-from sparsesecagg.patterns import tails
 from sparsesecagg.lab.audit import graph_tails
+from sparsesecagg.privacy import tails
 
 
 def test_missing_holders_are_a_binomial_tail_over_the_neighbours() -> None:

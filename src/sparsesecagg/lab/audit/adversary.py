@@ -219,11 +219,10 @@ def told_dropped(honest: Collection[int], uploaded: int, threshold: int, collude
     spare, votes, everybody = uploaded - threshold, threshold - colluders, sorted(honest)
     if spare <= 0 or votes <= 0:
         return {}
-    if 2 * votes <= len(everybody):
-        for each in range(1, spare + 1):
-            told = spread_votes(everybody, everybody, each)
-            if all(votes <= count <= len(everybody) - votes for count in _count(told, everybody)):
-                return told
+    if votes <= spare and 2 * votes <= len(everybody):
+        # Each against the next t − c in a circle: t − c votes against everybody, and as many for it.
+        circle = everybody * 2
+        return {holder: set(circle[place + 1 : place + 1 + votes]) for place, holder in enumerate(everybody)}
     for count in range(min(len(everybody) - 1, len(everybody) * spare // votes), 0, -1):
         told = spread_votes(everybody[:count], everybody, spare)
         if min(_count(told, everybody[:count])) >= votes:
