@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sparsesecagg.cli.shared import JsonOption, SeedOption, out, print_json
+from sparsesecagg.cli.shared import JsonOption, out, print_json
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.lab.report import compare_runs, read_runs, summary_table, write_report
 from sparsesecagg.lab.report.measures import Measures, measure
@@ -26,7 +26,6 @@ def report(
         typer.Option("--out", help="The page; RUN/report.html for one folder, else report.html here."),
     ] = None,
     json: JsonOption = False,
-    seed: SeedOption = 0,  # noqa: ARG001  # Every command takes one; a report draws nothing at random.
 ) -> None:
     """Write a page about training runs that opens offline, and print them as a table.
 

@@ -18,7 +18,7 @@ from sparsesecagg.cli.errors import Interrupted, NeedsSourceTree
 from sparsesecagg.cli.shared import JsonOption, SeedOption, at_least, err, out, print_json, progress
 from sparsesecagg.errors import InvalidInput
 
-CHECKOUT = Path(__file__).parents[3]
+CHECKOUT = Path(__file__).parents[4]
 SOURCE_TREE = "https://github.com/sparsesecagg/sparsesecagg"
 ALL = "all"
 
@@ -46,7 +46,7 @@ def reproduce(
     NAME is table1, fig2, fig3, fig4, fig5, fig6, mcmahan (Figure 5 with its own network), theory, tradeoff, clock, or
     all of them: all.
 
-    Long ones save their work after every round and go on where they were. Results go to NAME.json, plots to plots/.
+    Long ones save their work after every round and continue where they were. Results go to NAME.json, plots to plots/.
     """
     if quick and paper:
         raise InvalidInput("quick", "and --paper exclude each other: choose one")
