@@ -8,12 +8,12 @@ Nothing is sampled, so the numbers do not depend on seed or machine.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from experiments.common.results import commit
 from sparsesecagg import __version__
+from sparsesecagg.cli.plan import as_json
 from sparsesecagg.patterns.groups import group_count, group_sizes
 from sparsesecagg.planning.plan import DEFAULT_ALPHA, Goal
 from sparsesecagg.planning.planner import plan_round
@@ -68,8 +68,8 @@ def compute() -> dict[str, Any]:
 def plan_of(cohort: dict[str, Any]) -> dict[str, Any]:
     """Return one cohort's plan."""
     usual = {"dim": DIM, "dropout": 0.1, "colluding": 0.1, "min_anonymity": 5}
-    plan = asdict(plan_round(Goal(**{**usual, **cohort})))
-    return {"cohort": {**usual, "server": "malicious", "alpha": DEFAULT_ALPHA, **cohort}, **plan}
+    plan = plan_round(Goal(**{**usual, **cohort}))
+    return {"cohort": {**usual, "server": "malicious", "alpha": DEFAULT_ALPHA, **cohort}, **as_json(plan)}
 
 
 def thresholds(clients: int, group_size: int | None) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def plan_lines(numbers: dict[str, Any]) -> list[str]:
             continue
         lines.append(
             f"{start}| {row['anonymity']} | {row['groups']} | {row['group_size']}, {row['threshold']} "
-            f"| {row['abort_probability']:.1%} | {asked['alpha']:g} | {row['options']['modulus_bits']} "
+            f"| {row['abort_probability']:.1%} | {asked['alpha']:g} | {row['modulus_bits']} "
             f"| {row['upload_bytes']:,} | {row['all_bytes_sent']:,} | {row['all_bytes_received']:,} "
             f"| {row['compression_vs_secagg']:.1f} |"
         )
