@@ -32,7 +32,7 @@ DRAWN = """
 })
 """
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-PLOTS = 12
+PLOTS = 11
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sparsesecagg.lab.report.palette import DASHES, LIGHT, LIGHT_RUNS, PREFERRED, SYMBOLS, assign
+from sparsesecagg.lab.report.palette import DASHES, LIGHT, LIGHT_RUNS, SYMBOLS
 
 Matrix = NDArray[np.float64]
 
@@ -57,8 +57,7 @@ def test_marks_and_text_stand_out_from_the_ground() -> None:
 @pytest.mark.parametrize("who", SEEN_BY)
 def test_runs_differ_for_everyone(who: str) -> None:
     """In CIELAB, where 2 is just noticeable: any two by 14, the four of the demo by 20."""
-    usual = [LIGHT_RUNS[PREFERRED[name]] for name in ("sliced", "pairwise", "secagg", "plain")]
-    for colours, apart in ((LIGHT_RUNS, 14), (usual, 20)):
+    for colours, apart in ((LIGHT_RUNS, 14), (LIGHT_RUNS[:4], 20)):
         seen = [lab(SEEN_BY[who] @ linear(colour)) for colour in colours]
         assert min(float(np.linalg.norm(a - b)) for a, b in combinations(seen, 2)) >= apart
 
@@ -66,21 +65,3 @@ def test_runs_differ_for_everyone(who: str) -> None:
 def test_colour_is_never_the_only_sign() -> None:
     """No two runs share both marker and dash."""
     assert len(set(SYMBOLS)) == len(LIGHT_RUNS) == len(DASHES)
-
-
-def test_the_usual_aggregators_keep_their_colour() -> None:
-    """Whatever else is compared."""
-    assert assign(["sliced", "secagg"]) == [PREFERRED["sliced"], PREFERRED["secagg"]]
-    assert assign(["mine", "sliced"])[1] == PREFERRED["sliced"]
-
-
-def test_runs_of_one_aggregator_get_different_colours() -> None:
-    """Slices with 8 and with 16 bits, beside SecAgg."""
-    places = assign(["sliced", "sliced", "secagg", "mine"])
-    assert len(set(places)) == 4
-    assert places[2] == PREFERRED["secagg"]
-
-
-def test_more_runs_than_colours_still_get_one() -> None:
-    """Colours repeat then; names don't."""
-    assert set(assign(["mine"] * 20)) == set(range(len(LIGHT_RUNS)))

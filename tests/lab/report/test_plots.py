@@ -14,7 +14,6 @@ EXPECTED = {
     "accuracy-by-round",
     "accuracy-by-sent",
     "accuracy-by-upload",
-    "loss-by-round",
     "bytes-sent",
     "bytes-received",
     "client-seconds",

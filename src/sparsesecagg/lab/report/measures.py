@@ -37,7 +37,6 @@ class Measures:
     """The model on its way down, whole or in steps."""
     upload_total: float
     sent_total: float
-    received_total: float
     exchanges: int | None
     """Per round in steady state."""
     coordinates_updated: float | None
@@ -72,7 +71,6 @@ def measure(run: Run) -> Measures:
         model_per_round=mean(record.downlink_bytes for record in good),
         upload_total=cumulative_upload(run)[-1] if run.rounds else 0.0,
         sent_total=sum(record.all_sent_bytes for record in run.rounds),
-        received_total=sum(record.all_received_bytes for record in run.rounds),
         exchanges=min((record.exchanges for record in run.rounds if record.exchanges is not None), default=None),
         coordinates_updated=mean(updated) if updated else None,
         computing_seconds=_seconds(run, "computing", _computing),

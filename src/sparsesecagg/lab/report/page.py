@@ -26,7 +26,6 @@ from sparsesecagg.lab.report.words import (
     percent,
     readable,
     seconds_text,
-    significant,
     times,
 )
 
@@ -34,36 +33,12 @@ REPORT = "report.html"
 CONFIG = {"responsive": True, "displaylogo": False, "modeBarButtons": [["toImage", "resetScale2d"]]}
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 
-# The options a reader looks for first, with the words to show; everything else is under Configuration.
-SETTINGS = {
-    "engine": "Engine",
-    "strategy": "Strategy",
-    "dataset": "Data set",
-    "partition": "Partition",
-    "model": "Model",
-    "dim": "Parameters",
-    "clients": "Users",
-    "rounds": "Rounds",
-    "seed": "Seed",
-    "alpha": "α, share of the model sent",
-    "gain": "Gain",
-    "groups": "Groups",
-    "group_size": "Users per group",
-    "threshold": "Threshold",
-    "neighbours": "Neighbours",
-    "authenticated": "Roster",
-    "modulus_bits": "Bits per word",
-    "weights": "Weights",
-    "normalisation": "Mean over",
-    "dropout": "θ, dropout",
-    "drop_at": "Drops out at",
-    "colluding": "γ, colluding",
-    "downlink": "The model on its way down",
-    "downlink_bits": "Bits per step",
-    "epochs": "Local epochs",
-    "batch": "Batch",
-    "lr": "Learning rate",
-}
+SETTINGS = (
+    *("engine", "strategy", "dataset", "partition", "model", "dim", "clients", "rounds", "seed", "alpha", "gain"),
+    *("groups", "group_size", "threshold", "neighbours", "authenticated", "modulus_bits", "weights", "normalisation"),
+    *("dropout", "drop_at", "keys_arrive", "colluding", "downlink", "downlink_bits", "epochs", "batch", "lr"),
+)
+"""The options a reader looks for first; everything else is under Configuration."""
 
 
 def write_report(run_dir: Path) -> Path:
@@ -104,7 +79,7 @@ def render(run_set: RunSet) -> str:
         _section("Settings", _settings(runs)),
         *(_section(title, element("div", *map(_card, group), class_="grid")) for title, group in figure_groups(series)),
         _failures(runs),
-        _section("In full", _configuration(runs), *map(_rounds, runs)),
+        _section("In full", _configuration(runs)),
         element("footer", element("p", _colophon(runs))),
     )
     head = element(
@@ -181,7 +156,7 @@ def _results(series: Sequence[Series], secagg: Baseline | None) -> Html:
 def _settings(runs: Sequence[Run]) -> Html:
     """Show the options that matter first; where runs differ, each value with its runs."""
     pairs = []
-    for key, label in SETTINGS.items():
+    for key in SETTINGS:
         named: dict[str, list[str]] = {}
         for run in runs:
             if (value := run.setting(key)) not in (None, False):
@@ -189,7 +164,7 @@ def _settings(runs: Sequence[Run]) -> Html:
         alike = len(named) == 1 and len(next(iter(named.values()))) == len(runs)
         shown = named if alike else (f"{value} ({', '.join(names)})" for value, names in named.items())
         if named:
-            pairs.append(element("div", element("dt", label), element("dd", ", ".join(shown))))
+            pairs.append(element("div", element("dt", key.replace("_", " ")), element("dd", ", ".join(shown))))
     return element("dl", *pairs, class_="facts")
 
 
@@ -211,28 +186,8 @@ def _configuration(runs: Sequence[Run]) -> Html:
     for key in dict.fromkeys(key for config in options for key in config):
         values = [_text(config[key]) if key in config else NOTHING for config in options]
         rows.append((f"{key} (differs)" if len(set(values)) > 1 else key, *values))
-    return _folded("Configuration", _table(("Option", *(run.name for run in runs)), rows))
-
-
-def _rounds(run: Run) -> Html:
-    """Give every round of one run as a row; bytes and seconds are of one user, on average."""
-    names = ("Round", "Status", "Accuracy", "Loss", "Survivors", "UPLOAD", "All sent", "Received", "Updated", "Gain")
-    rows = [
-        (
-            str(record.round),
-            "failed" if record.failed else "ok",
-            percent(record.accuracy),
-            NOTHING if record.loss is None else significant(record.loss),
-            NOTHING if record.survivors is None else str(record.survivors),
-            bytes_text(record.upload_bytes),
-            bytes_text(record.all_sent_bytes),
-            bytes_text(record.all_received_bytes),
-            percent(record.coordinates_updated),
-            NOTHING if record.gain is None else significant(record.gain),
-        )
-        for record in run.rounds
-    ]
-    return _folded(f"Rounds of {run.name}", _table(names, rows))
+    table = _table(("Option", *(run.name for run in runs)), rows)
+    return element("details", element("summary", "Configuration"), table)
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Html:
@@ -253,10 +208,6 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Html:
 
 def _section(title: str, *content: Html) -> Html:
     return element("section", element("h2", title), *content, id=title.lower().replace(" ", "-"))
-
-
-def _folded(title: str, content: Html) -> Html:
-    return element("details", element("summary", title), content)
 
 
 def _text(value: Any) -> str:

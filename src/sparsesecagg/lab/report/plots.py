@@ -19,7 +19,7 @@ from sparsesecagg.lab.report.measures import (
     mean_by_stage,
     worked,
 )
-from sparsesecagg.lab.report.palette import DASHES, LIGHT, LIGHT_RUNS, SYMBOLS, assign
+from sparsesecagg.lab.report.palette import DASHES, LIGHT, LIGHT_RUNS, SYMBOLS
 from sparsesecagg.lab.report.records import STAGES, LabelCounts, RoundLine, Run
 from sparsesecagg.lab.report.words import BYTE_UNITS, SECOND_UNITS, Unit, bytes_text, count, percent, unit_for
 
@@ -70,16 +70,15 @@ class Figure:
 
 
 def series_of(measures: Sequence[Measures]) -> list[Series]:
-    """Give each run its place in the palette."""
-    places = assign([m.run.aggregator for m in measures])
-    return [Series(m, place) for m, place in zip(measures, places, strict=True)]
+    """Give each run its place in the palette, which begins again after eight."""
+    return [Series(m, number % len(LIGHT_RUNS)) for number, m in enumerate(measures)]
 
 
 def figure_groups(series: Sequence[Series]) -> list[tuple[str, list[Figure]]]:
     """Return the plots under their headings; plots without anything to draw are left out."""
     partitions = dict.fromkeys(s.run.partition for s in series if s.run.partition and s.run.partition.counts)
     groups = [
-        ("Learning", [accuracy_by_round(series), loss_by_round(series), *accuracy_by_bytes(series)]),
+        ("Learning", [accuracy_by_round(series), *accuracy_by_bytes(series)]),
         ("Communication", [bytes_sent(series), bytes_received(series)]),
         ("Time", [client_seconds(series), server_seconds(series), computing_and_transfer(series)]),
         ("Taking part", [contributors(series), dropouts(series)]),
@@ -90,26 +89,21 @@ def figure_groups(series: Sequence[Series]) -> list[tuple[str, list[Figure]]]:
 
 def accuracy_by_round(series: Sequence[Series]) -> Figure:
     """Draw test accuracy after each round; failed rounds are marked."""
+    data: list[Json] = []
+    for s in series:
+        known = [record for record in s.run.rounds if record.accuracy is not None]
+        if known:
+            data.append(_line(s, [r.round for r in known], [r.accuracy for r in known], "%{y:.1%}"))
+            data += _crosses(s, [record for record in known if record.failed], lambda record: record.accuracy)
     described = [f"{s.run.name} ends at {percent(s.measures.accuracy)}" for s in series]
     return Figure(
         "accuracy-by-round",
         "Accuracy by round",
         "Test accuracy of the global model after each round. A cross marks a round that failed.",
         f"Line plot of test accuracy against rounds: {'; '.join(described)}.",
-        _by_round(series, lambda record: record.accuracy, "%{y:.1%}"),
+        data,
         _layout("round", "test accuracy", {}, {"tickformat": ".0%"}, hovermode="x unified"),
-    )
-
-
-def loss_by_round(series: Sequence[Series]) -> Figure:
-    """Draw test loss after each round."""
-    return Figure(
-        "loss-by-round",
-        "Loss by round",
-        "Test loss of the global model after each round.",
-        "Line plot of test loss against rounds.",
-        _by_round(series, lambda record: record.loss, "%{y:.3f}"),
-        _layout("round", "test loss", {}, {"rangemode": "tozero"}, hovermode="x unified"),
+        wide=True,
     )
 
 
@@ -305,16 +299,6 @@ def _crosses(s: Series, failed: Sequence[RoundLine], height: Pick) -> list[Json]
             "showlegend": False,
         }
     ]
-
-
-def _by_round(series: Sequence[Series], pick: Pick, hover: str) -> list[Json]:
-    data: list[Json] = []
-    for s in series:
-        known = [record for record in s.run.rounds if pick(record) is not None]
-        if known:
-            data.append(_line(s, [r.round for r in known], [pick(r) for r in known], hover))
-            data += _crosses(s, [record for record in known if record.failed], pick)
-    return data
 
 
 def _by_bytes(series: Sequence[Series], pick: Callable[[Run], list[float]]) -> tuple[list[Json], Json]:

@@ -53,7 +53,10 @@ def summary_table(run_dirs: Sequence[Path]) -> Table:
 
 
 def _caption(secagg: Baseline | None) -> str:
-    words = "Sent: all messages of one user. Hides among: honest users in every sum that is opened."
+    words = (
+        "Sent: all messages of one user. Hides among: honest users in every sum; without a roster this holds for a "
+        "server that follows the protocol."
+    )
     if secagg is None:
         return words
     if secagg.measured:
