@@ -114,19 +114,20 @@ class GroupOfUsers:
     def add(self, user: int, words: bytes) -> None:
         self.server.add(user, self.masked[user].locations, words)
 
-    def open(self, users: Iterable[int]) -> GroupSum:
+    def open(self, users: Iterable[int], threads: int = 1) -> GroupSum:
         """Remove the masks that are left when the sum has just these users, all others being members."""
         inside = set(users)
         self.server.open(
             {user: self.seed(user) for user in inside},
             [self.pair(user, peer) for user in inside for peer in self.peers(user) if peer not in inside],
+            threads,
         )
         return self.server.result()
 
-    def assert_exact(self, users: Iterable[int]) -> GroupSum:
+    def assert_exact(self, users: Iterable[int], threads: int = 1) -> GroupSum:
         """Open the sum of these users and compare it with the plain one, coordinate by coordinate."""
         inside = sorted(users)
-        opened = self.open(inside)
+        opened = self.open(inside, threads)
         values = np.zeros(self.pattern.layout.dim, np.int64)
         contributors = np.zeros_like(values)
         for index, some, count in opened.pieces():
@@ -209,14 +210,14 @@ class PatternSuite:
         else:
             assert (opened.weight, opened.clipped) == (None, None)
 
-    @pytest.mark.parametrize("bits", [8, 12, 32])
-    def test_models_of_many_pieces_are_summed_without_a_seam(self, bits: int) -> None:
+    @pytest.mark.parametrize(("bits", "threads"), [(8, 1), (12, 1), (32, 1), (32, 3)])
+    def test_models_of_many_pieces_are_summed_without_a_seam(self, bits: int, threads: int) -> None:
         dim = 150_001
         group = GroupOfUsers(self.pattern(dim, self.alphas[-1], clients=4, bits=bits))
         for user, update in enumerate(updates(4, dim)):
             group.add(user, group.upload(user, update))
         group.server.remove(2)
-        group.assert_exact({0, 1, 3})
+        group.assert_exact({0, 1, 3}, threads)
 
     def test_sparse_graphs_work_too(self) -> None:
         """Masks with the neighbours on a circle only."""

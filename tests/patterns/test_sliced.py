@@ -152,6 +152,18 @@ def test_groups_send_different_slices_or_the_same(alpha: float, groups: int) -> 
         assert same.coverage == part / length
 
 
+@given(st.sampled_from(PARTS), st.integers(0, 40), st.integers(0, 10**6), st.integers(0, 2))
+def test_turns_tell_when_a_coordinate_is_sent(part: tuple[int, int], more: int, number: int, group: int) -> None:
+    """Those whose turn is among the a that begin at the group's shift; equal turns are always sent together."""
+    pattern = Sliced(make_layout(60 + more, part[0] / part[1], groups=3, slices=3))
+    turns = pattern.turns(SEED)
+    assert turns is not None
+    begin = twin.shift(group, number, 3, *part)
+    due = np.flatnonzero((turns - begin) % part[1] < part[0])
+    assert sent(pattern, group, number) == due.tolist()
+    assert Sliced(make_layout(60)).turns(SEED) is None, "everything, always"
+
+
 @given(st.sampled_from(PARTS), st.integers(0, 60), st.integers(0, 200), st.integers(0, 50))
 def test_copies_in_a_row_are_never_all_left_out(part: tuple[int, int], more: int, start: int, number: int) -> None:
     """As many as the pattern says hold a coordinate of every slice."""
