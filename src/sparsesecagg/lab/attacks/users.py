@@ -137,7 +137,7 @@ def false_package(setting: Setting, loot: Loot) -> None:
 def without_decoding() -> Iterator[None]:
     """Restore from the first holders only, whatever they sent."""
 
-    def naive(shares: Any, holders: Any, threshold: int, genuine: Any, present: Any = None) -> Decoded:
+    def naive(shares: Any, holders: Any, threshold: int, genuine: Any, *_: Any) -> Decoded:
         found = shamir.combine(shares[:, :threshold], tuple(holders[:threshold].tolist()))
         kept = [each if each is not None and genuine(row, each) else None for row, each in enumerate(found)]
         return Decoded(kept, np.zeros(shares.shape[:2], np.bool_))
