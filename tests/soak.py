@@ -1,4 +1,7 @@
-"""`make soak`: many more fault schedules and interleavings than `make test` has time for, on all cores."""
+"""`make soak`: many more fault schedules and interleavings than `make test` has time for, on all cores.
+
+Counts are written down after each lot, so that a soak that was stopped goes on with `--resume`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
@@ -17,10 +20,18 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 from faults import run_schedules
-from interleavings import LOT, MODES, run_interleavings
+from interleavings import MODES, run_interleavings
 
-CHUNK = 500
-Job = tuple[Callable[..., Any], tuple[Any, ...]]
+ROOT = Path(__file__).parents[1]
+PROGRESS = ROOT / ".pytest_cache" / "soak.json"
+LOT = 500
+TITLES = {
+    "endings": "rounds ended with",
+    "faults_and_errors": "faults inflicted and errors raised",
+    "interleavings_seen": "interleavings: answers given and errors raised",
+}
+Job = tuple[str, int, int]
+"""What is run (a mode of interleavings, or `schedules`), from which number on, and how many."""
 
 
 def main() -> None:
@@ -28,63 +39,104 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--schedules", type=int, default=100_000, help="runs over a broken network")
     parser.add_argument("--interleavings", type=int, default=200_000, help="crashes, copies and repeats on one node")
-    parser.add_argument("--first", type=int, default=1_000_000, help="number of the first schedule")
+    parser.add_argument("--first", type=int, default=1_000_000, help="number of the first one of each")
+    parser.add_argument("--resume", action="store_true", help="go on with a soak of the same commit that was stopped")
     parser.add_argument("--out", type=Path, help="also write the counts to this JSON file")
     options = parser.parse_args()
-    begin, soaked = time.monotonic(), commit()
-    endings: Counter[str] = Counter()
-    seen: Counter[str] = Counter()
-    answers: Counter[str] = Counter()
-    schedules, interleavings = _schedules(options), _interleavings(options)
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
-        jobs = {pool.submit(act, *arguments): arguments for act, arguments in (*schedules, *interleavings)}
-        for done, job in enumerate(as_completed(jobs), 1):
-            found = job.result()
-            if isinstance(found, tuple):
-                endings += found[0]
-                seen += found[1]
-            else:
-                answers.update(found)
-            left = (time.monotonic() - begin) / done * (len(jobs) - done)
-            sys.stderr.write(f"\r{done:,} of {len(jobs):,} lots, {left / 60:.0f} min left   ")
-    sys.stderr.write("\n")
-    titles = "rounds ended with", "faults inflicted and errors raised", "interleavings: answers given and errors raised"
-    for title, counts in zip(titles, (endings, seen, answers), strict=True):
+    soak = Soak(
+        {"commit": commit(), **{name: getattr(options, name) for name in ("schedules", "interleavings", "first")}}
+    )
+    if options.resume:
+        soak.resume()
+    soak.run()
+    for name, title in TITLES.items():
         sys.stdout.write(f"{title}:\n")
-        for name, number in counts.most_common():
-            sys.stdout.write(f"  {number:>12,}  {name}\n")
+        for what, number in soak.counts[name].most_common():
+            sys.stdout.write(f"  {number:>12,}  {what}\n")
     if options.out:
-        result = {
-            "command": f"python tests/soak.py --schedules {options.schedules} "
-            f"--interleavings {options.interleavings} --first {options.first}",
-            "commit": soaked,
-            "schedules": options.schedules,
-            "interleavings": options.interleavings,
-            "seconds": round(time.monotonic() - begin),
-            "endings": dict(endings.most_common()),
-            "faults_and_errors": dict(seen.most_common()),
-            "interleavings_seen": dict(answers.most_common()),
+        options.out.write_text(json.dumps(soak.report(), indent=1) + "\n", encoding="utf-8")
+
+
+class Soak:
+    """All lots, and what came of those that are done."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.settings = settings
+        self.counts: dict[str, Counter[str]] = {name: Counter() for name in TITLES}
+        self.done: set[Job] = set()
+        self.seconds = 0.0
+
+    def resume(self) -> None:
+        """Take up what an earlier soak has written down."""
+        found = json.loads(PROGRESS.read_text(encoding="utf-8"))
+        if found["settings"] != self.settings:
+            raise SystemExit(
+                f"--resume must have the commit and the numbers that it was begun with: {found['settings']}"
+            )
+        self.done = {(kind, first, count) for kind, first, count in found["done"]}
+        self.counts = {name: Counter(found["counts"][name]) for name in TITLES}
+        self.seconds = found["seconds"]
+
+    def run(self) -> None:
+        """Run what is left, on all cores."""
+        begin, before = time.monotonic(), self.seconds
+        with ProcessPoolExecutor(os.cpu_count()) as pool:
+            left = [job for job in self._jobs() if job not in self.done]
+            started = {pool.submit(run_lot, *job): job for job in left}
+            for number, future in enumerate(as_completed(started), 1):
+                for name, counts in future.result().items():
+                    self.counts[name] += counts
+                self.done.add(started[future])
+                self.seconds = before + time.monotonic() - begin
+                self._write_down()
+                minutes = (time.monotonic() - begin) / number * (len(left) - number) / 60
+                sys.stderr.write(f"\r{number:,} of {len(left):,} lots, {minutes:.0f} min left   ")
+        sys.stderr.write("\n")
+
+    def _jobs(self) -> Iterator[Job]:
+        first, schedules = self.settings["first"], self.settings["schedules"]
+        for start in range(0, schedules, LOT):
+            yield "schedules", first + start, min(LOT, schedules - start)
+        each = -(-self.settings["interleavings"] // len(MODES))
+        for mode in MODES:
+            for start in range(0, each, LOT):
+                yield mode, first + start, min(LOT, each - start)
+
+    def _write_down(self) -> None:
+        content = {
+            "settings": self.settings,
+            "done": sorted(self.done),
+            "counts": self.counts,
+            "seconds": round(self.seconds),
         }
-        options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        PROGRESS.parent.mkdir(exist_ok=True)
+        fresh = PROGRESS.with_suffix(".new")
+        fresh.write_text(json.dumps(content), encoding="utf-8")
+        fresh.replace(PROGRESS)
+
+    def report(self) -> dict[str, Any]:
+        """Return what is kept in the results."""
+        numbers = (f"--{name} {self.settings[name]}" for name in ("schedules", "interleavings", "first"))
+        return {
+            "command": f"python tests/soak.py {' '.join(numbers)}",
+            **self.settings,
+            "seconds": round(self.seconds),
+            **{name: dict(counts.most_common()) for name, counts in self.counts.items()},
+        }
 
 
-def _schedules(options: argparse.Namespace) -> Iterator[Job]:
-    last = options.first + options.schedules
-    for start in range(options.first, last, CHUNK):
-        yield run_schedules, (start, min(CHUNK, last - start))
-
-
-def _interleavings(options: argparse.Namespace) -> Iterator[Job]:
-    for lot, start in enumerate(range(0, options.interleavings, LOT)):
-        mode, confirm = MODES[lot % len(MODES)]
-        yield run_interleavings, (mode, confirm, min(LOT, options.interleavings - start), options.first + lot)
+def run_lot(kind: str, first: int, count: int) -> dict[str, Counter[str]]:
+    """Run one lot, in a process of its own."""
+    if kind == "schedules":
+        endings, seen = run_schedules(first, count)
+        return {"endings": endings, "faults_and_errors": seen}
+    return {"interleavings_seen": run_interleavings("roster" if kind == "roster" else "plain", first, count)}
 
 
 def commit() -> str:
-    """Return the commit that was soaked."""
+    """Return the commit that is soaked."""
     command = ["git", "rev-parse", "--short", "HEAD"]
-    root = Path(__file__).parents[1]
-    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=root).stdout.strip()  # noqa: S603
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout.strip()  # noqa: S603
 
 
 if __name__ == "__main__":
