@@ -19,9 +19,6 @@ with atheris.instrument_imports(include=["sparsesecagg"]):
     from sparsesecagg.field import Word, unpack
     from sparsesecagg.field.locations import decode_locations
     from sparsesecagg.protocol import Client, Parameters, Server
-    from sparsesecagg.protocol.draw_messages import decode_draw
-    from sparsesecagg.protocol.history import read_history
-    from sparsesecagg.field.locations import decode_locations
     from sparsesecagg.protocol.messages import decode_client_message, decode_server_message, decode_users
     from sparsesecagg.protocol.parameters import VERSION
 

@@ -40,11 +40,15 @@ def main() -> None:
     parser.add_argument("--schedules", type=int, default=100_000, help="runs over a broken network")
     parser.add_argument("--interleavings", type=int, default=200_000, help="crashes, copies and repeats on one node")
     parser.add_argument("--first", type=int, default=1_000_000, help="number of the first one of each")
-    parser.add_argument("--resume", action="store_true", help="go on with a soak of the same commit that was stopped")
+    parser.add_argument("--resume", action="store_true", help="go on with a soak of the same source that was stopped")
     parser.add_argument("--out", type=Path, help="also write the counts to this JSON file")
     options = parser.parse_args()
     soak = Soak(
-        {"commit": commit(), **{name: getattr(options, name) for name in ("schedules", "interleavings", "first")}}
+        {
+            "commit": revision("HEAD"),
+            "source": revision("HEAD:src"),
+            **{name: getattr(options, name) for name in ("schedules", "interleavings", "first")},
+        }
     )
     if options.resume:
         soak.resume()
@@ -133,9 +137,9 @@ def run_lot(kind: str, first: int, count: int) -> dict[str, Counter[str]]:
     return {"interleavings_seen": run_interleavings("roster" if kind == "roster" else "plain", first, count)}
 
 
-def commit() -> str:
-    """Return the commit that is soaked."""
-    command = ["git", "rev-parse", "--short", "HEAD"]
+def revision(name: str) -> str:
+    """Return a commit, or a folder as it was committed."""
+    command = ["git", "rev-parse", "--short", name]
     return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout.strip()  # noqa: S603
 
 
