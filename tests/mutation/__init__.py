@@ -1,4 +1,4 @@
-"""Mutation testing of protocol/ and crypto/: `make mutants`, or `PYTHONPATH=tests python -m mutation`.
+"""Mutation testing of protocol/, patterns/ and crypto/: `make mutants`, or `PYTHONPATH=tests python -m mutation`.
 
     changes    every small wrong that can be done to a source file
     coverage   which tests run which lines, recorded once
@@ -13,5 +13,5 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SOURCE = ROOT / "src" / "sparsesecagg"
-PACKAGES = ("protocol", "crypto")
+PACKAGES = ("protocol", "patterns", "crypto")
 CACHE = ROOT / ".pytest_cache" / "mutants"

@@ -1,4 +1,4 @@
-"""Change protocol/ and crypto/ in every small way, and see whether some test notices."""
+"""Change protocol/, patterns/ and crypto/ in every small way, and see whether some test notices."""
 
 from __future__ import annotations
 

@@ -26,6 +26,7 @@ from mutation.forks import in_forks
 
 TESTS = (
     "crypto",
+    "patterns",
     "protocol",
     "vectors/test_vectors.py",
     "vectors/test_failures.py",
@@ -33,8 +34,8 @@ TESTS = (
     "simulate/test_saved_run.py",
 )
 LEFT_OUT = (
-    "not (fifty_thousand or random_schedules or every_round_of_a_run or thirty_per_cent or run_folder or test_memory "
-    "or allocation or millisecond)"
+    "not (fifty_thousand or random_schedules or no_interleaving or every_round_of_a_run or thirty_per_cent "
+    "or how_many_are_tried or test_memory or allocation or millisecond)"
 )
 """Tests that take long or measure the machine."""
 EXAMPLES = 20
