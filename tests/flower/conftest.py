@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from sparsesecagg.flower import way_down
 from sparsesecagg.flower.node import LEDGER_VARIABLE
 
 
@@ -32,9 +31,3 @@ def audible_flower() -> Iterator[None]:
     yield
     logger.disabled, logger.propagate = before[:2]
     logger.setLevel(before[2])
-
-
-@pytest.fixture(autouse=True)
-def exact_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Send whole models: most tests compare with exact means. `test_way_down.py` is about steps, the default."""
-    monkeypatch.setattr(way_down, "DEFAULT", "model")

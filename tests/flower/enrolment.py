@@ -38,5 +38,5 @@ def enrol_users(folder: Path, users: int, run: str = "test") -> Enrolled:
         key = os.urandom(32)
         made.run_key(user).write_bytes(key)
         entries.append(enrol(IdentityKey(os.urandom(32)), run, RunSecret(key)))
-    Roster(run, tuple(entries)).save(made.roster)
+    Roster(run, tuple(entries)).with_seed(os.urandom(32)).save(made.roster)
     return made

@@ -20,8 +20,8 @@ from types import TracebackType
 from typing import Self
 
 from flower.certificates import NodeKey, write_certificates, write_node_key
-from sparsesecagg.flower.node import LEDGER, LEDGER_VARIABLE
 from sparsesecagg.errors import InvalidInput
+from sparsesecagg.flower.node import LEDGER, LEDGER_VARIABLE
 
 _MARK = "SPARSESECAGG_DEPLOYMENT"
 _HOST = "127.0.0.1"

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAvg
 
+from sparsesecagg.flower import SecAgg, secagg_mod
 from sparsesecagg.lab.attacks.local_grid import RUN, SERVER, LocalGrid, Silent, round_of, stage_of, travel
-from sparsesecagg.flower import secagg_mod
+from sparsesecagg.protocol import RoundOptions
 
 __all__ = [
     "RUN",
@@ -20,6 +23,7 @@ __all__ = [
     "content_of",
     "model",
     "round_of",
+    "secagg",
     "stage_of",
     "training_app",
     "travel",
@@ -40,6 +44,17 @@ def model(**arrays: Any) -> ArrayRecord:
 def values(record: ArrayRecord) -> dict[str, np.ndarray]:
     """Return a model's arrays."""
     return {name: array.numpy() for name, array in record.items()}
+
+
+_OPTIONS = {field.name for field in fields(RoundOptions)}
+
+
+def secagg(inner: Any = None, **settings: Any) -> SecAgg:
+    """Return a strategy that sends everything and waits for nobody, but for the settings that a test names."""
+    settings = {"alpha": 1.0, "timeout": 0.3, "max_weight": 10, "downlink_bits": 32, **settings}
+    options = RoundOptions(**{name: value for name, value in settings.items() if name in _OPTIONS})
+    others = {name: value for name, value in settings.items() if name not in _OPTIONS}
+    return SecAgg(inner or FedAvg(fraction_evaluate=0.0), options, **others)
 
 
 Shift = Callable[[int, dict[str, np.ndarray], int], dict[str, np.ndarray]]

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flower.local_grid import model, values
-from sparsesecagg.flower.arrays import ModelUpdate, Template, view
-from sparsesecagg.simulate import run_round
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.protocol import Parameters, Policy
+from sparsesecagg.flower.arrays import ModelUpdate, Template, view
+from sparsesecagg.protocol import Parameters, Policy, RoundOptions
+from sparsesecagg.simulate import Cohort, run_round
 
 DTYPES = [np.float16, np.float32, np.float64, np.int64, np.bool_]
 
@@ -73,15 +73,16 @@ def test_adding_the_update_back_gives_the_trained_model(layout: dict[str, Any]) 
         np.testing.assert_allclose(array, values(source)[name], rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize("pattern", ["committee", "full", "pairwise"])
+@pytest.mark.parametrize("pattern", ["sliced", "full", "pairwise"])
 def test_the_protocol_sums_lazy_updates_as_it_sums_plain_ones(pattern: str) -> None:
     """The core reads updates in pieces; a source without memory must serve every pattern."""
     received = model(a=np.zeros((30, 7), np.float32), b=np.zeros(91, np.float32))
     template = Template.of(received)
     models_ = [filled({"a": ((30, 7), np.float32), "b": ((91,), np.float32)}, seed) for seed in range(5)]
     lazy = [ModelUpdate(template, received, trained, [1.0, 1.0]) for trained in models_]
-    params = Parameters.create(clients=5, dim=template.dim, pattern=pattern, alpha=0.7, clip=32.0)
-    outcome = run_round(params, lazy, policy=Policy(min_survivors=1, patterns=frozenset({pattern})))
+    alpha = 1.0 if pattern == "full" else 0.7
+    params = Parameters.create(5, template.dim, RoundOptions(pattern=pattern, alpha=alpha, clip=32.0))
+    outcome = run_round(params, lazy, Cohort(policy=Policy(patterns=frozenset({pattern}))))
     assert outcome.exact
     contributors = outcome.result.contributors
     if pattern != "pairwise":

@@ -1,7 +1,9 @@
-"""Authenticated rounds through Flower: a roster, confirmed survivors, and servers and nodes that lie."""
+"""Authenticated rounds through Flower: a roster, and servers and nodes that lie."""
 
 from __future__ import annotations
 
+import dataclasses
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,17 +14,26 @@ from flwr.app import ConfigRecord, Message
 from flwr.serverapp.strategy import FedAvg, Result
 
 from flower.enrolment import Enrolled, enrol_users
-from flower.local_grid import LocalGrid, Silent, content_of, model, round_of, stage_of, training_app, travel, values
-from sparsesecagg.cli import main
+from flower.local_grid import (
+    LocalGrid,
+    Silent,
+    content_of,
+    model,
+    round_of,
+    secagg,
+    stage_of,
+    training_app,
+    values,
+)
 from sparsesecagg.crypto.identity import Roster
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.flower import SecAgg
-from sparsesecagg.protocol.messages import ConfirmRequest, UnmaskRequest, decode_server_message, encode
+from sparsesecagg.lab.cli import main
 
 USERS = 6
-THRESHOLD = 5
+THRESHOLD = 4
 START = np.zeros(60, np.float32)
-STAGES = ["ADVERTISE_KEYS", "DRAW", "SHARE_KEYS", "UPLOAD", "CONFIRM", "UNMASK"]
+STAGES = ["ADVERTISE_KEYS", "SHARE_KEYS", "UPLOAD", "UNMASK"]
 
 
 @pytest.fixture(scope="module")
@@ -39,14 +50,17 @@ def grid_of(
     enrolled: Enrolled, nodes: int = USERS, user_of: Callable[[int], int] = lambda index: index, **faults: Any
 ) -> LocalGrid:
     """Return nodes 100, 101, … that hold the run keys of users 0, 1, … unless told otherwise."""
-    return LocalGrid(
-        training_app(step), nodes, node_config=lambda index: enrolled.node_config(user_of(index)), **faults
-    )
+    folder = Path(os.environ["SPARSESECAGG_LEDGER"])  # A ledger goes with its key.
+
+    def config(index: int) -> dict[str, Any]:
+        user = user_of(index)
+        return {**enrolled.node_config(user), "secagg-ledger": str(folder / f"user-{user}")}
+
+    return LocalGrid(training_app(step), nodes, node_config=config, **faults)
 
 
 def run(grid: LocalGrid, roster: Any, rounds: int = 1, inner: Any = None, **settings: Any) -> tuple[SecAgg, Result]:
-    options = {"alpha": 1.0, "timeout": 0.3, "poll_seconds": 0.01, "max_weight": 10, "roster": roster, **settings}
-    strategy = SecAgg(inner or FedAvg(fraction_evaluate=0.0), **options)
+    strategy = secagg(inner, roster=roster, **settings)
     return strategy, strategy.start(grid=grid, initial_arrays=model(w=START), num_rounds=rounds, timeout=0.3)
 
 
@@ -64,60 +78,31 @@ def sent_stages(grid: LocalGrid, node: int) -> list[str]:
 
 
 class TestRounds:
-    def test_the_mean_is_exact_and_after_the_draw_a_round_takes_three_exchanges(self, enrolled: Enrolled) -> None:
+    def test_the_mean_is_exact_and_a_round_takes_two_exchanges(self, enrolled: Enrolled) -> None:
         strategy, result = run(grid_of(enrolled), enrolled.roster, rounds=3)
         np.testing.assert_allclose(values(result.arrays)["w"], 3 * mean_of(range(USERS)), atol=1e-5)
-        assert [record.exchanges for record in strategy.history] == [6, 3, 3]
+        assert [record.exchanges for record in strategy.history] == [4, 2, 2]
         assert [record.survivors for record in strategy.history] == [USERS] * 3
 
-    def test_confirming_has_figures_of_its_own_wherever_stages_are_listed(
-        self, enrolled: Enrolled, tmp_path: Path
-    ) -> None:
-        strategy, _ = run(grid_of(enrolled), enrolled.roster, run_dir=tmp_path)
-        line = strategy.history[0].line()
-        for figures in ("sent_bytes", "wire_bytes", "received_bytes", "client_seconds", "server_seconds"):
-            assert list(line[figures]) == [*STAGES, "total"]
-            assert line[figures]["CONFIRM"] > 0
-            assert line[figures]["DRAW"] > 0
-        assert line["dropped"] == dict.fromkeys(STAGES, 0)
-        confirming: Any = strategy.history[0].total("seconds")["CONFIRM"]
-        assert confirming > 0
-        assert '"authenticated": true' in (tmp_path / "config.json").read_text(encoding="utf-8")
-
-    @pytest.mark.parametrize("stage", [stage for stage in STAGES if stage != "DRAW"])
+    @pytest.mark.parametrize("stage", STAGES)
     def test_a_node_may_drop_out_at_every_stage(self, enrolled: Enrolled, stage: str) -> None:
         def silent(node: int, message: Message) -> None:
             if node == 101 and stage_of(message) == stage:
                 raise Silent
 
         strategy, result = run(grid_of(enrolled, before=silent), enrolled.roster)
-        survivors = range(USERS) if stage in ("CONFIRM", "UNMASK") else [0, 2, 3, 4, 5]
+        survivors = range(USERS) if stage == "UNMASK" else [0, 2, 3, 4, 5]
         np.testing.assert_allclose(values(result.arrays)["w"], mean_of(survivors), atol=1e-5)
         assert strategy.history[0].dropped[stage] == 1
 
-    def test_a_juror_that_does_not_answer_costs_a_draw(self, enrolled: Enrolled) -> None:
-        """All that are named must answer; the next number has other jurors, and the silent one is named no more."""
-        asked: list[int] = []
-
+    @pytest.mark.parametrize("stage", ["UPLOAD", "UNMASK"])
+    def test_as_many_as_the_threshold_says_must_stay(self, enrolled: Enrolled, stage: str) -> None:
         def silent(node: int, message: Message) -> None:
-            if stage_of(message) == "DRAW":
-                asked.append(node)
-                if len(asked) == 1:
-                    raise RuntimeError("no power")
-
-        strategy, _ = run(grid_of(enrolled, before=silent), enrolled.roster, rounds=2)
-        assert strategy.history[0].exchanges == 7
-        assert [record.failure for record in strategy.history] == [None, None]
-        assert asked.count(asked[0]) == 1
-
-    @pytest.mark.parametrize("stage", ["UPLOAD", "CONFIRM"])
-    def test_more_than_two_thirds_must_stay(self, enrolled: Enrolled, stage: str) -> None:
-        def silent(node: int, message: Message) -> None:
-            if node < 102 and stage_of(message) == stage and round_of(message) == 1:
+            if node < 103 and stage_of(message) == stage and round_of(message) == 1:
                 raise RuntimeError("no power")
 
         strategy, result = run(grid_of(enrolled, before=silent), enrolled.roster, rounds=2)
-        assert f"4 users left at {stage}, {THRESHOLD} are needed" in str(strategy.history[0].failure)
+        assert f"3 users left at {stage}, {THRESHOLD} are needed" in str(strategy.history[0].failure)
         assert strategy.history[1].failure is None
         np.testing.assert_allclose(values(result.arrays)["w"], mean_of(range(USERS)), atol=1e-5)
 
@@ -129,7 +114,7 @@ class TestRounds:
         np.testing.assert_allclose(values(result.arrays)["w"], mean_of(range(1, USERS)), atol=1e-5)
 
     def test_a_user_that_comes_late_takes_part_when_a_new_epoch_begins(self, enrolled: Enrolled) -> None:
-        """Which it does when the groups are no longer viable: here, when two others have gone."""
+        """Which it does when the groups are no longer viable: here, when two others have gone, too."""
         grid = grid_of(enrolled)
         grid.online.discard(100)
 
@@ -137,22 +122,23 @@ class TestRounds:
             if stage_of(message) == "UNMASK" and node == 105:
                 grid.online.add(100)
                 if round_of(message) == 2:
-                    grid.online.discard(103)
+                    grid.online -= {103, 104}
 
         grid.before = arrive
         strategy, _ = run(grid, enrolled.roster, rounds=4)
-        assert [record.survivors for record in strategy.history] == [5, 5, 5, 5]
+        assert [record.survivors for record in strategy.history] == [5, 5, 4, 4]
         assert [record.protocol_round for record in strategy.history] == [1, 2, 3, 4]
-        assert [record.exchanges for record in strategy.history] == [6, 3, 7, 3]
+        assert [record.exchanges for record in strategy.history] == [4, 2, 5, 2]
 
     def test_a_server_that_was_started_again_goes_on_with_the_next_round(self, enrolled: Enrolled) -> None:
-        """It has lost its memory; what nodes have seen of rounds and draws tells it where it was."""
+        """It has lost its memory; what nodes have seen of rounds and epochs tells it where it was."""
         grid = grid_of(enrolled)
         first, _ = run(grid, enrolled.roster, rounds=2)
         second, _ = run(grid, enrolled.roster, rounds=2)
         assert [record.protocol_round for record in first.history] == [1, 2]
         assert [record.protocol_round for record in second.history] == [3, 4]
         assert [record.survivors for record in second.history] == [USERS] * 2
+        assert [record.exchanges for record in second.history] == [5, 2]  # Keys are asked for twice.
 
     def test_so_does_one_that_died_in_the_middle_of_a_round(self, enrolled: Enrolled) -> None:
         grid = grid_of(enrolled)
@@ -178,15 +164,26 @@ class TestRounds:
         second, _ = run(grid, enrolled.roster, modulus_bits=24)
         assert second.history[0].survivors == USERS
 
-    def test_paths_of_a_simulation_come_from_the_runs_configuration(self, enrolled: Enrolled) -> None:
-        """Its nodes have no configuration but the number of their partition."""
-        run_config = {
-            "secagg-roster": str(enrolled.roster),
-            "secagg-run-key": str(enrolled.folder / "{partition-id}.key"),
-            "secagg-trusted": "",
-        }
-        strategy, _ = run(LocalGrid(training_app(step), USERS, run_config=run_config), enrolled.roster)
+    def test_paths_of_a_simulation_come_from_the_environment(
+        self, enrolled: Enrolled, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its nodes have no configuration but the number of their partition, and the server has no say in paths."""
+        monkeypatch.setenv("SPARSESECAGG_ROSTER", str(enrolled.roster))
+        monkeypatch.setenv("SPARSESECAGG_RUN_KEY", str(enrolled.folder / "{partition-id}.key"))
+        strategy, _ = run(LocalGrid(training_app(step), USERS), enrolled.roster)
         assert strategy.history[0].survivors == USERS
+
+    def test_a_run_of_several_groups_ends_with_its_sixteenth_epoch(self, tmp_path: Path) -> None:
+        """All draws are known from the start, so there are not more of them than were planned for."""
+        users = enrol_users(tmp_path, USERS)
+        roster = dataclasses.replace(Roster.load(users.roster), group_size=3, colluding=0.0)
+        roster.save(users.roster)
+        config = {"secagg-colluding": 0.0}
+        grid = LocalGrid(training_app(step), USERS, node_config=lambda user: {**users.node_config(user), **config})
+        for _ in range(16):
+            assert run(grid, users.roster)[0].history[0].survivors == USERS
+        failure = run(grid, users.roster)[0].history[0].failure
+        assert "epoch must be at most 16 in a run of several groups" in str(failure)
 
 
 class TestDowngrade:
@@ -210,25 +207,6 @@ class TestDowngrade:
 
         strategy, _ = run(grid_of(enrolled, before=strip), enrolled.roster)
         assert "bound to another roster than this node's, or to none" in str(strategy.history[0].failure)
-
-    def test_so_is_a_server_that_asks_for_shares_without_confirmations(self, enrolled: Enrolled) -> None:
-        grid = grid_of(enrolled)
-        given: list[Message] = []
-
-        def hurry(node: int, message: Message) -> None:
-            if stage_of(message) == "CONFIRM":
-                request = decode_server_message(content_of(message)["secagg"]["payload"])
-                assert isinstance(request, ConfirmRequest)
-                early = encode(UnmaskRequest(request.round_number, request.view, request.survivors, b""))
-                hasty = travel(message)
-                rewrite(hasty, stage="UNMASK", payload=early)
-                given.append(grid.app(hasty, grid.contexts[node]))
-
-        grid.before = hurry
-        strategy, _ = run(grid, enrolled.roster)
-        assert len(given) == USERS
-        assert all("WrongStage" in str(reply.error.reason) for reply in given)
-        assert strategy.history[0].survivors == USERS  # Asked in order afterwards, they go on.
 
     def test_so_is_a_server_without_secure_aggregation(self, enrolled: Enrolled) -> None:
         grid = grid_of(enrolled)
@@ -343,7 +321,7 @@ class TestSeats:
         grid.before = restart
         strategy, _ = run(grid, enrolled.roster, rounds=3)
         assert [record.survivors for record in strategy.history] == [USERS, USERS - 1, USERS]
-        assert [record.exchanges for record in strategy.history] == [6, 3, 3]
+        assert [record.exchanges for record in strategy.history] == [4, 2, 2]
 
     def test_when_all_come_back_under_other_ids_they_are_asked_who_they_are_first(self, enrolled: Enrolled) -> None:
         grid = grid_of(enrolled, 2 * USERS, user_of=lambda index: index % USERS)
@@ -356,7 +334,7 @@ class TestSeats:
         grid.before = restart
         strategy, _ = run(grid, enrolled.roster, rounds=3)
         assert [record.survivors for record in strategy.history] == [USERS] * 3
-        assert [record.exchanges for record in strategy.history] == [6, 4, 3]
+        assert [record.exchanges for record in strategy.history] == [4, 3, 2]
 
 
 class TestConfiguration:
@@ -430,7 +408,7 @@ class TestConfiguration:
         [
             ({"threshold": 3}, "threshold"),
             ({"neighbours": 2}, "neighbours"),
-            ({"alpha": 0.1}, "alpha"),
+            ({"group_size": 3}, "group_size"),
             ({"roster": "/nowhere/roster.json"}, "roster"),
         ],
         ids=str,
@@ -439,11 +417,11 @@ class TestConfiguration:
         self, enrolled: Enrolled, settings: dict[str, Any], option: str
     ) -> None:
         with pytest.raises(InvalidInput) as caught:
-            SecAgg(FedAvg(), **{"roster": enrolled.roster, **settings})
+            secagg(**{"roster": enrolled.roster, **settings})
         assert caught.value.option == option
 
     def test_a_strategy_that_chooses_too_few_stops_the_first_round_with_the_remedy(self, enrolled: Enrolled) -> None:
-        with pytest.raises(InvalidInput, match=r"must choose 5 nodes or more.* raise fraction_train"):
+        with pytest.raises(InvalidInput, match=r"must choose 4 nodes or more.* raise fraction_train"):
             run(grid_of(enrolled), enrolled.roster, inner=FedAvg(fraction_train=0.5, fraction_evaluate=0.0))
 
     def test_no_run_key_is_in_anything_that_a_node_keeps_or_sends(
@@ -452,7 +430,7 @@ class TestConfiguration:
         grid = grid_of(enrolled)
         run(grid, enrolled.roster, rounds=2)
         spoken = repr([dict(content_of(reply)["secagg"]) for _, reply in grid.replied])
-        kept = (ledger / "ledger.sqlite3").read_bytes()
+        kept = b"".join(path.read_bytes() for path in ledger.glob("*/ledger.sqlite3*"))
         for user in range(USERS):
             key = enrolled.run_key(user).read_bytes()
             assert key not in kept

@@ -22,7 +22,7 @@ from flower.enrolment import enrol_users
 from flower.federation import LocalFederation, Node
 from sparsesecagg.flower.node import LEDGER
 
-APP = Path(__file__).parent.parent / "mean_app"
+APP = Path(__file__).parent / "mean_app"
 
 pytestmark = [pytest.mark.timeout(580), pytest.mark.slow]
 
@@ -105,7 +105,7 @@ def test_a_simulation_in_ray_with_a_client_that_raises_in_every_round(tmp_path: 
         assert outcome.rounds[number - 1]["dropped"]["UPLOAD"] == 1
 
 
-def test_a_deployment_survives_kills_and_answers_a_lying_server_once(tmp_path: Path) -> None:
+def test_a_deployment_survives_kills_and_answers_a_malicious_server_once(tmp_path: Path) -> None:
     """Five SuperNodes. Round 1: two nodes are asked for one user's shares at the same time, with different survivors.
     Round 2: one node is killed while it uploads, and another is told to end while it unmasks. Then a SuperNode is
     started on a copy of what the nodes have kept, and asked what was asked in round 1."""
@@ -165,11 +165,10 @@ def test_tls_node_authentication_a_roster_a_stranger_who_is_rejected_and_a_serve
     assert federation.processes() == []
     first, second = (json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines())
     assert (first["survivors"], second["survivors"]) == (3, 3)
-    assert first["exchanges"] == 6
-    assert first["sent_bytes"]["CONFIRM"] > 0
+    assert first["exchanges"] == 4
     assert outcome.models[1][:2] == pytest.approx([mean_step([0, 1, 2], 1)] * 2, abs=1e-6)
     assert [record["round"] for record in outcome.rounds] == [2]
-    assert second["exchanges"] == 3
+    assert second["exchanges"] == 2
     outcome.require(2, [0, 1, 2])
     assert "SuperNode ID" not in stranger.log_text()
     assert "Failed to activate SuperNode" in stranger.log_text()

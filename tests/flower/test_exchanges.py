@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sparsesecagg.flower.exchanges import Seats
 from sparsesecagg.flower import UnprovenNode
+from sparsesecagg.flower.exchanges import Seats
 
 
 class TestSeats:

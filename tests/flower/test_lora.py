@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-EXAMPLE = Path(__file__).parents[3] / "examples" / "lora"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "lora"
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_adapters_are_averaged_and_bytes_are_printed(example: Any, capsys: pytes
     assert 5 * adapters < everything
     assert len(rounds) == 2
     sent = [int(line.split("per node ")[1].split(" bytes")[0].replace(",", "")) for line in rounds]
-    assert all(adapters < each < 4 * everything for each in sent)  # A byte or more per value, and no frozen ones.
+    assert all(adapters / 5 < each < 4 * everything for each in sent)  # A fifth of the adapters, and no frozen ones.
 
 
 def test_four_lines_make_it_secure() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import stat
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flower.enrolment import Enrolled, enrol_users
-from flower.local_grid import LocalGrid, model, training_app, values
-from sparsesecagg.crypto.identity import Roster, RunKeys, RunSecret
+from flower.local_grid import LocalGrid, model, secagg, training_app, values
+from sparsesecagg.crypto.identity import Roster, RunSecret, run_key
 from sparsesecagg.crypto.secrets import PrivateKey
-from sparsesecagg.flower.node import (
-    FILE,
-    Challenge,
-    Claim,
-    coin,
-    evaluation_allowed,
-    ledger_folder,
-    policy_of,
-    prove,
-    rounded,
-)
-from sparsesecagg.errors import InvalidInput, InvalidKey, LedgerUnusable
+from sparsesecagg.errors import InvalidInput, InvalidKey
 from sparsesecagg.flower import SecAgg, UnprovenNode, secagg_mod
+from sparsesecagg.flower.node import Challenge, Claim, Owner, prove, rounded
 from sparsesecagg.protocol import Policy
 
 
@@ -40,65 +29,87 @@ def context(node: dict[str, Any] | None = None, run: dict[str, Any] | None = Non
 
 
 def test_without_configuration_the_defaults_of_the_package_hold() -> None:
-    assert policy_of(context({"partition-id": 3}, {"learning-rate": 0.1})) == Policy()
+    owner = Owner(context({"partition-id": 3}, {"learning-rate": 0.1}))
+    assert owner.policy == Policy()
+    assert owner.enrolment is None
+    assert owner.evaluates
+    assert owner.weight_key == "num-examples"
+    assert owner.allows_metric("loss")
 
 
 def test_every_demand_can_be_made_by_the_node() -> None:
-    policy = policy_of(
-        context(
-            {
-                "secagg-min-clients": 20,
-                "secagg-min-anonymity": 5,
-                "secagg-colluding": 0.1,
-                "secagg-failure-log2": -30,
-                "secagg-server": "lying",
-                "secagg-max-dim": 1_000_000,
-                "secagg-max-clients": 1_000,
-                "secagg-min-survivors": 5,
-                "secagg-max-exposure": 50,
-                "secagg-patterns": "committee, full",
-                "secagg-modulus-bits": "16 32",
-            }
-        )
-    )
-    assert policy == Policy(
+    demands = {
+        "secagg-min-clients": 20,
+        "secagg-min-anonymity": 5,
+        "secagg-colluding": 0.1,
+        "secagg-failure-log2": -30,
+        "secagg-server": "malicious",
+        "secagg-max-dim": 1_000_000,
+        "secagg-max-clients": 1_000,
+        "secagg-patterns": "sliced, full",
+    }
+    assert Owner(context(demands)).policy == Policy(
         min_clients=20,
         min_anonymity=5,
         colluding=0.1,
         failure_log2=-30.0,
-        server="lying",
+        server="malicious",
         max_dim=1_000_000,
         max_clients=1_000,
-        min_survivors=5,
-        max_exposure=50.0,
-        patterns=frozenset({"committee", "full"}),
-        modulus_bits=frozenset({16, 32}),
+        patterns=frozenset({"sliced", "full"}),
     )
 
 
+def test_the_owner_names_the_weight_and_the_metrics() -> None:
+    owner = Owner(context({"secagg-weight-key": "rows", "secagg-metrics": "loss, eval_acc"}))
+    assert owner.weight_key == "rows"
+    assert [owner.allows_metric(name) for name in ("loss", "eval_acc", "rows")] == [True, True, False]
+
+
+def test_a_roster_changes_the_defaults(tmp_path: Path) -> None:
+    """A malicious server and a tenth colluding (`Policy`), no evaluation, no metrics, unless the owner writes less."""
+    config = enrol_users(tmp_path, 4).node_config(1)
+    owner = Owner(context(config))
+    assert owner.policy == Policy(authenticated=True)
+    assert owner.enrolment is not None
+    assert not owner.evaluates
+    assert not owner.allows_metric("loss")
+    allowing = Owner(context({**config, "secagg-evaluate": True, "secagg-metrics": "loss", "secagg-colluding": 0.0}))
+    assert allowing.evaluates
+    assert allowing.allows_metric("loss")
+    assert allowing.policy.colluding == 0.0
+
+
 def test_what_the_run_is_configured_with_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It comes from whoever submits the run: neither a policy nor the place of the ledger is theirs to choose."""
+    """It comes from whoever submits the run: neither a policy nor the place of any file is theirs to choose."""
     monkeypatch.delenv("SPARSESECAGG_LEDGER")
-    demands = {"secagg-min-clients": 9, "secagg-patterns": "full"}
+    demands = {"secagg-min-clients": 9, "secagg-patterns": "full", "secagg-evaluate": False}
     run = {
         "secagg-min-clients": 3,
-        "secagg-min-survivors": 1,
         "secagg-patterns": "pairwise",
         "secagg-authenticated": False,
         "secagg-ledger": "/elsewhere",
-        "secagg-evaluation": True,
+        "secagg-roster": "/etc/passwd",
+        "secagg-evaluate": True,
+        "secagg-weight-key": "age",
     }
-    assert policy_of(context(demands, run)) == policy_of(context(demands))
-    assert ledger_folder(context({}, run)) == ledger_folder(context({}))
-    assert not evaluation_allowed(context({"secagg-evaluation": False}, run))
+    with_run, without = Owner(context(demands, run)), Owner(context(demands))
+    assert with_run.policy == without.policy
+    assert with_run.folder == without.folder
+    assert with_run.enrolment is None
+    assert with_run.weight_key == "num-examples"
+    assert not with_run.evaluates
 
 
 def test_the_ledger_lies_where_the_node_says_or_at_home(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert ledger_folder(context({"partition-id": 3, "secagg-ledger": "/a/{partition-id}"})) == Path("/a/3")
+    """Each node of a simulation has one of its own, and all share the models."""
+    own = Owner(context({"partition-id": 3, "secagg-ledger": "/a/{partition-id}"}))
+    assert (own.folder, own.models) == (Path("/a/3"), Path("/a/3/models"))
     monkeypatch.setenv("SPARSESECAGG_LEDGER", "/b")
-    assert ledger_folder(context()) == Path("/b")
+    shared = Owner(context({"partition-id": 3}))
+    assert (shared.folder, shared.models) == (Path("/b/node-3"), Path("/b/models"))
     monkeypatch.delenv("SPARSESECAGG_LEDGER")
-    assert ledger_folder(context()) == Path.home() / ".sparsesecagg" / "ledger"
+    assert Owner(context()).folder == Path.home() / ".sparsesecagg" / "ledger"
 
 
 @pytest.mark.parametrize(
@@ -110,32 +121,25 @@ def test_the_ledger_lies_where_the_node_says_or_at_home(monkeypatch: pytest.Monk
         ("secagg-colluding", 1.0),
         ("secagg-failure-log2", 0),
         ("secagg-server", "honest"),
-        ("secagg-min-survivors", 2.5),
-        ("secagg-max-exposure", -1),
-        ("secagg-patterns", "commitee"),
+        ("secagg-patterns", "slized"),
         ("secagg-patterns", ""),
-        ("secagg-modulus-bits", 33),
     ],
 )
 def test_a_demand_that_makes_no_sense_is_refused_by_name(key: str, value: Any) -> None:
     with pytest.raises(InvalidInput, match=f"^{key} must"):
-        policy_of(context({key: value}))
+        Owner(context({key: value}))
 
 
 def test_a_misspelt_demand_of_a_node_does_not_pass_unnoticed() -> None:
     with pytest.raises(InvalidInput, match=r"secagg-min-cohort .* secagg-min-clients"):
-        policy_of(context({"secagg-min-cohort": 20}))
-
-
-def test_an_app_may_have_settings_of_its_own_with_the_same_beginning() -> None:
-    assert policy_of(context(run={"secagg-alpha": 0.1})) == Policy()
+        Owner(context({"secagg-min-cohort": 20}))
 
 
 class TestInARound:
     def run(self, demand: dict[str, Any], **settings: Any) -> SecAgg:
-        app = training_app(lambda p, a, r: a, weight=lambda p: 40)
+        app = training_app(lambda p, a, r: a, weight=lambda p: 40, metrics=lambda p: {"rows": 7})
         grid = LocalGrid(app, 6, node_config=lambda index: demand)
-        strategy = SecAgg(FedAvg(fraction_evaluate=0.0), timeout=0.3, **settings)
+        strategy = secagg(**settings)
         strategy.start(grid=grid, initial_arrays=model(w=np.zeros(40, np.float32)), num_rounds=1)
         return strategy
 
@@ -143,15 +147,13 @@ class TestInARound:
         ("demand", "settings", "stage", "reason"),
         [
             ({"secagg-min-clients": 10}, {}, "ADVERTISE_KEYS", "the cohort has 6 users, the policy allows 10"),
-            ({"secagg-min-anonymity": 4}, {"alpha": 0.5}, "ADVERTISE_KEYS", "keeps an anonymity of 2"),
-            ({"secagg-patterns": "committee"}, {"pattern": "full"}, "ADVERTISE_KEYS", "'full' is not allowed"),
-            ({}, {"pattern": "pairwise", "alpha": 0.5}, "ADVERTISE_KEYS", "'pairwise' is not allowed"),
-            ({"secagg-server": "lying"}, {}, "ADVERTISE_KEYS", "the policy demands a roster"),
+            ({"secagg-min-anonymity": 6}, {}, "ADVERTISE_KEYS", "the policy demands 6"),
+            ({"secagg-patterns": "sliced"}, {"pattern": "full"}, "ADVERTISE_KEYS", "'full' is not allowed"),
+            ({}, {"pattern": "pairwise", "max_weight": 0}, "ADVERTISE_KEYS", "'pairwise' is not allowed"),
+            ({"secagg-server": "malicious"}, {}, "ADVERTISE_KEYS", "the policy demands a roster"),
             ({"secagg-max-dim": 39}, {}, "ADVERTISE_KEYS", "40 coordinates, the policy allows 39"),
-            ({"secagg-modulus-bits": 32}, {"modulus_bits": 24}, "ADVERTISE_KEYS", "24 bits are not allowed"),
-            ({"secagg-min-survivors": 4}, {"alpha": 0.5}, "UPLOAD", "only 3 packages of the committee are used, 4 are"),
-            ({"secagg-max-exposure": 30}, {}, "UPLOAD", "more than its policy allows"),
             ({"secagg-min-clients": "x"}, {}, "ADVERTISE_KEYS", "secagg-min-clients must be"),
+            ({"secagg-metrics": "acc"}, {"metrics": {"loss": 1.0}}, "UPLOAD", "the metric 'loss' stays on this node"),
         ],
     )
     def test_a_demand_that_is_not_met_fails_the_round_with_the_clients_reason(
@@ -162,15 +164,39 @@ class TestInARound:
         assert reason in str(record.failure)
 
     def test_a_demand_that_is_met_costs_nothing(self) -> None:
-        assert self.run({"secagg-min-clients": 6, "secagg-min-survivors": 6}).history[0].failure is None
+        assert self.run({"secagg-min-clients": 6, "secagg-min-anonymity": 4}).history[0].failure is None
 
-    def test_a_refusal_tells_nothing_of_the_weight(self) -> None:
-        record = self.run({"secagg-max-exposure": 30}).history[0]
-        assert "40" not in str(record.failure)
+    def test_the_server_has_no_say_in_what_weighs(self) -> None:
+        """The wrapped strategy names a key; nodes weigh by their owners'."""
+        app = training_app(
+            lambda p, a, r: {"w": a["w"] + np.float32(0.1 * p)}, metrics=lambda p: {"rows": 8 ** (p == 4)}
+        )
+        for node_config, expected in (({}, 0.2), ({"secagg-weight-key": "rows"}, (0.4 * 8 + 0.6) / 12)):
+            grid = LocalGrid(app, 5, node_config=lambda _, config=node_config: config)  # type: ignore[misc]
+            strategy = secagg(FedAvg(fraction_evaluate=0.0, weighted_by_key="rows"))
+            result = strategy.start(grid=grid, initial_arrays=model(w=np.zeros(9, np.float32)), num_rounds=1)
+            np.testing.assert_allclose(values(result.arrays)["w"], expected, rtol=0.1)
 
     @pytest.mark.parametrize("allowed", [True, False])
     def test_the_owner_of_a_node_may_forbid_evaluation(self, allowed: bool) -> None:
         """Its replies are not masked; the mod must wrap the evaluate function too."""
+        grid = self.evaluating(lambda index: {"secagg-evaluate": allowed})
+        assert [reply.has_error() for _, reply in grid.replied] == [not allowed] * 4
+        if not allowed:
+            assert "its owner has not set secagg-evaluate to true" in str(grid.replied[0][1].error.reason)
+
+    def test_with_a_roster_evaluation_takes_the_owners_leave(self, tmp_path: Path) -> None:
+        users = enrol_users(tmp_path, 4)
+        leave = lambda index: {"secagg-evaluate": True} if index == 3 else {}  # noqa: E731
+        grid = self.evaluating(lambda index: {**users.node_config(index), **leave(index)})
+        assert {node: reply.has_error() for node, reply in grid.replied} == {
+            100: True,
+            101: True,
+            102: True,
+            103: False,
+        }
+
+    def evaluating(self, node_config: Any) -> LocalGrid:
         app = ClientApp()
 
         @app.evaluate(mods=[secagg_mod])
@@ -178,12 +204,9 @@ class TestInARound:
             metrics = MetricRecord({"num-examples": 1, "accuracy": 0.25})
             return Message(RecordDict({"metrics": metrics}), reply_to=message)
 
-        grid = LocalGrid(app, 4, node_config=lambda index: {"secagg-evaluation": allowed})
-        strategy = FedAvg(fraction_train=0.0)
-        strategy.start(grid=grid, initial_arrays=model(w=np.zeros(4, np.float32)), num_rounds=1)
-        assert [reply.has_error() for _, reply in grid.replied] == [not allowed] * 4
-        if not allowed:
-            assert "its owner has set secagg-evaluation to false" in str(grid.replied[0][1].error.reason)
+        grid = LocalGrid(app, 4, node_config=node_config)
+        FedAvg(fraction_train=0.0).start(grid=grid, initial_arrays=model(w=np.zeros(4, np.float32)), num_rounds=1)
+        return grid
 
 
 CLAIM = Claim(bytes(range(32)), node=104, user=2, keys=b"public keys")
@@ -195,7 +218,7 @@ def users(tmp_path: Path) -> Enrolled:
 
 
 def key_of(users: Enrolled, user: int) -> PrivateKey:
-    return RunKeys(RunSecret(users.run_key(user).read_bytes()), "test").run_key
+    return run_key(RunSecret(users.run_key(user).read_bytes()), "test")
 
 
 class TestProofs:
@@ -271,20 +294,6 @@ def test_the_mean_over_all_coins_is_the_weight(weight: int, limit: int) -> None:
     assert mean == pytest.approx(min(weight, limit), rel=1e-12)
 
 
-def test_a_node_has_one_coin_for_good_and_others_have_others(tmp_path: Path) -> None:
-    coins = [coin(tmp_path, str(node)) for node in range(50)]
-    assert coins == [coin(tmp_path, str(node)) for node in range(50)]
-    assert len(set(coins)) == 50
-    assert stat.S_IMODE((tmp_path / FILE).stat().st_mode) == 0o600
-    assert [path.name for path in tmp_path.iterdir()] == [FILE]
-
-
-def test_a_damaged_coin_is_refused_by_name(tmp_path: Path) -> None:
-    (tmp_path / FILE).write_bytes(b"short")
-    with pytest.raises(LedgerUnusable, match=FILE):
-        coin(tmp_path, "0")
-
-
 def test_rounds_and_runs_of_a_federation_have_the_same_rounded_weights() -> None:
     """Fresh rounding would average out, and a server could start as many runs as it likes."""
     app = training_app(lambda p, a, r: a, weight=lambda p: 11 + 7 * p)
@@ -296,7 +305,7 @@ def test_rounds_and_runs_of_a_federation_have_the_same_rounded_weights() -> None
             return seen.append(contents[0]["metrics"][key])
 
         inner = FedAvg(fraction_evaluate=0.0, train_metrics_aggr_fn=note)
-        strategy = SecAgg(inner)
+        strategy = secagg(inner, max_weight=1 << 16)
         strategy.start(grid=LocalGrid(app, 6), initial_arrays=model(w=np.zeros(9, np.float32)), num_rounds=2)
         totals += seen
     assert len(totals) == 4
@@ -305,7 +314,7 @@ def test_rounds_and_runs_of_a_federation_have_the_same_rounded_weights() -> None
 
 def test_uniform_weights_weigh_all_alike() -> None:
     app = training_app(lambda p, a, r: {"w": a["w"] + np.float32(p)}, weight=lambda p: 4**p)
-    strategy = SecAgg(FedAvg(fraction_evaluate=0.0), weights="uniform", modulus_bits=32, clip=4.0)
+    strategy = secagg(max_weight=0, clip=4.0)
     initial = model(w=np.zeros(8, np.float32))
     result = strategy.start(grid=LocalGrid(app, 4), initial_arrays=initial, num_rounds=1)
     np.testing.assert_allclose(values(result.arrays)["w"], 1.5, atol=1e-5)

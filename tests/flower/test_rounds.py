@@ -9,7 +9,7 @@ import pytest
 from flwr.app import Error, Message
 from flwr.serverapp.strategy import FedAvg, Result
 
-from flower.local_grid import LocalGrid, Silent, content_of, model, round_of, stage_of, training_app, values
+from flower.local_grid import LocalGrid, Silent, content_of, model, round_of, secagg, stage_of, training_app, values
 from sparsesecagg.flower import SecAgg
 
 START = np.zeros(60, np.float32)
@@ -21,10 +21,9 @@ def step(partition: int, arrays: dict[str, np.ndarray], server_round: int) -> di
 
 
 def run(grid: LocalGrid, rounds: int = 1, inner: Any = None, **settings: Any) -> tuple[SecAgg, Result]:
-    options = {"alpha": 1.0, "timeout": 0.3, "poll_seconds": 0.01, "max_weight": 10, **settings}
-    strategy = SecAgg(inner or FedAvg(fraction_evaluate=0.0), **options)
-    result = strategy.start(grid=grid, initial_arrays=model(w=START), num_rounds=rounds, timeout=options["timeout"])
-    return strategy, result
+    settings = {"threshold": len(grid.online) // 2 + 1, **settings}
+    strategy = secagg(inner, **settings)
+    return strategy, strategy.start(grid=grid, initial_arrays=model(w=START), num_rounds=rounds, timeout=0.3)
 
 
 def mean_of(partitions: Any) -> float:
@@ -55,11 +54,6 @@ class TestExchanges:
     def test_the_first_round_takes_four_and_every_later_one_two(self) -> None:
         strategy, _ = run(LocalGrid(training_app(step), 5), rounds=5)
         assert [record.exchanges for record in strategy.history] == [4, 2, 2, 2, 2]
-
-    def test_with_confirmed_survivors_it_is_one_more(self) -> None:
-        strategy, result = run(LocalGrid(training_app(step), 5), rounds=3, confirm=True)
-        assert [record.exchanges for record in strategy.history] == [5, 3, 3]
-        np.testing.assert_allclose(values(result.arrays)["w"], 3 * mean_of(range(5)), atol=1e-5)
 
     def test_keys_of_later_rounds_ride_on_uploads_one_package_each(self) -> None:
         grid = LocalGrid(training_app(step), 4)
@@ -158,7 +152,7 @@ class TestCohort:
                 grid.online = set(range(102, 112))
 
         grid.before = change
-        strategy, _ = run(grid, rounds=3)
+        strategy, _ = run(grid, rounds=3, threshold=None)
         assert [record.cohort for record in strategy.history] == [4, 10, 10]
         assert [record.exchanges for record in strategy.history] == [4, 4, 2]
         assert [record.protocol_round for record in strategy.history] == [1, 2, 3]
@@ -284,13 +278,13 @@ class TestFailures:
         assert all(record.failure for record in strategy.history)
         np.testing.assert_array_equal(values(result.arrays)["w"], START)
 
-    def test_a_thin_committee_loses_its_slice_for_the_round_and_nothing_else_is_lost(self) -> None:
-        """Committees of three that need all three: the slice of the one with a dropout stays as it was."""
+    def test_a_thin_group_loses_its_slice_for_the_round_and_nothing_else_is_lost(self) -> None:
+        """Groups of three that need all three: the slice of the one with a dropout stays as it was."""
         grid = LocalGrid(training_app(step), 6, before=raising((0, "UPLOAD", 1)))
-        strategy, result = run(grid, min_survivors=3, alpha=0.5, rounds=1)
+        strategy, result = run(grid, group_size=3, threshold=3, alpha=0.5, rounds=1)
         after = values(result.arrays)["w"]
         assert strategy.history[0].failure is None
-        assert (strategy.history[0].committees, strategy.history[0].committees_opened) == (2, 1)
+        assert (strategy.history[0].groups, strategy.history[0].groups_opened) == (2, 1)
         assert strategy.history[0].coordinates_updated == 0.5
         moved = after != 0
         assert moved.sum() == 30
@@ -298,29 +292,29 @@ class TestFailures:
 
     def test_a_caller_may_demand_more_of_the_model(self) -> None:
         grid = LocalGrid(training_app(step), 6, before=raising((0, "UPLOAD", 1)))
-        strategy, result = run(grid, min_survivors=3, alpha=0.5, min_updated=0.9)
+        strategy, result = run(grid, group_size=3, threshold=3, alpha=0.5, min_updated=0.9)
         assert "only 50.0% of the coordinates were opened, 90.0% are demanded" in str(strategy.history[0].failure)
         np.testing.assert_array_equal(values(result.arrays)["w"], START)
 
-    def test_what_a_train_function_raises_reaches_the_log_and_nothing_of_ours_does(self, caplog: Any) -> None:
+    def test_what_a_train_function_raises_stays_in_the_log_of_its_node(self, caplog: Any) -> None:
         def fail(partition: int, arrays: Any, server_round: int) -> Any:
             if partition == 1:
                 raise ValueError("no data on this node")
             return step(partition, arrays, server_round)
 
-        strategy, result = run(LocalGrid(training_app(fail), 5))
+        grid = LocalGrid(training_app(fail), 5)
+        strategy, result = run(grid)
         assert "no data on this node" in caplog.text
+        assert "no data" not in repr([dict(content_of(reply)["secagg"]) for _, reply in grid.replied])
         np.testing.assert_allclose(values(result.arrays)["w"], mean_of([0, 2, 3, 4]), atol=1e-5)
         assert strategy.history[0].dropped["UPLOAD"] == 1
 
-    def test_a_fault_of_the_mod_itself_keeps_its_kind_and_loses_its_text(
-        self, caplog: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_fault_of_the_mod_itself_is_one_fixed_text(self, caplog: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         def broken(*_: Any) -> Any:
             raise TypeError("something secret")
 
         monkeypatch.setattr("sparsesecagg.flower.mod.ModelUpdate", broken)
         strategy, _ = run(LocalGrid(training_app(step), 4))
-        assert "the mod failed with TypeError; see the log of the node" in str(strategy.history[0].failure)
+        assert "AppFailed: the ClientApp failed in this round" in str(strategy.history[0].failure)
         assert "something secret" not in str(strategy.history[0].failure)
         assert "something secret" in caplog.text

@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 from flwr.app import ArrayRecord, Message
-from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedYogi, Result, Strategy
+from flwr.serverapp.strategy import FedAdam, FedAvgM, FedYogi, Result, Strategy
 
 from flower.enrolment import enrol_users
-from flower.local_grid import LocalGrid, model, stage_of, training_app, values
+from flower.local_grid import LocalGrid, model, secagg, stage_of, training_app, values
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.flower import SecAgg
 
 USERS = 6
 START = np.zeros(600, np.float32)
@@ -48,9 +47,7 @@ class Play:
         self, rounds: int, kill: tuple[int, str] | None = None, around: Strategy | None = None, **settings: Any
     ) -> Result | None:
         """Start a server; with `kill` it ends as nodes answer a stage of a round. Return its result, or None."""
-        common = {"max_weight": 0, "modulus_bits": 32, "timeout": 0.3, "poll_seconds": 0.01}
-        options = {**common, "roster": self.roster, **settings}
-        self.strategy = SecAgg(around or FedAvg(fraction_evaluate=0.0), run_dir=self.folder, **options)
+        self.strategy = secagg(around, max_weight=0, roster=self.roster, run_dir=self.folder, **settings)
         answered = 0
 
         def end(node: int, reply: Message) -> list[Message]:
@@ -121,7 +118,7 @@ def test_what_a_strategy_remembers_survives_its_process(
 
     expected = final(Play(tmp_path / "whole").start(4, around=around()))
     np.testing.assert_allclose(cut("cut"), expected, rtol=1e-3)
-    monkeypatch.setattr("sparsesecagg.flower.run._MEMORY", ())
+    monkeypatch.setattr("sparsesecagg.flower.saved._memory", lambda strategy: {})
     assert not np.allclose(cut("forgetful"), expected, rtol=1e-2), "the test could not fail"
 
 
@@ -132,10 +129,10 @@ def final(result: Result | None) -> np.ndarray:
 
 def test_with_steps_nodes_go_on_from_the_models_that_they_hold(tmp_path: Path, ledger: Path) -> None:
     play = Play(tmp_path)
-    play.start(4, kill=(3, "UPLOAD"), downlink="steps")
-    result = play.start(4, downlink="steps")
+    play.start(4, kill=(3, "UPLOAD"), downlink_bits=4)
+    result = play.start(4, downlink_bits=4)
     assert result is not None
-    assert all(record.line()["model_bytes"] < START.nbytes / 3 for record in play.strategy.history)
+    assert all(record.line()["downlink_bytes"] < START.nbytes / 3 for record in play.strategy.history)
     np.testing.assert_allclose(values(result.arrays)["w"], 4 * MEAN, rtol=0.1)
 
 
@@ -181,5 +178,5 @@ def test_a_folder_with_the_run_of_another_model_is_refused(tmp_path: Path, ledge
     play = Play(tmp_path)
     play.start(3, kill=(2, "UPLOAD"))
     with pytest.raises(InvalidInput, match="run_dir holds a run of another model"):
-        play.strategy = SecAgg(FedAvg(fraction_evaluate=0.0), run_dir=play.folder)
+        play.strategy = secagg(run_dir=play.folder)
         play.strategy.start(grid=play.grid, initial_arrays=model(w=START[:10]), num_rounds=3)

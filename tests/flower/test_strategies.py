@@ -28,7 +28,7 @@ from flwr.serverapp.strategy import (
     Strategy,
 )
 
-from flower.local_grid import LocalGrid, model, training_app, values
+from flower.local_grid import LocalGrid, model, secagg, training_app, values
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.flower import SecAgg, secagg_mod
 
@@ -79,7 +79,7 @@ def run(
 @pytest.mark.parametrize("name", AVERAGING)
 def test_wrapped_and_unwrapped_strategies_agree_up_to_quantisation(name: str) -> None:
     plain = run(AVERAGING[name](), mods=[])
-    secure = run(SecAgg(AVERAGING[name](), alpha=1.0, max_weight=32), mods=[secagg_mod])
+    secure = run(secagg(AVERAGING[name](), max_weight=32, clip=1.0), mods=[secagg_mod])
     assert secure.keys() == plain.keys()
     for array, before in START.items():
         if before.dtype.kind == "f":
@@ -92,7 +92,7 @@ def test_wrapped_and_unwrapped_strategies_agree_up_to_quantisation(name: str) ->
 @pytest.mark.parametrize("name", AVERAGING)
 def test_shapes_and_types_survive_and_integers_stay_as_they_were(name: str) -> None:
     """Plain Flower turns integers into floats; here the global model's own integers are kept, bit for bit."""
-    secure = run(SecAgg(AVERAGING[name]()), mods=[secagg_mod])
+    secure = run(secagg(AVERAGING[name](), alpha=0.5), mods=[secagg_mod])
     for array, before in START.items():
         assert secure[array].dtype == np.asarray(before).dtype, array
         assert secure[array].shape == np.shape(before), array
@@ -100,33 +100,34 @@ def test_shapes_and_types_survive_and_integers_stay_as_they_were(name: str) -> N
     assert secure["mask"].tolist() == [True, False]
 
 
-def test_short_words_and_sparse_committees_stay_near_the_mean() -> None:
+def test_short_words_and_sparse_groups_stay_near_the_mean() -> None:
     """With 8 bits every contributor rounds by one level at most, so their mean is off by less than a level."""
     start = {"weight": np.zeros(3000, np.float32)}
     grid = LocalGrid(training_app(lambda p, a, r: {"weight": a["weight"] + np.float32(0.25)}), 12)
-    strategy = SecAgg(FedAvg(fraction_evaluate=0.0), alpha=0.5, modulus_bits=8, clip=0.5, max_weight=0)
+    strategy = secagg(alpha=0.5, group_size=6, modulus_bits=8, clip=0.5, max_weight=0)
     after = values(strategy.start(grid=grid, initial_arrays=model(**start), num_rounds=1).arrays)["weight"]
     level = 0.5 / (127 // 6)
     assert np.abs(after - 0.25).max() < level
     assert after.mean() == pytest.approx(0.25, abs=level / 20)  # Stochastic rounding has no bias.
 
 
-@pytest.mark.parametrize("pattern", ["committee", "full", "pairwise"])
+@pytest.mark.parametrize("pattern", ["sliced", "full", "pairwise"])
 def test_every_pattern_gives_the_mean_of_equal_updates(pattern: str) -> None:
     app = training_app(lambda p, a, r: {"w": a["w"] + np.float32(0.125)})
     grid = LocalGrid(app, 6, node_config=lambda index: {"secagg-patterns": pattern})
-    strategy = SecAgg(FedAvg(fraction_evaluate=0.0), pattern=pattern, alpha=0.9, max_weight=0)
+    alpha = 1.0 if pattern == "full" else 0.9
+    strategy = secagg(pattern=pattern, alpha=alpha, gain=1.0, max_weight=0)
     after = values(strategy.start(grid=grid, initial_arrays=model(w=np.zeros(500, np.float32)), num_rounds=1).arrays)[
         "w"
     ]
     sent = after != 0  # Where nobody sent a coordinate, it stays.
-    assert sent.mean() > 0.5 if pattern == "pairwise" else sent.all()
+    assert sent.mean() > 0.5 if pattern == "pairwise" else sent.mean() == pytest.approx(alpha)
     np.testing.assert_allclose(after[sent], 0.125, atol=1e-6)
 
 
 def test_weights_count_and_never_travel_in_the_clear() -> None:
     grid = LocalGrid(training_app(lambda p, a, r: {"w": a["w"] + np.float32(p)}, weight=lambda p: 4**p), 4)
-    strategy = SecAgg(FedAvg(fraction_evaluate=0.0), clip=4.0)
+    strategy = secagg(clip=4.0, max_weight=64)
     result = strategy.start(grid=grid, initial_arrays=model(w=np.zeros(8, np.float32)), num_rounds=1)
     expected = sum(p * 4**p for p in range(4)) / 85
     np.testing.assert_allclose(values(result.arrays)["w"], expected, rtol=1e-4)
@@ -144,7 +145,9 @@ def test_the_wrapped_strategy_sees_the_total_weight_once() -> None:
 
     inner = FedAvg(fraction_evaluate=0.0, train_metrics_aggr_fn=remember)
     grid = LocalGrid(training_app(lambda p, a, r: a, weight=lambda p: 1 << p), 6)
-    result = SecAgg(inner, alpha=0.5).start(grid=grid, initial_arrays=model(w=np.zeros(40, np.float32)), num_rounds=1)
+    result = secagg(inner, alpha=0.5, max_weight=32).start(
+        grid=grid, initial_arrays=model(w=np.zeros(40, np.float32)), num_rounds=1
+    )
     assert [dict(record) for record in seen] == [{"num-examples": 63}]
     assert result.train_metrics_clientapp[1]["kept"] == 1
 
@@ -157,30 +160,32 @@ class TestMetrics:
 
     def test_client_metrics_stay_on_the_nodes_by_default(self) -> None:
         grid = LocalGrid(self.app(), 4)
-        strategy = SecAgg(FedAvg(fraction_evaluate=0.0))
+        strategy = secagg()
         result = strategy.start(grid=grid, initial_arrays=model(w=np.zeros(8, np.float32)), num_rounds=1)
         assert all(name.startswith("secagg-") for name in result.train_metrics_clientapp[1])
 
     def test_allowed_metrics_are_averaged_by_weight_like_the_model(self) -> None:
         grid = LocalGrid(self.app(), 4)
-        strategy = SecAgg(FedAvg(fraction_evaluate=0.0), metrics={"loss": 10.0}, clip=0.01)
+        strategy = secagg(metrics={"loss": 10.0}, clip=0.01)
         result = strategy.start(grid=grid, initial_arrays=model(w=np.zeros(8, np.float32)), num_rounds=2)
         expected = sum(0.5 * p * (1 << p) for p in range(4)) / 15
         for metrics in result.train_metrics_clientapp.values():
             assert metrics["loss"] == pytest.approx(expected, abs=1e-3)
             assert "age" not in metrics
 
-    def test_a_metric_that_a_node_does_not_have_makes_it_a_dropout(self) -> None:
-        app = training_app(lambda p, a, r: a, metrics=lambda p: {"loss": 1.0} if p else {"loss": float("nan")})
-        strategy = SecAgg(FedAvg(fraction_evaluate=0.0), metrics={"loss": 2.0})
-        strategy.start(grid=LocalGrid(app, 5), initial_arrays=model(w=np.zeros(8, np.float32)), num_rounds=1)
-        assert strategy.history[0].dropped["UPLOAD"] == 1
+    @pytest.mark.parametrize("odd", [{}, {"loss": float("nan")}, {"loss": [1.0, 2.0]}], ids=str)
+    def test_a_metric_that_a_node_does_not_have_counts_as_nothing(self, odd: dict[str, Any]) -> None:
+        app = training_app(lambda p, a, r: a, metrics=lambda p: {"loss": 1.0} if p else odd)
+        strategy = secagg(metrics={"loss": 2.0})
+        result = strategy.start(grid=LocalGrid(app, 5), initial_arrays=model(w=np.zeros(8, np.float32)), num_rounds=1)
+        assert strategy.history[0].survivors == 5
+        assert result.train_metrics_clientapp[1]["loss"] == pytest.approx(0.8, abs=1e-3)
 
 
 def test_clients_may_clip_for_differential_privacy_inside_secure_aggregation() -> None:
     """Flower's client-side clipping wraps SecAgg, and its mod comes after ours."""
     app = training_app(lambda p, a, r: {"w": a["w"] + np.float32(10)}, mods=[secagg_mod, fixedclipping_mod])
-    inner = SecAgg(FedAvg(fraction_evaluate=0.0), alpha=1.0, max_weight=0)
+    inner = secagg(max_weight=0)
     strategy = DifferentialPrivacyClientSideFixedClipping(inner, 0.0, clipping_norm=1.0, num_sampled_clients=4)
     result = strategy.start(grid=LocalGrid(app, 4), initial_arrays=model(w=np.zeros(4, np.float32)), num_rounds=1)
     np.testing.assert_allclose(values(result.arrays)["w"], 0.5, atol=1e-5)
@@ -221,3 +226,54 @@ def test_a_legacy_strategy_is_refused_with_the_right_module_named() -> None:
     legacy: Any = LegacyFedAvg()
     with pytest.raises(InvalidInput, match=r"flwr\.serverapp\.strategy"):
         SecAgg(legacy)
+
+
+class TestGain:
+    """A round that covers a part of the model moves that part by gain × mean, and nothing else."""
+
+    def moved(self, gain: Any, rounds: int = 1, **settings: Any) -> tuple[SecAgg, np.ndarray]:
+        app = training_app(lambda p, a, r: {"w": a["w"] + np.float32(0.125)})
+        strategy = secagg(alpha=0.25, gain=gain, max_weight=0, **settings)
+        result = strategy.start(
+            grid=LocalGrid(app, 5), initial_arrays=model(w=np.zeros(400, np.float32)), num_rounds=rounds
+        )
+        return strategy, values(result.arrays)["w"]
+
+    @pytest.mark.parametrize("gain", [1.0, 2.5, 4.0])
+    def test_covered_coordinates_move_by_gain_times_mean_and_others_stay(self, gain: float) -> None:
+        strategy, after = self.moved(gain)
+        assert np.count_nonzero(after) == 100
+        np.testing.assert_allclose(after[after != 0], gain * 0.125, rtol=1e-5)
+        assert strategy.history[0].gain == gain
+
+    def test_it_adapts_by_default_between_one_and_one_over_the_part(self) -> None:
+        strategy, _ = self.moved("auto", rounds=6)
+        gains = [record.gain for record in strategy.history]
+        assert gains[0] == 2.0
+        assert all(1 <= gain <= 4 for gain in gains)
+        assert gains[-1] > gains[0]  # All means point the same way.
+
+    def test_one_that_is_too_large_for_the_groups_fails_the_round_by_name(self) -> None:
+        strategy, after = self.moved(5.0)
+        assert "gain must be in [1, 4]" in str(strategy.history[0].failure)
+        assert not after.any()
+
+    def test_with_groups_that_cover_everything_it_is_one(self) -> None:
+        app = training_app(lambda p, a, r: {"w": a["w"] + np.float32(0.125)})
+        strategy = secagg(alpha=0.5, group_size=3, max_weight=0)
+        result = strategy.start(grid=LocalGrid(app, 6), initial_arrays=model(w=np.zeros(400, np.float32)), num_rounds=1)
+        np.testing.assert_allclose(values(result.arrays)["w"], 0.125, rtol=1e-5)
+
+
+def test_what_a_subclass_of_a_strategy_adds_can_be_reached() -> None:
+    class Saving(FedAvg):
+        folder = ""
+
+        def set_folder(self, folder: str) -> None:
+            self.folder = folder
+
+    strategy: Any = SecAgg(Saving())
+    strategy.set_folder("here")
+    assert strategy.strategy.folder == strategy.folder == "here"
+    with pytest.raises(AttributeError):
+        _ = strategy.no_such_thing

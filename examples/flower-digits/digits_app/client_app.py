@@ -1,4 +1,4 @@
-"""The ClientApp: Flower's quickstart, and one line for secure aggregation."""
+"""The ClientApp: Flower's quickstart, and a mod for secure aggregation."""
 
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
@@ -28,7 +28,7 @@ def train(msg: Message, context: Context) -> Message:
     return Message(RecordDict({"arrays": ArrayRecord(weights), "metrics": metrics}), reply_to=msg)
 
 
-@app.evaluate()
+@app.evaluate(mods=[secagg_mod])
 def evaluate(msg: Message, context: Context) -> Message:
     """Test the model on this node's images."""
     weights = [array.numpy() for array in msg.content["arrays"].values()]

@@ -7,7 +7,7 @@ from flwr.serverapp.strategy import FedAvg
 
 from mnist_app.task import Net, load_test_data
 from mnist_app.task import test as test_fn
-from sparsesecagg.flower import SecAgg
+from sparsesecagg.flower import RoundOptions, SecAgg
 
 app = ServerApp()
 
@@ -23,13 +23,11 @@ def main(grid: Grid, context: Context) -> None:
         loss, accuracy = test_fn(net, load_test_data(str(config["data-dir"])))
         return MetricRecord({"accuracy": accuracy, "loss": loss})
 
-    # Evaluation on the nodes would send their metrics in the clear, so the server tests the model itself.
+    # Replies to evaluation on the nodes are not masked, so the server tests the model itself.
     strategy = FedAvg(fraction_evaluate=0.0, min_train_nodes=3, min_available_nodes=3)
     strategy = SecAgg(
         strategy,
-        alpha=float(config["alpha"]),
-        modulus_bits=16,
-        max_weight=int(config["samples-per-node"]),
+        RoundOptions(alpha=float(config["alpha"]), modulus_bits=20),
         metrics={"train_loss": 10.0},
         run_dir=str(config["run-dir"]) or None,
     )

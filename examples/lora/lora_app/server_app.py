@@ -22,9 +22,9 @@ def main(grid: Grid, context: Context) -> None:
         set_adapters(model, arrays.to_torch_state_dict())
         return MetricRecord({"accuracy": test_fn(model, test_data)})
 
-    # Evaluation on the nodes would send their metrics in the clear, so the server tests the model itself.
+    # Replies to evaluation on the nodes are not masked, so the server tests the model itself.
     strategy = FedAvg(fraction_evaluate=0.0, min_train_nodes=3, min_available_nodes=3)
-    strategy = SecAgg(strategy, max_weight=int(config["samples-per-node"]))
+    strategy = SecAgg(strategy)
     result = strategy.start(
         grid=grid,
         initial_arrays=ArrayRecord(adapters_of(model)),

@@ -34,6 +34,7 @@ except ImportError:
 from sparsesecagg.flower.errors import AppFailed, EmptyCohort, MissingMod, MissingStrategy, NotInRun, UnprovenNode
 from sparsesecagg.flower.mod import evaluate_first, secagg_mod
 from sparsesecagg.flower.strategy import SecAgg
+from sparsesecagg.protocol import RoundOptions
 
 __all__ = [
     "AppFailed",
@@ -41,6 +42,7 @@ __all__ = [
     "MissingMod",
     "MissingStrategy",
     "NotInRun",
+    "RoundOptions",
     "SecAgg",
     "UnprovenNode",
     "evaluate_first",

@@ -16,6 +16,7 @@ Flower tells it to neither side of an app.
 from __future__ import annotations
 
 import hashlib
+import io
 import struct
 import time
 from collections.abc import Mapping, Sequence
@@ -124,10 +125,20 @@ def own_records(content: RecordDict) -> RecordDict:
     for name in sorted(content):
         record = content[name]
         if isinstance(record, ArrayRecord):
-            own[name] = ArrayRecord({key: Array(np.array(view(array), order="C")) for key, array in record.items()})
+            own[name] = ArrayRecord({key: own_array(array) for key, array in record.items()})
         else:
             own[name] = type(record)({key: record[key] for key in sorted(record)})  # type: ignore[misc]
     return own
+
+
+def own_array(array: Array) -> Array:
+    """Return an array framed as this node's NumPy does it; bytes are shared if they are already."""
+    values, head = view(array), io.BytesIO()
+    written = {"descr": values.dtype.str, "fortran_order": False, "shape": values.shape}
+    np.lib.format.write_array_header_1_0(head, written)
+    if array.data.startswith(head.getvalue()):
+        return Array(array.dtype, array.shape, array.stype, array.data)
+    return Array(np.array(values, order="C"))
 
 
 def _encoded_items(record: Mapping[str, object]) -> bytes:

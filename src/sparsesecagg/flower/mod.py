@@ -223,32 +223,24 @@ class _Task:
             raise AlreadyAnswered(f"round {packet.round_number} has trained once on this node")
         try:
             message = for_app(self.message, content, client.round_number, self.owner.context)
-            update, weight = self._trained(message, template, received, terms, copies, ledger, client.params)
-            return client.upload(packet.payload, update, weight, context=context)
+            reply = self.call_next(message, self.owner.context)
+            del message  # With whatever the app has read from it.
+            metrics = next(iter(reply.content.metric_records.values()), MetricRecord())
+            values = [_metric(metrics, name) / bound for name, bound in terms.metrics.items()]
+            extra = [value for value in values for _ in range(copies)]
+            update = ModelUpdate(template, received, _only_arrays(reply.content), terms.scales, extra)
+            return client.upload(packet.payload, update, self._weight(metrics, client, ledger), context=context)
         except Exception as error:
             _LOG.error("secagg_mod: the ClientApp failed in this round", exc_info=error)
             raise AppFailed from None
 
-    def _trained(
-        self,
-        message: Message,
-        template: Template,
-        received: ArrayRecord,
-        terms: Terms,
-        copies: int,
-        ledger: SqliteLedger,
-        params: Parameters,
-    ) -> tuple[ModelUpdate, int]:
-        """Return the update and the weight that the app's train function comes to; whatever it raises is passed on."""
-        reply = self.call_next(message, self.owner.context)
-        metrics = next(iter(reply.content.metric_records.values()), MetricRecord())
-        values = [_metric(metrics, name) / bound for name, bound in terms.metrics.items()]
-        extra = [value for value in values for _ in range(copies)]
-        weight = 1
-        if params.max_weight:
-            own = _weight(metrics, self.owner.weight_key)
-            weight = rounded(own, params.max_weight, ledger.own_secret("weight rounding"))
-        return ModelUpdate(template, received, _only_arrays(reply.content), terms.scales, extra), weight
+    def _weight(self, metrics: MetricRecord, client: Client, ledger: SqliteLedger) -> int:
+        """Return the weight that takes part: one that is missing, negative or no finite number counts as 1."""
+        limit, key = client.params.max_weight, self.owner.weight_key
+        if not limit:
+            return 1
+        coin = int.from_bytes(ledger.own_secret("weight rounding")[:8], "little")
+        return rounded(max(1, round(_metric(metrics, key))), limit, coin)
 
 
 def _only_arrays(content: RecordDict) -> ArrayRecord:
@@ -270,12 +262,6 @@ def _metric(metrics: MetricRecord, name: str) -> float:
     value = metrics.get(name)
     usable = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
     return float(value) if usable else 0.0  # type: ignore[arg-type]
-
-
-def _weight(metrics: MetricRecord, key: str) -> int:
-    """Return the private weight; one that is missing, negative or no finite number counts as 1."""
-    value = _metric(metrics, key) if key in metrics else 1.0
-    return max(1, round(value))
 
 
 def evaluate_first(evaluate: Train) -> Callable[[Message, Context, Train], Message]:

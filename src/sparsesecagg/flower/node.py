@@ -295,13 +295,12 @@ def _proof(claim: Claim, agreed: AgreedSecret) -> bytes:
 # lowest point is 1: a weight of 0 would take its owner out of the sum in which others hide.
 
 
-def rounded(weight: int, limit: int, secret: bytes) -> int:
-    """Return the grid's point for a weight: above 0, at most `limit`, and right on average over the secrets."""
+def rounded(weight: int, limit: int, coin: int) -> int:
+    """Return the grid's point for a weight: above 0, at most `limit`, and right on average over coins below 2^64."""
     if weight >= limit:
         return limit
     if weight <= 1:
         return 1
     low = 1 << (weight.bit_length() - 1)
     high = min(2 * low, limit)
-    coin = int.from_bytes(secret[: _COIN_BITS // 8], "little")
     return high if coin * (high - low) < (weight - low) << _COIN_BITS else low

@@ -56,12 +56,17 @@ def check_options(options: RoundOptions, roster: Roster | None) -> None:
     if clip is not None and not (isinstance(clip, int | float) and isfinite(clip) and clip > 0):
         raise InvalidInput("clip", f"must be positive and finite, got {clip}")
     if roster is not None:
-        parameters(options, len(roster.entries), _PROBE_DIM, 0, roster)
+        _require_weights(parameters(options, len(roster.entries), _PROBE_DIM, 0, roster))
         return
     if options.threshold is not None and options.threshold < 2:
         raise InvalidInput("threshold", f"must be at least 2, got {options.threshold}")
     enough = max(SMALLEST_GROUP, options.group_size or 0, (options.neighbours or 0) + 3)
-    parameters(replace(options, threshold=None), enough, _PROBE_DIM, 0, None)
+    _require_weights(parameters(replace(options, threshold=None), enough, _PROBE_DIM, 0, None))
+
+
+def _require_weights(params: Parameters) -> None:
+    if params.max_weight and not params.shape.digits.total:
+        raise InvalidInput("max_weight", f"must not be given with {params.pattern}, whose sums carry no weights")
 
 
 def check_metrics(metrics: Mapping[str, float] | None) -> dict[str, float]:

@@ -80,18 +80,17 @@ class SecAgg(Strategy):
         `options`: as everywhere in this package; by default each node sends a fifth of the model in words of 20 bits,
         and all nodes weigh the same. Groups follow from the number of nodes. `options.clip` is the largest change of
         one parameter in the first round; later ones follow the last mean, for each array by itself. With
-        `options.max_weight` nodes weigh as their owners say (`num-examples` of the app's metrics), up to that, rounded
-        at random to a power of two: over tens of rounds a server can solve for weights, and that is all there is to
-        solve for. Anonymity counts nodes, not weight: who weighs more than all others together is hardly hidden.
+        `options.max_weight` nodes weigh as their owners say (`num-examples` of the app's metrics), rounded at random to
+        a power of two: over tens of rounds a server can solve for weights, and that is all there is to solve for.
+        Anonymity counts nodes, not weight: who weighs more than all others together is hardly hidden.
 
         `gain`: what the mean is multiplied by where a round covers only a part of the model, from 1 to one over that
-        part; "auto" adapts it. `roster`: the users of an authenticated run, a file of `sparsesecagg roster build`; its
-        nodes need `secagg-roster` and `secagg-run-key`. `metrics`: metrics of nodes to be averaged under the masks,
-        each with its largest magnitude; all others stay on the nodes. `min_updated`: the fraction of what a round covers that
-        must be opened for it to count. `timeout`: seconds that a stage waits; UPLOAD waits as long as `start` is told.
-        `downlink_bits`: nodes get steps from the model that they hold, rounded to 2, 4 or 8 bits per coordinate, or
-        whole models with 32. `run_dir`: where to write figures for a report, and what a server that is started again
-        needs to go on.
+        part; "auto" adapts it. `roster`: the users of an authenticated run, a file of `sparsesecagg roster build`.
+        `metrics`: metrics of nodes to be averaged under the masks, each with its largest magnitude; all others stay on
+        the nodes. `min_updated`: the fraction of what a round covers that must be opened for it to count. `timeout`:
+        seconds that a stage waits; UPLOAD waits as long as `start` is told. `downlink_bits`: nodes get steps from the
+        model that they hold, rounded to 2, 4 or 8 bits per coordinate, or whole models with 32. `run_dir`: where to
+        write figures for a report, and what a server that is started again needs to go on.
         """
         self.strategy = require_averaging(strategy)
         self._options = options or DEFAULTS

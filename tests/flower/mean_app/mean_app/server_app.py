@@ -14,8 +14,9 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 
 from mean_app import DIM
-from sparsesecagg.flower.courier import PatientGrid
 from sparsesecagg.flower import SecAgg
+from sparsesecagg.flower.courier import Courier, PatientGrid
+from sparsesecagg.protocol import RoundOptions
 from sparsesecagg.protocol.messages import UnmaskRequest, decode_server_message, decode_users, encode, encode_users
 
 app = ServerApp()
@@ -29,7 +30,7 @@ class TwiceGrid(PatientGrid):
     """
 
     def __init__(self, inner: Grid, nodes: int) -> None:
-        super().__init__(inner, None, None)  # type: ignore[arg-type]
+        super().__init__(inner, Courier())
         self.nodes = nodes
         self.request: Message | None = None
         """The second request."""
@@ -102,16 +103,11 @@ def main(grid: Grid, context: Context) -> None:
     nodes = int(config["nodes"])
     inner = FedAvg(fraction_evaluate=0.0, min_train_nodes=min(3, nodes), min_available_nodes=min(3, nodes))
     roster = str(config["roster"]) or None
-    strategy = SecAgg(
-        inner,
-        alpha=float(config["alpha"]),
-        max_weight=32,
-        timeout=90,
-        timeouts={"UPLOAD": float(config["upload-seconds"])},
-        roster=roster,
-        downlink=str(config["downlink"]),
-        run_dir=str(config["run-dir"]) or None,
+    options = RoundOptions(
+        alpha=float(config["alpha"]), max_weight=32, threshold=nodes // 2 + 1 if not roster else None
     )
+    run_dir = str(config["run-dir"]) or None
+    strategy = SecAgg(inner, options, timeout=90, roster=roster, downlink_bits=32, run_dir=run_dir)
     models: dict[int, list[float]] = {}
 
     def keep(server_round: int, arrays: ArrayRecord) -> None:

@@ -1,4 +1,4 @@
-"""The terms of a round: a node that is told others masks apart from the rest, and takes no part."""
+"""The context of a round: a node that is told something else masks apart from the rest, and takes no part."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
-from flwr.serverapp.strategy import FedAvg
 
-from flower.local_grid import LocalGrid, content_of, model, stage_of, training_app, travel, values
-from sparsesecagg.flower.records import Packet, Terms, run_config_digest
+from flower.local_grid import LocalGrid, content_of, model, secagg, stage_of, training_app, travel, values
 from sparsesecagg.errors import MalformedMessage
 from sparsesecagg.flower import SecAgg
+from sparsesecagg.flower.context import Terms, app_digest
+from sparsesecagg.flower.records import Packet
 from sparsesecagg.protocol import Stage
 
 CONFIG = bytes(32)
-TERMS = Terms("num-examples", (0.5, 2.0), {"loss": 10.0})
+TERMS = Terms((0.5, 2.0), {"loss": 10.0})
 
 
 def content(**config: Any) -> RecordDict:
@@ -28,7 +28,7 @@ def digest(content: RecordDict, terms: Terms = TERMS, message_type: str = "train
 
 
 def told(**run_config: Any) -> bytes:
-    return run_config_digest(Context(run_id=1, node_id=2, node_config={}, state=RecordDict(), run_config=run_config))
+    return app_digest(Context(run_id=1, node_id=2, node_config={}, state=RecordDict(), run_config=run_config))
 
 
 class TestDigest:
@@ -71,12 +71,12 @@ class TestDigest:
     @pytest.mark.parametrize(
         "other",
         [
-            Terms("examples", (0.5, 2.0), {"loss": 10.0}),
-            Terms("num-examples", (0.5, 2.1), {"loss": 10.0}),
-            Terms("num-examples", (0.5, 2.0), {"loss": 11.0}),
-            Terms("num-examples", (0.5, 2.0), {}),
+            Terms((0.5, 2.1), {"loss": 10.0}),
+            Terms((0.5, 2.0), {"loss": 11.0}),
+            Terms((0.5, 2.0), {"lose": 10.0}),
+            Terms((0.5, 2.0), {}),
         ],
-        ids=["weight", "scale", "bound", "metrics"],
+        ids=["scale", "bound", "name", "metrics"],
     )
     def test_it_tells_terms_apart(self, other: Terms) -> None:
         assert digest(content(), other) != digest(content())
@@ -88,7 +88,7 @@ class TestReading:
 
     def test_what_is_written_is_read(self) -> None:
         assert Terms.read(self.packet()) == TERMS
-        without = Terms("weight", (1.0,))
+        without = Terms((1.0,))
         assert Terms.read(Packet(Stage.UPLOAD, 1, b"", fields=without.fields())) == without
 
     @pytest.mark.parametrize(
@@ -98,7 +98,6 @@ class TestReading:
             {"scales": [1.0, -1.0]},
             {"scales": [float("nan")]},
             {"scales": 1.0},
-            {"weight-key": 3},
             {"bounds": []},
             {"bounds": [0.0]},
             {"metrics": ["loss", "loss"], "bounds": [1.0, 2.0]},
@@ -119,7 +118,7 @@ class TestAttack:
             return {"w": arrays["w"] + np.float32(0.01 * (partition + 1))}
 
         app = training_app(step, metrics=lambda partition: {"loss": 1.0})
-        strategy = SecAgg(FedAvg(fraction_evaluate=0.0), alpha=1.0, timeout=0.3, max_weight=10, **settings)
+        strategy = secagg(threshold=3, **settings)
         grid = LocalGrid(app, 5, before=before)
         result = strategy.start(grid=grid, initial_arrays=model(w=np.zeros(30, np.float32)), num_rounds=1)
         return strategy, values(result.arrays)["w"]
@@ -129,7 +128,6 @@ class TestAttack:
         [
             {"scales": [1e9]},
             {"bounds": [1e9]},
-            {"weight-key": "loss"},
             {"metrics": ["loss", "age"], "bounds": [1.0, 1.0]},
         ],
         ids=str,
@@ -167,7 +165,7 @@ class TestAttack:
 
         grid = LocalGrid(training_app(step), 5, run_config={"learning-rate": 0.1})
         grid.contexts[101].run_config = {"learning-rate": 0.0}
-        strategy = SecAgg(FedAvg(fraction_evaluate=0.0), alpha=1.0, timeout=0.3, max_weight=10)
+        strategy = secagg(threshold=3)
         result = strategy.start(grid=grid, initial_arrays=model(w=np.zeros(30, np.float32)), num_rounds=2)
         assert [record.dropped["UPLOAD"] for record in strategy.history] == [1, 1]
         np.testing.assert_allclose(values(result.arrays)["w"], 2 * np.mean([0.01, 0.03, 0.04, 0.05]), atol=1e-5)
@@ -180,7 +178,7 @@ class TestAttack:
                 grid.contexts[node].run_config = {"learning-rate": 0.0}
 
         grid.before = later
-        strategy = SecAgg(FedAvg(fraction_evaluate=0.0), alpha=1.0, timeout=0.3, max_weight=10)
+        strategy = secagg(threshold=3)
         strategy.start(grid=grid, initial_arrays=model(w=np.zeros(30, np.float32)), num_rounds=1)
         assert strategy.history[0].failed_at == "UPLOAD"
-        assert "4 node(s) refused: WrongView" in str(strategy.history[0].failure)
+        assert "4 node(s) refused: WrongBinding" in str(strategy.history[0].failure)
