@@ -104,7 +104,7 @@ def test_options_come_from_a_file_too(capsys: pytest.CaptureFixture[str], tmp_pa
 def test_many_failing_rounds_are_foretold(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """All of ten users must stay, and a tenth drops out."""
     _, _, err = run(capsys, *SMALL, "--out", tmp_path / "run", "--threshold", "9", "--dropout", "0.1", "--json")
-    assert "about 30 % of rounds will fail, with fewer than 9 users left: lower --dropout" in err
+    assert "about 30% of the rounds fail, with fewer than 9 of 10 users left: lower --dropout" in err
 
 
 def test_a_resumed_run_finds_its_data_where_it_was(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from sparsesecagg.cli.errors import Failed, Interrupted
 from sparsesecagg.cli.shared import JsonOption, err, out, print_json
 from sparsesecagg.errors import InvalidInput, MissingExtra
 from sparsesecagg.lab.cli.train_display import download_display, round_display
-from sparsesecagg.lab.learning.aggregators import OTHER_NAMES, failing_groups, make_aggregator
+from sparsesecagg.lab.learning.aggregators import OTHER_NAMES, make_aggregator
 from sparsesecagg.lab.learning.api import new_run_folder
 from sparsesecagg.lab.learning.comparison import create_comparison, is_comparison, resume_comparison
 from sparsesecagg.lab.learning.config import AUTO, ROUND_OPTIONS, Explained, TrainingConfig, option_names
@@ -31,8 +31,6 @@ from sparsesecagg.lab.report import compare_runs, summary_table
 from sparsesecagg.planning.advice import advice
 from sparsesecagg.protocol import RoundOptions
 
-_MANY = 0.05
-"""Failing rounds beyond this fraction are worth a note."""
 _FILES = "Files and processes"
 
 
@@ -228,20 +226,10 @@ def _resumed(
 
 
 def _advise(runs: Sequence[FederatedRun]) -> None:
-    """Say what the settings protect little, and what dropouts will cost where it is much."""
+    """Say where settings protect little or fail often."""
     for run in runs:
         aggregator = make_aggregator(run.config, run.task.model, run.task.initial)
-        if not isinstance(aggregator, SecureAggregator):
-            continue
-        params = aggregator.parameters
-        sentences = advice(params)
-        failing = failing_groups(params, run.config.keys_arrive)
-        if failing > _MANY:
-            what = "rounds will fail" if params.groups == 1 else "groups will lose their slice in a round"
-            sentences.append(
-                f"about {100 * failing:.0f} % of {what}, with fewer than {params.quorum} users left: lower --dropout"
-            )
-        for sentence in sentences:
+        for sentence in advice(aggregator.parameters) if isinstance(aggregator, SecureAggregator) else ():
             err.print(f"[yellow]note:[/yellow] {sentence}.", highlight=False, soft_wrap=True)
 
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from statistics import fmean
 
 from sparsesecagg.errors import InvalidInput
+from sparsesecagg.lab.audit.exposure import expected_fraction
+from sparsesecagg.lab.audit.graph_tails import log_holders_missing
 from sparsesecagg.lab.learning.aggregation import Aggregator
 from sparsesecagg.lab.learning.config import AUTO, TrainingConfig
 from sparsesecagg.lab.learning.models import Model
 from sparsesecagg.lab.learning.models.base import Vector
 from sparsesecagg.lab.learning.plain import PlainAggregator, RandomK, TopK, kept_values
 from sparsesecagg.lab.learning.secure import WEIGHT_SCALE, SecureAggregator, Secured
-from sparsesecagg.privacy.anonymity import availability
-from sparsesecagg.privacy.tails import log_binomial_below
-from sparsesecagg.protocol import Parameters, RoundOptions
+from sparsesecagg.protocol import RoundOptions
 
 SLICED = "sliced"
 AGGREGATORS = {
@@ -101,12 +100,6 @@ def _require_identities_possible(name: str) -> None:
         )
 
 
-def failing_groups(params: Parameters, keys_arrive: bool = False) -> float:
-    """Return the fraction of groups that will have fewer users left than they need, at the expected dropout."""
-    there = 1 - params.dropout if keys_arrive else availability(params.dropout)
-    return fmean(math.exp(log_binomial_below(size, there, params.quorum)) for size in params.sizes)
-
-
 def expected_exposure(config: TrainingConfig, aggregator: Aggregator) -> float | None:
     """Return the share of uploaded values that the server and `colluding` users are expected to read; None if all.
 
@@ -114,12 +107,7 @@ def expected_exposure(config: TrainingConfig, aggregator: Aggregator) -> float |
     """
     if not isinstance(aggregator, SecureAggregator):
         return None
-    if aggregator.parameters.shape.protects:
-        return 0.0 if aggregator.anonymity > 1 else None
-    from sparsesecagg.lab.audit.theory import pairwise_revealed_fraction
-
-    options = config.options
-    return pairwise_revealed_fraction(options.alpha, config.clients, options.dropout, options.colluding or 0.0)
+    return expected_fraction(aggregator.parameters, config.options.colluding or 0.0)
 
 
 def default_neighbours(clients: int, dropout: float) -> int | None:
@@ -127,6 +115,6 @@ def default_neighbours(clients: int, dropout: float) -> int | None:
     fewest = 2 * math.ceil(math.log2(clients))
     for degree in range(fewest, clients - 1, 2):
         threshold = (degree + 1) // 2 + 1
-        if clients * math.exp(log_binomial_below(degree, 1 - dropout, threshold)) <= FAILING_ROUNDS:
+        if clients * math.exp(log_holders_missing(degree, dropout, threshold)) <= FAILING_ROUNDS:
             return degree
     return None
