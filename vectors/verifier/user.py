@@ -172,6 +172,8 @@ class User:
         demand(self.number in header.members, "PolicyViolation", "its package is not used")
         demand(all(user in epoch.key_of for user in header.members), "PolicyViolation", "a member without a key")
         demand(header.mask_key[self.number] == package.mask_key, "InvalidKey", "another mask key than was sent")
+        for key in header.mask_key.values():
+            keys.demand_no_low_order(key)
         demand(header.context == context, "WrongBinding", "another context")
         demand(len(header.members) >= p.quorum, "PolicyViolation", "too few members")
         partners = header.partners(self.number)

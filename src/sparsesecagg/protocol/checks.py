@@ -14,6 +14,7 @@ import numpy as np
 
 from sparsesecagg.crypto import sealing, shamir
 from sparsesecagg.crypto.identity import Identity
+from sparsesecagg.crypto.keys import require_usable
 from sparsesecagg.crypto.secrets import RoundSecret
 from sparsesecagg.errors import InvalidInput, InvalidKey, PolicyViolation, WrongBinding
 from sparsesecagg.patterns.base import ArrayUpdate, UpdateSource
@@ -105,6 +106,8 @@ def accepted_header(epoch: Epoch, index: int, message: RoundHeader, package: Key
         raise PolicyViolation("the round includes a user that never advertised a key")
     if header.mask_key[index] != package.mask_key:
         raise InvalidKey("the header has another mask key for this user than it shared")
+    for key in header.mask_key.values():
+        require_usable(key)
     if message.context != context:
         raise WrongBinding("the server")
     if len(header.members) < epoch.params.quorum:
