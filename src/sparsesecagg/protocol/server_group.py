@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 
 from sparsesecagg.crypto import sealing, shamir
+from sparsesecagg.crypto.decoding import MOST_SETS
 from sparsesecagg.crypto.identity import Roster
 from sparsesecagg.crypto.keys import require_usable
 from sparsesecagg.errors import (
@@ -55,8 +56,6 @@ from sparsesecagg.protocol.opening import restore_secrets
 from sparsesecagg.protocol.parameters import Parameters
 from sparsesecagg.protocol.stages import Stage
 
-MOST_SETS = 5000
-"""Sets of t holders that are tried for one secret; `crypto/decoding.py`."""
 IN_MEMORY = 1 << 29
 """Bytes of a group's uploads that are kept in memory; more go to a temporary file."""
 
