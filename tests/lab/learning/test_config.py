@@ -43,6 +43,9 @@ def test_none_stands_for_the_default() -> None:
         ("authenticated", "yes"),
         ("keys_arrive", 1),
         ("epochs", 0),
+        ("dp_epsilon", 0.0),
+        ("dp_delta", 1.0),
+        ("dp_clip", -1.0),
     ],
 )
 def test_values_out_of_range_are_refused_by_name(name: str, value) -> None:

@@ -207,6 +207,17 @@ def test_weights_follow_the_sizes_of_the_users(tmp_path: Path) -> None:
     assert np.abs(models["plain"] - models["sliced"]).max() < 0.02 * np.abs(models["plain"]).max()
 
 
+def test_a_run_with_noise_says_what_it_cost_and_can_not_be_prolonged(tmp_path: Path) -> None:
+    """Noise is made for the rounds that were planned."""
+    config, task = small_task(rounds=3, dp_epsilon=50.0)
+    run = FederatedRun.create(config, task, tmp_path / "run")
+    finish(run)
+    dp = run.summary().dp
+    assert dp is not None and dp["epsilon"] == pytest.approx(50, rel=1e-6) and dp["delta"] == 1e-5
+    with pytest.raises(InvalidInput, match="must be 3: the noise was made for so many"):
+        FederatedRun.resume(tmp_path / "run", {"rounds": 4}, task=task)
+
+
 def test_early_dropouts_are_survived(tmp_path: Path) -> None:
     """At any stage: who misses the set-up is out for good, others come back."""
     config, task = small_task(drop_at="ANY", dropout=0.15, rounds=8, seed=2)

@@ -104,6 +104,10 @@ class Aggregator(ABC):
         """Return a number for each coordinate, equal ones for those that change together; None if all may change."""
         return None
 
+    def epsilon(self, rounds: int, delta: float) -> float | None:  # noqa: ARG002
+        """Return the ε of differential privacy that so many rounds have cost each user; None without noise."""
+        return None
+
     def describe(self) -> dict[str, Any]:
         """Return what the options came to, for the record."""
         return {}

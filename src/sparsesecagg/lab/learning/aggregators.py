@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 from sparsesecagg.errors import InvalidInput
@@ -14,7 +15,9 @@ from sparsesecagg.lab.learning.models import Model
 from sparsesecagg.lab.learning.models.base import Vector
 from sparsesecagg.lab.learning.plain import PlainAggregator, RandomK, TopK, kept_values
 from sparsesecagg.lab.learning.secure import WEIGHT_SCALE, SecureAggregator, Secured
-from sparsesecagg.protocol import RoundOptions
+from sparsesecagg.privacy.accountant import l1_bound, noise_for
+from sparsesecagg.privacy.mechanism import Mechanism
+from sparsesecagg.protocol import Parameters, RoundOptions
 
 SLICED = "sliced"
 AGGREGATORS = {
@@ -43,6 +46,10 @@ _WITHOUT_IDENTITIES = {
     "plain-topk": _IN_THE_CLEAR,
     "secagg-plus": "whose users share secrets with few others, and tags for all are the proof of one header",
 }
+_WITHOUT_NOISE = {
+    **dict.fromkeys(("plain", "plain-randk", "plain-topk"), "which sends values in the clear"),
+    **dict.fromkeys(("secagg-plus", "pairwise"), "which may open sums of few users"),
+}
 
 
 def make_aggregator(config: TrainingConfig, model: Model, initial: Vector) -> Aggregator:
@@ -51,7 +58,9 @@ def make_aggregator(config: TrainingConfig, model: Model, initial: Vector) -> Ag
     if name not in AGGREGATORS:
         raise InvalidInput("aggregator", f"must be one of {', '.join(AGGREGATORS)}, got {name!r}")
     if config.authenticated:
-        _require_identities_possible(name)
+        _require_possible("authenticated", name, _WITHOUT_IDENTITIES)
+    if config.dp_epsilon is not None:
+        _require_possible("dp_epsilon", name, _WITHOUT_NOISE)
     if name == "plain":
         return PlainAggregator(name, clients, model.dim)
     if name == "plain-randk":
@@ -68,7 +77,7 @@ def make_aggregator(config: TrainingConfig, model: Model, initial: Vector) -> Ag
         gain=1.0 if name != SLICED else None if config.gain == AUTO else float(config.gain),
         seed=config.seed,
     )
-    return SecureAggregator(name, clients, model.layers, options, how)
+    return SecureAggregator(name, clients, model.layers, with_noise(options, config, model.dim), how)
 
 
 def round_options(config: TrainingConfig) -> RoundOptions:
@@ -90,14 +99,29 @@ def round_options(config: TrainingConfig) -> RoundOptions:
     )
 
 
-def _require_identities_possible(name: str) -> None:
-    """Raise for aggregators that have no authenticated rounds."""
-    able = [known for known in AGGREGATORS if known not in _WITHOUT_IDENTITIES]
-    if name in _WITHOUT_IDENTITIES:
-        raise InvalidInput(
-            "authenticated",
-            f"must not be given with {name}, {_WITHOUT_IDENTITIES[name]}: use one of {', '.join(able)}",
-        )
+def with_noise(options: RoundOptions, config: TrainingConfig, dim: int) -> RoundOptions:
+    """Return the options with as much noise as keeps (ε, δ) over all rounds, in the shortest word that holds it."""
+    if config.dp_epsilon is None:
+        return options
+    if options.max_weight:
+        raise InvalidInput("weights", "must be uniform with --dp-epsilon: weights would change what noise has to hide")
+    params = Parameters.create(config.clients, dim, options)
+    shape = params.shape
+    norm = math.sqrt(Mechanism(config.dp_clip, 1.0, shape.fraction(), shape.length).squared_norm)
+    try:
+        noise = noise_for(config.dp_epsilon, config.dp_delta, config.rounds, norm, l1_bound(norm, shape.length))
+    except InvalidInput as problem:
+        raise InvalidInput("dp_epsilon", problem.problem) from None
+    mechanism = Mechanism(config.dp_clip, noise, shape.fraction(), shape.length)
+    bits = config.modulus_bits or mechanism.largest_sum(params.contributors).bit_length() + 1
+    return replace(options, clip_norm=config.dp_clip, noise_multiplier=noise, modulus_bits=bits)
+
+
+def _require_possible(option: str, name: str, reasons: Mapping[str, str]) -> None:
+    """Raise for an option that an aggregator can't have; say which ones can."""
+    able = [known for known in AGGREGATORS if known not in reasons]
+    if name in reasons:
+        raise InvalidInput(option, f"must not be given with {name}, {reasons[name]}: use one of {', '.join(able)}")
 
 
 def expected_exposure(config: TrainingConfig, aggregator: Aggregator) -> float | None:

@@ -42,7 +42,7 @@ def _option(panel: str, text: str, default: Any, shown: str | None = None, names
     return dataclasses.field(default=default, metadata={"explained": Explained(panel, text, shown, names)})
 
 
-_TASK, _AGGREGATION, _LOCAL = "Task", "Aggregation", "Local training"
+_TASK, _AGGREGATION, _PRIVACY, _LOCAL = "Task", "Aggregation", "Differential privacy", "Local training"
 _SIMULATED = "Faults and network, simulated"
 
 ROUND_OPTIONS = {
@@ -109,6 +109,9 @@ class TrainingConfig:
         _AGGREGATION, "Clip of the first round; later ones follow the aggregate.", None, "as the first weights"
     )
     authenticated: bool = _option(_AGGREGATION, "Use a roster of identities.", False)
+    dp_epsilon: float | None = _option(_PRIVACY, "ε over all rounds, which users' own noise keeps.", None, "no noise")
+    dp_delta: float = _option(_PRIVACY, "δ over all rounds.", 1e-5)
+    dp_clip: float = _option(_PRIVACY, "The largest 2-norm of a user's update.", 1.0)
     drop_at: str = _option(
         _SIMULATED, "Stages before whose message users drop out, separated by commas, or ANY.", Stage.UPLOAD.name
     )
@@ -159,6 +162,9 @@ class TrainingConfig:
                 raise InvalidInput(option, f"must be in [0, 1), got {share}")
         if self.gain != AUTO and not (isinstance(self.gain, int | float) and self.gain >= 1):
             raise InvalidInput("gain", f"must be a number of at least 1, or {AUTO}, got {self.gain}")
+        for option, most in (("dp_epsilon", math.inf), ("dp_delta", 1), ("dp_clip", math.inf)):
+            if (value := getattr(self, option)) is not None and not 0 < value < most:
+                raise InvalidInput(option, f"must be above 0{' and below 1' if most == 1 else ''}, got {value}")
         if not (math.isfinite(self.bandwidth_mbit) and self.bandwidth_mbit > 0):
             raise InvalidInput("bandwidth_mbit", f"must be above 0, got {self.bandwidth_mbit}")
         if not (math.isfinite(self.latency_ms) and self.latency_ms >= 0):

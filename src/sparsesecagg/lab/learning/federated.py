@@ -89,6 +89,8 @@ class RunSummary:
     total_upload_bytes: int
     run_dir: Path
     parameters: Vector
+    dp: dict[str, float] | None = None
+    """What the rounds cost each user in differential privacy; None without noise."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the keys of the command line's contract, all but the report."""
@@ -99,7 +101,7 @@ class RunSummary:
             "upload_bytes_per_client_round": self.upload_bytes_per_client_round,
             "total_upload_bytes": self.total_upload_bytes,
             "run_dir": str(self.run_dir),
-            "dp": None,
+            "dp": self.dp,
         }
 
 
@@ -227,6 +229,7 @@ class FederatedRun:
         sent = [line for line in self._history if line["uploads"]]
         uploads = sum(line["uploads"] for line in sent)
         total = sum(line["uploads"] * line["upload_bytes"] for line in sent)
+        epsilon = self._aggregator.epsilon(self._round, self.config.dp_delta)
         return RunSummary(
             accuracy=self._history[-1]["accuracy"],
             rounds=self._round,
@@ -235,6 +238,7 @@ class FederatedRun:
             total_upload_bytes=round(total),
             run_dir=self.folder.path,
             parameters=self._parameters,
+            dp=None if epsilon is None else {"epsilon": epsilon, "delta": self.config.dp_delta},
         )
 
     def require_progress(self) -> None:
@@ -302,4 +306,6 @@ def resumed_config(folder: RunFolder, options: Mapping[str, Any]) -> TrainingCon
     rounds = options.get("rounds", config.rounds)
     if rounds < done:
         raise InvalidInput("rounds", f"must be at least {done}, the rounds that {run_dir} has done, got {rounds}")
+    if config.dp_epsilon is not None and rounds != config.rounds:
+        raise InvalidInput("rounds", f"must be {config.rounds}: the noise was made for so many, got {rounds}")
     return config.replace(rounds=rounds)

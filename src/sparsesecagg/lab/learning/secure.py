@@ -94,8 +94,14 @@ class SecureAggregator(Aggregator):
         self._clip = AdaptiveClip(layers, how.first_clip, params.quantizer.limit)
         self._gain = Gain(1.0 if how.gain == 1.0 else params.shape.coverage, how.gain)
         self._entropy, self._sizes = EntropyByRound(how.seed), _Sizes()
-        # Simulated users accept the options of the run, whatever these protect; `train` says if it is little.
-        policy = Policy(min_anonymity=0, server="semi-honest", colluding=0.0, patterns=frozenset({params.pattern}))
+        # Simulated users accept the options of the run, whatever these protect; `train` says if it is little. With
+        # noise at least one honest user must be in every sum: they share it.
+        policy = Policy(
+            min_anonymity=1 if params.mechanism else 0,
+            server=self._server,
+            colluding=params.colluding,
+            patterns=frozenset({params.pattern}),
+        )
         self._cohort = Cohort(policy, self._entropy.of, identities)
         self._run: InProcessRun | None = None
 
@@ -114,7 +120,8 @@ class SecureAggregator(Aggregator):
         if round_number != run.server.round_number + 1:
             raise WrongRound(round_number, run.server.round_number + 1)
         self._entropy.begin(round_number)
-        clip = self._clip.per_coordinate()
+        # With noise an update is clipped as a whole, by its 2-norm.
+        clip = np.ones(run.params.dim, np.float32) if run.params.mechanism else self._clip.per_coordinate()
         scaled = None if weights is None else scaled_weights(weights)
         outcome: Outcome | None = None
         reason = None
@@ -210,13 +217,17 @@ class SecureAggregator(Aggregator):
         One where the pattern promises nothing.
         """
         params = self.parameters
-        server: ServerModel = "malicious" if params.authenticated else "semi-honest"
-        return kept_by(params, server, params.colluding).anonymity if params.shape.protects else 1
+        return kept_by(params, self._server, params.colluding).anonymity if params.shape.protects else 1
+
+    @property
+    def _server(self) -> ServerModel:
+        return "malicious" if self.parameters.authenticated else "semi-honest"
 
     def describe(self) -> dict[str, Any]:
         """Return the parameters that follow from the options."""
         params = self.parameters
-        return {
+        noise = {"noise_multiplier": params.noise_multiplier} if params.mechanism else {}
+        return noise | {
             "pattern": params.pattern,
             "alpha": params.shape.fraction(),
             "alpha_asked": params.alpha,
@@ -233,6 +244,11 @@ class SecureAggregator(Aggregator):
             "levels": params.quantizer.limit,
             "normalisation": self._normalisation,
         }
+
+    def epsilon(self, rounds: int, delta: float) -> float | None:
+        """Return the ε that so many rounds have cost each user, failed ones included."""
+        mechanism = self.parameters.mechanism
+        return mechanism.cost.times(rounds).epsilon(delta) if mechanism else None
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return the clips and the gain of the next round, and all that users and server remember."""
