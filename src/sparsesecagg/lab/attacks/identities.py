@@ -193,7 +193,7 @@ def many_rounds(setting: Setting, loot: Loot) -> None:
     rng = np.random.default_rng([setting.seed, 11])
     truth = rng.normal(0, 0.2, (clients, COORDINATES))
     rows, sums, first = [], [], run.server.groups
-    for _ in range(clients // 2 + 4):
+    for _ in range(clients // 2 + 3):
         try:
             _new_epoch(run, run.server.epoch_number + 1)
         except SparseSecAggError as refusal:

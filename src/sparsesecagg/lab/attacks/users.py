@@ -81,7 +81,7 @@ def with_closed_groups() -> Iterator[None]:
 )
 def zero_tags(setting: Setting, loot: Loot) -> None:
     """S10: count the rounds that the group loses."""
-    world = World(setting, loot, dropout=0.2)
+    world = World(setting, loot, default_threshold=True)
     liar = world.epoch.user(world.others[0])
 
     def lie(user: int, message: Any) -> Any:
@@ -93,19 +93,19 @@ def zero_tags(setting: Setting, loot: Loot) -> None:
 
 
 @attack(
-    "One user sends valid tags to half of the holders only, so that neither of its secrets opens, in every round.",
+    "One user sends valid tags to some holders only, so that neither of its secrets opens, in every round.",
     "Whoever is accused by more holders than may collude gets no more rounds: selective tags cost a group one round.",
     without_exclusion,
 )
 def selective_tags(setting: Setting, loot: Loot) -> None:
     """Count the rounds beyond the first that the group loses."""
-    world = World(setting, loot, dropout=0.2)
+    world = World(setting, loot, default_threshold=True)
     liar = world.epoch.user(world.others[0])
 
     def lie(user: int, message: Any) -> Any:
         if user == liar and isinstance(message, Upload):
-            half = len(message.tags) // 16 * 8
-            return msgspec.structs.replace(message, tags=message.tags[:half] + bytes(len(message.tags) - half))
+            good = (world.params.threshold - 2) * 8  # With the liar itself one fewer than t know its seed.
+            return msgspec.structs.replace(message, tags=message.tags[:good] + bytes(len(message.tags) - good))
         return message
 
     loot.values += max(0, sum(play_round(world, lie) is None for _ in range(3)) - 1)
@@ -118,7 +118,7 @@ def selective_tags(setting: Setting, loot: Loot) -> None:
 )
 def false_package(setting: Setting, loot: Loot) -> None:
     """Count the rounds beyond the first that the group loses."""
-    world = World(setting, loot, dropout=0.2)
+    world = World(setting, loot, default_threshold=True)
     liar = world.epoch.user(world.others[0])
 
     def lie(user: int, message: Any) -> Any:

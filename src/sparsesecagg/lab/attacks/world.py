@@ -43,6 +43,7 @@ class World(Adversary):
         policy: Policy | None = None,
         colluding: float = 0.0,
         identities: list[Identity] | None = None,
+        default_threshold: bool = False,
         **changes: Any,
     ) -> None:
         """`colluding` is the fraction of the group that helps the server; `changes` are of the round's options."""
@@ -52,7 +53,8 @@ class World(Adversary):
             identities = identities or make_identities(
                 setting.clients, "attack", seeded_entropy(setting.seed), group_size=size
             )
-        params = accepted_parameters(setting, policy or Policy(), identities, changes)
+        demands = None if default_threshold else policy or Policy()
+        params = accepted_parameters(setting, demands, identities, changes)
         cohort = Cohort(policy, entropy_of_run(setting.seed), identities)
         number = setting.seed % setting.clients
         drawn = params.draw(params.epoch_seed(1, cohort.roster)).of(number)
@@ -157,16 +159,16 @@ class World(Adversary):
 
 
 def accepted_parameters(
-    setting: Setting, policy: Policy, identities: list[Identity] | None, changes: Mapping[str, Any]
+    setting: Setting, policy: Policy | None, identities: list[Identity] | None, changes: Mapping[str, Any]
 ) -> Parameters:
-    """Return a run's parameters with the smallest threshold that users with this policy accept, unless one is given."""
+    """Return a run's parameters, with the smallest threshold that users with this policy accept if one is given."""
     roster = identities[0].roster if identities else None
     options = RoundOptions(**{"alpha": setting.alpha, **changes})
     dim = 20 * max(1, round(1 / options.alpha))
     params = Parameters.create(
         setting.clients, dim, options, session=seeded_entropy(setting.seed, 1)(32), roster=roster
     )
-    if options.threshold is not None or params.neighbours:
+    if policy is None or params.neighbours:
         return params
     for threshold in range(params.holders // 2 + 1, params.holders + 1):
         tried = params.replace(threshold=threshold)
