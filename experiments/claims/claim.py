@@ -1,4 +1,4 @@
-"""A claim, and the rules by which it gets its verdict."""
+"""A claim of the paper, what came out here, and the rules by which the two get a verdict."""
 
 from __future__ import annotations
 
@@ -8,39 +8,47 @@ from typing import Any, NamedTuple
 
 from experiments.common import results
 
-REPRODUCED, NOT_REPRODUCED, REFUTED = "reproduced", "not reproduced", "refuted"
-NOT_TESTABLE = "not testable here"
+EXACT, NEAR, DIRECTION, NO, CANNOT_TELL = "exact", "within 10 %", "direction only", "no", "cannot tell"
+VERDICTS = (EXACT, NEAR, DIRECTION, NO, CANNOT_TELL)
 Results = Mapping[str, Mapping[str, Any]]
-"""Name → contents of a result file; those that are not there, or were measured with protocol version 1, are missing."""
+"""Name → contents of a result file; those that are not there are missing."""
 
 
 class Claim(NamedTuple):
-    """One row of the summary."""
+    """One row. Only the published pattern counts in it."""
 
     where: str
     what: str
     paper: str
     ours: str
+    stated: str
+    """The paper's condition."""
+    condition: str
+    """Ours, where it differs."""
     verdict: str
-    source: str
-    """The result file."""
 
 
 def known(folder: Path, names: tuple[str, ...]) -> dict[str, dict[str, Any]]:
-    """Read the result files of protocol version 2 (those say on which data they were measured)."""
-    found = {}
-    for name in names:
-        path = folder / f"{name}.json"
-        if path.exists() and "data" in (result := results.read(path)):
-            found[name] = result
-    return found
+    """Read the result files that there are."""
+    paths = {name: folder / f"{name}.json" for name in names}
+    return {name: results.read(path) for name, path in paths.items() if path.exists()}
 
 
-def missing(where: str, what: str, paper: str, source: str, reason: str = "") -> Claim:
-    """Return a claim that nothing can be said about, with the reason."""
-    return Claim(where, what, paper, "–", f"{NOT_TESTABLE}: {reason or 'no results of this version yet'}", source)
+def missing(where: str, what: str, paper: str, stated: str, source: str) -> Claim:
+    """Return a claim that nothing can be said about yet."""
+    return Claim(where, what, paper, "–", stated, "–", f"{CANNOT_TELL}: not measured on version 3 yet (`{source}`)")
 
 
-def judged(holds: bool) -> str:
-    """Return the verdict of a claim that holds or does not."""
-    return REPRODUCED if holds else NOT_REPRODUCED
+def holds(claim_holds: bool) -> str:
+    """Return the verdict of a statement that is true or not."""
+    return EXACT if claim_holds else NO
+
+
+def compared(ours: float, claimed: float, precision: float = 0.01) -> str:
+    """Return the verdict of a figure: exact within 1 % (or what is printed), within 10 %, within half, or no."""
+    off = abs(ours / claimed - 1)
+    if off <= precision:
+        return EXACT
+    if off <= 0.1:
+        return NEAR
+    return DIRECTION if 1 / 1.5 <= ours / claimed <= 1.5 else NO

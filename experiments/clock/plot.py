@@ -73,7 +73,9 @@ def plot(result: Mapping[str, Any], folder: Path) -> list[Path]:
         for number, top in enumerate(bottoms):
             panel.annotate(f"{top:.2g} s", (number, top), ha="center", va="bottom", fontsize=8)
         panel.set_ylim(0, 1.15 * max(bottoms))
-        panel.set_xticks(range(len(places)), [rounds[place]["system"] for place in places], fontsize=8)
+        panel.set_xticks(
+            range(len(places)), [rounds[place]["system"].replace(", ", ",\n") for place in places], fontsize=6
+        )
         panel.set_title(f"{model}, d = {dim:,}, N = {clients}", fontsize=9)
     axes[0].set_ylabel("seconds")
     axes[-1].legend(fontsize=7)
@@ -99,7 +101,7 @@ def compare(result: Mapping[str, Any]) -> Sequence[Row]:
         if place == base:
             rows.append(Row(f"{who}: one round", "–", f"{mine.total:.2g} s", parts))
             continue
-        claims = [CLAIMS[figure] for figure in one["figures"]] if one["system"] == "pairwise" else []
+        claims = [CLAIMS[figure] for figure in one["figures"]] if one["system"].startswith("pairwise") else []
         rows.append(
             Row(
                 f"{who}: faster than SecAgg with as many rounds",

@@ -16,8 +16,7 @@ from experiments.common.data import describe_data
 from experiments.common.work import OutOfTime, Report, Work
 from sparsesecagg.errors import InvalidInput
 
-NAMES = ("table1", "fig2", "fig3", "fig4", "fig5", "fig6", "mcmahan", "theory", "tradeoff", "clock")
-SCALES = ("quick", "default", "paper")
+NAMES = ("table1", "fig2", "fig3", "fig4", "fig5", "fig6", "mcmahan", "hypotheses", "theory", "tradeoff", "clock")
 
 
 class Findings(NamedTuple):
@@ -55,6 +54,8 @@ class Experiment:
     """configuration → names of the data sets that must be there."""
     seeds: Callable[[Any], int] = lambda _: 1
     """configuration → how many seeds are used: the one that was asked for, and those that follow."""
+    cpu_minutes: float = 5.0
+    """What the default scale takes on one idle core, about."""
 
 
 def load(name: str) -> Experiment:
@@ -91,7 +92,7 @@ def reproduce(
     fresh: bool = False,
     report: Report = lambda *_: None,
 ) -> Reproduced:
-    """Run (or go on with) one experiment, write its result file into `out` and its plots into `out`/plots."""
+    """Run (or resume) one experiment, write its result file into `out` and its plots into `out`/plots."""
     experiment, began = load(name), time.monotonic()
     configuration = experiment.configurations[scale]
     identity = results.describe(name, scale, seed, dataclasses.asdict(configuration))
@@ -103,7 +104,7 @@ def reproduce(
         "load_before": round(os.getloadavg()[0], 2),
     }
     if work.resumed:
-        report("going on where an earlier run stopped", 0, 1)
+        report("resuming where an earlier run stopped", 0, 1)
     path = out / f"{name}.json"
     try:
         findings = experiment.run(configuration, seed, work)

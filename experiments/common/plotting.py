@@ -11,12 +11,11 @@ from sparsesecagg.errors import MissingExtra
 COLOURS = {
     "secagg": "#555555",
     "pairwise": "#c0392b",
-    "committee": "#1f6fb2",
-    "flower": "#8e6bbf",
+    "sliced": "#1f6fb2",
     "theory": "#111111",
     "good": "#2e8b57",
 }
-MARKERS = {"secagg": "s", "pairwise": "o", "committee": "D"}
+MARKERS = {"secagg": "s", "pairwise": "o", "sliced": "D"}
 
 
 def pyplot() -> Any:

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import numpy as np
 
-from sparsesecagg.simulate.run import EntropyOf
-from sparsesecagg.simulate.simulation import seeded_entropy
+from sparsesecagg.crypto.kdf import digest
 from sparsesecagg.patterns import PATTERNS
-from sparsesecagg.protocol import Policy, Stage
+from sparsesecagg.protocol import Parameters, Policy, RoundOptions, Stage
+from sparsesecagg.simulate import Cohort
+from sparsesecagg.simulate.simulation import seeded_entropy
 
-ANY_RUN = Policy(min_anonymity=1, min_survivors=1, patterns=frozenset(PATTERNS))
+ANY_RUN = Policy(min_anonymity=0, server="semi-honest", colluding=0.0, patterns=frozenset(PATTERNS))
 """Simulated users take part in whatever is measured: how little they put up with is not what is tested."""
 
 
-def entropy_of_round(seed: int, number: int) -> EntropyOf:
-    """Return every user's source of randomness in a run that lasts one round."""
-    return lambda user: seeded_entropy(seed, number, user)
+def majority(clients: int) -> int:
+    """Return the paper's threshold, the same for all systems: more than half of the users."""
+    return clients // 2 + 1
+
+
+def cohort(seed: int, number: int) -> Cohort:
+    """Return the users of a run that lasts one round, with their randomness."""
+    return Cohort(ANY_RUN, lambda user: seeded_entropy(seed, number, user))
+
+
+def parameters(clients: int, dim: int, options: RoundOptions, *names: int) -> Parameters:
+    """Return the parameters of a run that `names` (seed, round, …) tell apart, so that it can be repeated."""
+    session = digest("experiment", repr(names).encode())
+    return Parameters.create(clients, dim, options, session=session)
 
 
 def exactly_dropped(clients: int, dropout: float, rng: np.random.Generator) -> dict[int, Stage]:

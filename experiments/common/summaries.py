@@ -1,4 +1,4 @@
-"""What several seeds of one setting come to: medians and ranges, of rounds, bytes and seconds.
+"""What several seeds of one setting come to: medians and ranges, of rounds and bytes.
 
 Everything is computed from the runs in a result file, which keep one entry per setting and seed.
 """
@@ -14,8 +14,6 @@ from typing import Any
 from sparsesecagg.lab.audit.theory import selection_probability
 
 Run = Mapping[str, Any]
-MARKS = (5, 10, 20, 40, 80, 160)
-"""Rounds at which accuracy is read, whether or not a target is reached."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +37,8 @@ class Spread:
 
 
 def t_limit(samples: int, error_rate: float, comparisons: int = 1) -> float:
-    """Return what none of so many |t| exceeds, but with probability `error_rate` (Student, `samples` − 1 degrees)."""
-    from scipy.stats import t  # type: ignore[import-untyped]
+    """Return what no |t| of so many exceeds, except with probability `error_rate` (Student, `samples` − 1 degrees)."""
+    from scipy.stats import t
 
     return float(t.isf(error_rate / (2 * comparisons), samples - 1))
 
@@ -67,7 +65,14 @@ class Setting:
 
     @property
     def system(self) -> str:
+        """The aggregator's name."""
         return str(self.runs[0]["system"])
+
+    @property
+    def published(self) -> bool:
+        """Whether this is the paper's pattern with the paper's α, averaged by the paper's rule."""
+        first = self.runs[0]
+        return self.system == "pairwise" and (first["normalisation"], first["alpha"]) == ("expected", 0.1)
 
     @property
     def pairs(self) -> list[tuple[Run, Run]]:
@@ -78,22 +83,14 @@ class Setting:
             if base is not None and run["reached_target_at"] and base["reached_target_at"]
         ]
 
-    def crossings(self, target: float) -> Spread | None:
-        """Return when the target was crossed, interpolated between rounds; of the runs that did."""
-        return Spread.of(self.rounds_until(target))
-
     def rounds_until(self, target: float) -> list[float]:
-        """Return when the target was crossed, seed by seed; of the runs that did."""
+        """Return when the target was crossed, interpolated between rounds, seed by seed; of the runs that did."""
         return [found for run in self.runs if (found := crossing(run, target)) is not None]
 
     def upload_ratio(self, in_the_papers_format: bool = False) -> Spread | None:
         """Return how many times less was uploaded than with SecAgg until the target."""
         total = paper_total if in_the_papers_format else _total
         return Spread.of(total(base) / total(run) for run, base in self.pairs)
-
-    def accuracy_at(self, number: int) -> Spread | None:
-        """Return the accuracy after a round, of the runs that went so far."""
-        return Spread.of(run["accuracy"][number - 1] for run in self.runs if len(run["accuracy"]) >= number)
 
 
 def settings_of(runs: Sequence[Run]) -> list[Setting]:
@@ -106,15 +103,16 @@ def settings_of(runs: Sequence[Run]) -> list[Setting]:
     return found
 
 
+def published(result: Mapping[str, Any]) -> list[Setting]:
+    """Return the published pattern's settings, one per N and learning rate."""
+    return [one for one in settings_of(result["numbers"]["runs"]) if one.published]
+
+
 def secagg_of(runs: Sequence[Run], run: Run) -> Run | None:
-    """Return SecAgg's run with as many users and the same seed, as it is usually averaged; None if there is none."""
+    """Return SecAgg's run with as many users, the same seed and learning rate; None if there is none."""
+    wanted = ("secagg", run["clients"], run["seed"], run["lr"])
     return next(
-        (
-            other
-            for other in runs
-            if (other["system"], other["clients"], other.get("seed")) == ("secagg", run["clients"], run.get("seed"))
-            and other.get("normalisation", "observed") == "observed"
-        ),
+        (one for one in runs if (one["system"], one["clients"], one["seed"], one["lr"]) == wanted),
         None,
     )
 
@@ -130,62 +128,14 @@ def crossing(run: Run, target: float) -> float | None:
 
 
 def paper_total(run: Run) -> float:
-    """Return all users' uploads as the paper codes them: values of 32 bits, a bitmap of locations, nothing else."""
-    share = selection_probability(run["alpha"], run["clients"]) if run["system"] == "pairwise" else 1.0
+    """Return all users' uploads as the paper codes them: values of 32 bits, a bitmap of locations, nothing else.
+
+    Keys of all users arrive, so that all N take part in the drawing, and p is that of the paper.
+    """
+    share = selection_probability(run["alpha"], run["clients"]) if run["system"] == "pairwise" else run["alpha"]
     bitmap = run["dim"] / 8 if run["system"] == "pairwise" else 0.0
     return float(sum(run["uploads"]) * (4 * share * run["dim"] + bitmap))
 
 
 def _total(run: Run) -> float:
     return float(run["total_upload_bytes"])
-
-
-# Seconds
-
-
-@dataclass(frozen=True)
-class Seconds:
-    """Where one run's time went until it ended: one user and the server."""
-
-    rounds: int
-    training: float
-    protocol: float
-    transfer: float
-    latency: float
-
-    @property
-    def total(self) -> float:
-        return self.training + self.protocol + self.transfer + self.latency
-
-
-def wall_clock(result: Mapping[str, Any]) -> list[Seconds]:
-    """Return each run's seconds.
-
-    Local training is the same work in every system, so each is charged the mean over its cohort: what differs between
-    systems is then what the systems do, and not what else the machine had to do that minute.
-    """
-    timings, runs = result["timings"]["runs"], result["numbers"]["runs"]
-    seconds = []
-    for run, timing in zip(runs, timings, strict=True):
-        cohort = [one["training_seconds_per_round"] for one in timings if one["clients"] == run["clients"]]
-        latency = run.get("latency_seconds", 0.0)
-        seconds.append(
-            Seconds(
-                run["rounds"],
-                fmean(cohort) * run["rounds"],
-                (timing["client_seconds_per_round"] + timing["server_seconds_per_round"]) * run["rounds"],
-                run["transfer_seconds"] - latency,
-                latency,
-            )
-        )
-    return seconds
-
-
-def training_for(speedup: float, run: Seconds, base: Seconds) -> float | None:
-    """Return the seconds of training per round with which a run would be so many times as fast as its base.
-
-    None where no time would do: a base that needs as few rounds, and little transfer, can't be beaten by that much.
-    """
-    rest, base_rest = run.total - run.training, base.total - base.training
-    gained, lost = base_rest - speedup * rest, speedup * run.rounds - base.rounds
-    return gained / lost if gained > 0 and lost > 0 else None

@@ -1,33 +1,38 @@
 """Training to a target accuracy with several systems on equal seeds: Figures 3, 5 and 6, and the trade-off.
 
-Every run is a `FederatedRun` in the working folder, so it goes on after the last finished round. The systems see the
-same data, the same dropouts and the same first model.
+Conditions are the paper's: learning rate 0.01, and dropouts at UPLOAD only. Keys of all users arrive, so that θ is the
+part of the uploads that is missing and all N take part in drawing the pattern; every threshold is ⌊N/2⌋ + 1. Every run
+is a `FederatedRun` in the working folder, so it resumes after the last finished round. The systems see the same data,
+the same dropouts and the same first model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 
 from experiments.common.experiment import Findings
-from experiments.common.search import Search, Trial, chosen_rate, search
-from experiments.common.summaries import secagg_of
+from experiments.common.rounds import majority
 from experiments.common.work import OutOfTime, Work
+from sparsesecagg.lab.audit.exposure import expected_fraction
+from sparsesecagg.lab.learning.aggregators import PATTERN_OF
 from sparsesecagg.lab.learning.config import TrainingConfig
 from sparsesecagg.lab.learning.federated import FederatedRun, Task
 from sparsesecagg.lab.learning.models.base import Vector
 from sparsesecagg.lab.learning.workers import Job, Trained, TrainingPool
-from sparsesecagg.privacy.anonymity import availability, colluder_count
-from sparsesecagg.lab.audit.theory import committee_revealed_fraction, pairwise_revealed_fraction
-from sparsesecagg.protocol import Parameters
+from sparsesecagg.privacy.anonymity import colluder_count
+from sparsesecagg.protocol import Parameters, RoundOptions
+from sparsesecagg.protocol.policy import kept_by
 
 ADVERSARIES = 1 / 3
 """The paper's share of adversarial users, for the anonymity that stands beside each result."""
+DROPOUT = 0.3
+LEARNING_RATE = 0.01
 
 
 @dataclass(frozen=True)
@@ -41,70 +46,44 @@ class System:
     """At most this many, if other than the experiment's."""
     normalisation: str = "observed"
     """`expected` is the paper's rule, β/(p(1−θ))."""
-    committee_size: int | None = None
 
     @property
     def key(self) -> str:
+        """The name of its run folders."""
         return f"{self.aggregator}-{self.alpha:g}-{self.modulus_bits}-{self.normalisation}"
 
     @property
     def label(self) -> str:
-        rule = (
-            "" if self.normalisation == _USUAL.get(self.aggregator, "observed") else f", {_RULES[self.normalisation]}"
-        )
+        """The name in tables."""
         if self.aggregator == "secagg":
-            return ("SecAgg" if self.modulus_bits == 32 else f"SecAgg, {self.modulus_bits} bits") + rule
+            return "SecAgg"
+        rule = "" if self.normalisation == _USUAL.get(self.aggregator, "observed") else f", {self.normalisation} mean"
         return f"{self.aggregator}, α={self.alpha:g}, {self.modulus_bits} bits{rule}"
 
 
 _USUAL = {"pairwise": "expected"}
 """The rule of averaging that goes without saying: the paper's for its own pattern, else the mean of who is there."""
-_RULES = {
-    "observed": "mean of observed contributors (ablation)",
-    "expected": "expected contributors (ablation)",
-    "everybody": "without 1/(1−θ) (hypothesis)",
-}
 
 SECAGG, PAIRWISE = System("secagg", 1.0, 32), System("pairwise", 0.1, 32, normalisation="expected")
 PAIRWISE_OBSERVED = System("pairwise", 0.1, 32)
 """The published pattern, averaged over who really contributed: what our rule alone would give it."""
-SECAGG_UNSCALED = System("secagg", 1.0, 32, normalisation="everybody")
-"""SecAgg that divides by N, as if nobody dropped out: may explain how many rounds the paper's SecAgg takes."""
-
-
-def committee_of_ten(clients: int) -> System:
-    """Return our pattern with committees of ten users and words of eight bits."""
-    return System("committee", 10 / clients, 8, committee_size=10)
+SLICED, SLICED_SHORT = System("sliced", 0.1, 32), System("sliced", 0.1, 16)
+"""Ours in one group, with the paper's α: with SecAgg's words, and with the words that it has by default."""
 
 
 @dataclass(frozen=True)
 class CohortRuns:
-    """The runs with one number of users."""
+    """The runs with one number of users: with all seeds, and with the first seed only."""
 
     clients: int
-    systems: tuple[System, ...]
-    samples: int | None = None
-    """Training samples used; all unless said otherwise."""
-    lr: float | None = None
-    """The learning rate; that of the paper unless said otherwise."""
     seeds: int = 1
     """How many: the one that was asked for, and those that follow."""
-    ours: tuple[System, ...] = ()
-    """What the paper does not have. Trained with all seeds, after the paper's systems."""
-    ablations: tuple[System, ...] = ()
-    """What is trained with the first seed only."""
-
-    @classmethod
-    def usual(cls, clients: int, lr: float | None = None, seeds: int = 1) -> CohortRuns:
-        """Return SecAgg and the published pattern, ours, and beside them the two ablations."""
-        return cls(
-            clients,
-            (SECAGG, PAIRWISE),
-            lr=lr,
-            seeds=seeds,
-            ours=(committee_of_ten(clients),),
-            ablations=(PAIRWISE_OBSERVED, SECAGG_UNSCALED),
-        )
+    systems: tuple[System, ...] = (SECAGG, PAIRWISE, SLICED)
+    ablations: tuple[System, ...] = (SLICED_SHORT, PAIRWISE_OBSERVED)
+    lr: float | None = LEARNING_RATE
+    """None: that of the data set, for the embedded one."""
+    samples: int | None = None
+    """Training samples used; all unless said otherwise."""
 
 
 @dataclass(frozen=True)
@@ -118,9 +97,7 @@ class Training:
     partition: str = "iid"
     model: str | None = None
     hidden: int | None = None
-    dropout: float = 0.3
-    search: Search | None = None
-    """How learning rates other than the paper's are found; None uses the paper's, or the cohorts' own."""
+    dropout: float = DROPOUT
 
     @property
     def seeds(self) -> int:
@@ -138,12 +115,14 @@ class Training:
             hidden=self.hidden,
             lr=cohort.lr,
             dropout=self.dropout,
+            threshold=majority(cohort.clients),
+            group_size=cohort.clients if system.aggregator == "sliced" else None,
+            keys_arrive=True,
             rounds=system.rounds or self.rounds,
             target_accuracy=self.target,
             aggregator=system.aggregator,
             alpha=system.alpha,
             modulus_bits=system.modulus_bits,
-            committee_size=system.committee_size,
             normalisation=system.normalisation,
             downlink="model",  # As in the paper.
             seed=seed,
@@ -152,17 +131,10 @@ class Training:
 
 def train_all(training: Training, seed: int, work: Work) -> Findings:
     """Train every system in every cohort with every seed, or as far as time allows."""
-    searched: list[dict[str, Any]] = []
-    if training.search:
-        searched = search(training.search, Trial(training.dataset, training.partition, training.model), seed, work)
-        rates = {one.clients: chosen_rate(training.search, searched, one.clients) for one in training.cohorts}
-        training = replace(
-            training, cohorts=tuple(replace(one, lr=one.lr or rates[one.clients]) for one in training.cohorts)
-        )
     runs, timings, complete = [], [], True
     todo = in_order(training, seed)
     planned = [system.rounds or training.rounds for _, system, _ in todo]
-    tasks: dict[tuple[int, int], Task] = {}
+    tasks: dict[tuple[Any, ...], Task] = {}
     with ExitStack() as stack:
         pools = Pools(stack)
         for number, (cohort, system, one_seed) in enumerate(todo):
@@ -171,38 +143,37 @@ def train_all(training: Training, seed: int, work: Work) -> Findings:
             before, rounds = sum(planned[:number]), sum(planned)
             with suppress(OutOfTime):
                 _train(run, f"N={cohort.clients}, seed {one_seed}, {system.label}", work, before, rounds, pools)
-            complete = run.finished
-            if lines := run.folder.metrics():
+            if run.finished:
+                lines = run.folder.metrics()
                 runs.append(_numbers(config, system, run, lines))
                 timings.append(_timings(config, system, lines))
-            if not complete:
+            if not run.finished:
+                complete = False
                 break
     if not runs:
         raise OutOfTime
-    numbers = {"runs": runs, "ratios": ratios(runs)} | ({"search": searched} if searched else {})
-    return Findings(numbers, {"runs": timings}, complete)
+    return Findings({"runs": runs}, {"runs": timings}, complete)
 
 
 def in_order(training: Training, seed: int) -> list[tuple[CohortRuns, System, int]]:
-    """Return all runs, what the paper claims before what it does not, and one seed in all cohorts before the next."""
-    places = [(cohort, place) for place in range(training.seeds) for cohort in training.cohorts if place < cohort.seeds]
-    published = [(cohort, system, seed + place) for cohort, place in places for system in cohort.systems]
-    further = [
+    """Return all runs: cohort by cohort, so that one figure is complete at some N early; ablations at the end."""
+    every = [
         (cohort, system, seed + place)
-        for cohort, place in places
-        for system in cohort.ours + (() if place else cohort.ablations)
+        for cohort in training.cohorts
+        for place in range(cohort.seeds)
+        for system in cohort.systems
     ]
-    return published + further
+    return every + [(cohort, system, seed) for cohort in training.cohorts for system in cohort.ablations]
 
 
 def _opened(
-    config: TrainingConfig, cohort: CohortRuns, system: System, tasks: dict[tuple[int, int], Task], work: Work
+    config: TrainingConfig, cohort: CohortRuns, system: System, tasks: dict[tuple[Any, ...], Task], work: Work
 ) -> FederatedRun:
-    which = cohort.clients, config.seed
+    which = cohort.clients, config.seed, config.lr
     if which not in tasks:
         tasks.clear()  # One at a time: a task holds the whole data set.
         tasks[which] = Task.prepare(config, data_dir=work.data_dir)
-    folder = work.folder / "runs" / f"{cohort.clients}-{config.seed}-{system.key}"
+    folder = work.folder / "runs" / f"{cohort.clients}-{config.lr:g}-{config.seed}-{system.key}"
     if (folder / "config.json").exists():
         return FederatedRun.resume(folder, task=tasks[which])
     return FederatedRun.create(config, tasks[which], folder)
@@ -260,7 +231,6 @@ def _train(run: FederatedRun, label: str, work: Work, before: int, rounds: int, 
 def _numbers(
     config: TrainingConfig, system: System, run: FederatedRun, lines: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    reached = run.reached_target_at
     numbers = {
         "clients": config.clients,
         "seed": config.seed,
@@ -269,98 +239,57 @@ def _numbers(
         "lr": config.lr,
         "alpha": system.alpha,
         "modulus_bits": system.modulus_bits,
-        "committee_size": system.committee_size,
         "normalisation": system.normalisation,
         "dim": run.task.model.dim,
         "samples": len(run.task.dataset.train_y),
         "rounds": len(lines),
         "failed_rounds": sum(line["status"] == "failed" for line in lines),
-        "reached_target_at": reached,
+        "reached_target_at": run.reached_target_at,
         "accuracy": [line["accuracy"] for line in lines],
         "uploads": [line["uploads"] for line in lines],
+        "effective_dropout": 1 - sum(line["uploads"] for line in lines) / (len(lines) * config.clients),
         "upload_bytes": [line["upload_bytes"] for line in lines],
         "total_upload_bytes": round(sum(line["uploads"] * line["upload_bytes"] for line in lines)),
-        "sent_bytes_per_user": sum(line["sent_bytes"]["total"] for line in lines),
-        "transfer_seconds": sum(line["transfer_seconds"] for line in lines),
-        "latency_seconds": sum(line["exchanges"] for line in lines) * 2 * config.latency_ms / 1000,
-        "latency_ms": config.latency_ms,
-        "bandwidth_mbit": config.bandwidth_mbit,
-        "contributors_mean": fmean(
-            [line["contributors"]["mean"] for line in lines if line["contributors"]["mean"] is not None] or [0.0]
-        ),
     }
-    return numbers | {"anonymity": anonymity(numbers, config.dropout)}
+    return numbers | {"anonymity": anonymity(numbers, config.options.dropout)}
 
 
 def round_parameters(run: Mapping[str, Any], dropout: float) -> Parameters:
     """Return the parameters of a run's rounds, from its numbers."""
-    pattern = "full" if run["system"] == "secagg" else run["system"]
-    return Parameters.create(
-        clients=run["clients"],
-        dim=run["dim"],
-        pattern=pattern,
+    options = RoundOptions(
+        pattern=PATTERN_OF[run["system"]],
         alpha=run["alpha"],
+        threshold=majority(run["clients"]),
         dropout=dropout,
         modulus_bits=run["modulus_bits"],
-        committee_size=run["committee_size"],
     )
+    return Parameters.create(run["clients"], run["dim"], options, session=bytes(32))
 
 
 def anonymity(run: Mapping[str, Any], dropout: float) -> dict[str, Any]:
-    """Return among how many honest survivors a value hides, on average, and how many are read nonetheless."""
+    """Return among how many honest users a value hides, on average and at least, and what part is read nonetheless.
+
+    A third of the users adversarial, the server semi-honest, as in the paper.
+    """
     params = round_parameters(run, dropout)
     honest = params.clients - colluder_count(params.clients, ADVERSARIES)
-    # Who dropped out of the two rounds before has no package, and is missing as well (nor is it anybody's peer).
-    missing = 1 - availability(dropout)
-
-    def revealed(colluding: float) -> float:
-        if params.pattern == "pairwise":
-            return pairwise_revealed_fraction(run["alpha"], params.clients, dropout, colluding)
-        return committee_revealed_fraction(params.clients, params.committees, missing, colluding, params.min_survivors)
-
+    shape = params.shape
+    # Of a coordinate that is sent at all: in ours everybody sends it.
+    share = 1.0 if shape.protects else shape.fraction()
     return {
         "adversaries": ADVERSARIES,
-        "honest_contributors": params.selection_probability * (1 - missing) * honest,
-        "revealed_fraction": {name: revealed(share) for name, share in _SHARES.items()},
+        "honest_contributors": share * (1 - dropout) * honest,
+        "in_every_sum": kept_by(params, "semi-honest", ADVERSARIES).anonymity if shape.protects else 1,
+        "revealed_fraction": expected_fraction(params, ADVERSARIES),
     }
-
-
-_SHARES = {"none collude": 0.0, "a third colludes": ADVERSARIES}
 
 
 def _timings(config: TrainingConfig, system: System, lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {
         "clients": config.clients,
         "seed": config.seed,
-        "system": system.aggregator,
         "label": system.label,
         "training_seconds_per_round": fmean(line["training_seconds"] for line in lines),
         "client_seconds_per_round": fmean(line["client_seconds"]["total"] for line in lines),
         "server_seconds_per_round": fmean(line["server_seconds"]["total"] for line in lines),
     }
-
-
-def ratios(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return how much less each run uploads than SecAgg's until the target; None where one did not reach it."""
-    found = []
-    for run in runs:
-        base = secagg_of(runs, run)
-        until = None
-        if base is not None and base["reached_target_at"] and run["reached_target_at"]:
-            until = base["total_upload_bytes"] / run["total_upload_bytes"]
-        found.append(
-            {
-                "clients": run["clients"],
-                "seed": run["seed"],
-                "label": run["label"],
-                "system": run["system"],
-                "upload_until_target": until,
-                "upload_per_round": _mean_upload(base) / _mean_upload(run) if base else None,
-                "rounds": [run["reached_target_at"], base["reached_target_at"] if base else None],
-            }
-        )
-    return found
-
-
-def _mean_upload(run: Mapping[str, Any]) -> float:
-    return float(run["total_upload_bytes"] / max(1, sum(run["uploads"])))

@@ -4,7 +4,7 @@ As in the paper, training is sparsified: each way of choosing trains a model of 
 user sends. Without sparsification ("dense") the same locations are only counted: what that changes stands beside it.
 
 Differs from the paper: a small network (21,840 parameters) in place of McMahan's (1,663,370), and a fifth of MNIST, so
-that it takes minutes. McMahan's is looked at in the first round, with few users; `--paper` uses it throughout.
+that it takes minutes. McMahan's is looked at in the first round, with few users.
 """
 
 from __future__ import annotations
@@ -45,5 +45,4 @@ class Config:
 SCALES = {
     "quick": Config(dataset="digits", model=None, samples=None, rounds=3),
     "default": Config(large=Large()),
-    "paper": Config(model="mnist-cnn", samples=None, rounds=100),
 }

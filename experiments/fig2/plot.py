@@ -13,7 +13,7 @@ from experiments.fig2.config import PAPER
 _NAMES = {"iid": "IID", "shards": "non-IID (shards)"}
 _KINDS = {
     "top": ("top-K", COLOURS["pairwise"], "o"),
-    "random": ("rand-K", COLOURS["committee"], "D"),
+    "random": ("rand-K", COLOURS["sliced"], "D"),
     "dense": ("top-K counted beside dense training", COLOURS["secagg"], "s"),
 }
 

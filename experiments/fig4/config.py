@@ -28,8 +28,8 @@ class Config:
     """Rounds of patterns per point."""
     dim: int = 4000
     audit_alphas: tuple[float, ...] = (0.1, 0.2, 0.4)
-    audit_cohorts: tuple[int, ...] = (25, 50, 75, 100)
-    audit_rounds: int = 4
+    audit_cohorts: tuple[int, ...] = (25, 100)
+    audit_rounds: int = 2
     """Whole rounds that are attacked, per point."""
     audit_dim: int = 1200
 
@@ -47,5 +47,4 @@ SCALES = {
         audit_dim=240,
     ),
     "default": Config(),
-    "paper": Config(rounds=400, dim=165_122, audit_alphas=(0.1, 0.2, 0.3, 0.4, 0.5), audit_rounds=20, audit_dim=4000),
 }

@@ -10,8 +10,6 @@ from experiments.common.experiment import Row
 from experiments.common.plotting import COLOURS, panels, pyplot, save
 from experiments.fig4.config import PAPER
 
-_SHADES = {"pairwise": "Reds", "committee": "Blues"}
-
 
 def plot(result: Mapping[str, Any], folder: Path) -> list[Path]:
     """Draw T, the paper's count, and what the audit finds."""
@@ -26,16 +24,16 @@ def plot(result: Mapping[str, Any], folder: Path) -> list[Path]:
     return save(figure, folder, result["name"])
 
 
-def _shade(pattern: str, place: int, count: int) -> Any:
-    """Return a colour of the pattern's hue, darker for later places."""
-    return pyplot().get_cmap(_SHADES[pattern])(0.4 + 0.55 * place / max(1, count - 1))
+def _shade(place: int, count: int) -> Any:
+    """Return a colour, darker for later places."""
+    return pyplot().get_cmap("Reds")(0.4 + 0.55 * place / max(1, count - 1))
 
 
 def _draw_contributors(axes: Any, points: Sequence[Mapping[str, Any]], config: Mapping[str, Any]) -> None:
     dropouts = config["dropouts"]
     for place, dropout in enumerate(dropouts):
-        here = [one for one in points if one["pattern"] == "pairwise" and one["dropout"] == dropout]
-        alphas, colour = [one["alpha"] for one in here], _shade("pairwise", len(dropouts) - 1 - place, len(dropouts))
+        here = [one for one in points if one["dropout"] == dropout]
+        alphas, colour = [one["alpha"] for one in here], _shade(len(dropouts) - 1 - place, len(dropouts))
         axes.plot(alphas, [one["theorem_2"] for one in here], "-", color=colour, linewidth=1)
         axes.errorbar(
             alphas,
@@ -44,18 +42,8 @@ def _draw_contributors(axes: Any, points: Sequence[Mapping[str, Any]], config: M
             fmt="o",
             color=colour,
             markersize=4,
-            label=f"pairwise, θ = {dropout:g}",
+            label=f"θ = {dropout:g}",
         )
-    here = [one for one in points if one["pattern"] == "committee" and one["dropout"] == config["dropout"]]
-    axes.plot(
-        [one["alpha"] for one in here],
-        [one["measured"] for one in here],
-        "D--",
-        color=COLOURS["committee"],
-        markersize=4,
-        linewidth=1,
-        label=f"committee, θ = {config['dropout']:g}",
-    )
     axes.set_title("T: honest users per coordinate\nlines: Theorem 2; bars: 3 standard errors", fontsize=10)
     axes.set_xlabel("α")
     axes.set_ylabel("T")
@@ -66,11 +54,11 @@ def _draw_contributors(axes: Any, points: Sequence[Mapping[str, Any]], config: M
 def _draw_counted(axes: Any, points: Sequence[Mapping[str, Any]], config: Mapping[str, Any]) -> None:
     cohorts = config["cohorts"]
     for place, clients in enumerate(cohorts):
-        here = [one for one in points if (one["pattern"], one["clients"]) == ("pairwise", clients)]
-        alphas, colour = [one["alpha"] for one in here], _shade("pairwise", place, len(cohorts))
+        here = [one for one in points if one["clients"] == clients]
+        alphas, colour = [one["alpha"] for one in here], _shade(place, len(cohorts))
         found = [one["singled_out"] for one in here]
         axes.plot(alphas, _percent(found, "theory"), "-", color=colour, linewidth=1)
-        axes.plot(alphas, _percent(found, "mean"), "o", color=colour, markersize=4, label=f"pairwise, N = {clients}")
+        axes.plot(alphas, _percent(found, "mean"), "o", color=colour, markersize=4, label=f"N = {clients}")
         axes.fill_between(alphas, _percent(found, "min"), _percent(found, "max"), color=colour, alpha=0.12, linewidth=0)
     axes.plot(
         PAPER["alpha"],
@@ -89,27 +77,28 @@ def _draw_audited(
     axes: Any, points: Sequence[Mapping[str, Any]], audits: Sequence[Mapping[str, Any]], config: Mapping[str, Any]
 ) -> None:
     cohorts = config["cohorts"]
-    for pattern, marker in (("pairwise", "o"), ("committee", "D")):
-        for place, clients in enumerate(cohorts):
-            chosen = (pattern, clients)
-            here = [one for one in points if (one["pattern"], one["clients"]) == chosen]
-            colour = _shade(pattern, place, len(cohorts))
-            alphas = [one["alpha_effective"] if pattern == "committee" else one["alpha"] for one in here]
-            label = f"{pattern}, N = {clients}"
-            axes.plot(alphas, _percent([one["revealed"] for one in here], "theory"), color=colour, label=label)
-            sampled = [one["revealed"] for one in here]
-            axes.plot(alphas, _percent(sampled, "mean"), ".", color=colour, markersize=4)
-            attacked = [one for one in audits if (one["pattern"], one["clients"]) == chosen]
-            axes.plot(
-                [one["alpha_effective"] if pattern == "committee" else one["alpha"] for one in attacked],
-                _percent([one["revealed"] for one in attacked], "mean"),
-                marker,
-                color=colour,
-                markersize=7,
-                markerfacecolor="none",
-            )
+    for place, clients in enumerate(cohorts):
+        here = [one for one in points if one["clients"] == clients]
+        colour, alphas = _shade(place, len(cohorts)), [one["alpha"] for one in here]
+        sampled = [one["revealed"] for one in here]
+        axes.plot(alphas, _percent(sampled, "theory"), color=colour, label=f"pairwise, N = {clients}")
+        axes.plot(alphas, _percent(sampled, "mean"), ".", color=colour, markersize=4)
+        attacked = [one for one in audits if (one["pattern"], one["clients"]) == ("pairwise", clients)]
+        axes.plot(
+            [one["alpha"] for one in attacked],
+            _percent([one["revealed"] for one in attacked], "mean"),
+            "o",
+            color=colour,
+            markersize=7,
+            markerfacecolor="none",
+        )
+    read = sum(one["read"] for one in audits if one["pattern"] == "sliced")
+    axes.plot([], [], "D", color=COLOURS["sliced"], label=f"sliced: {read} values read in attacked rounds")
+    axes.set_ylim(0, 100)
+    axes.set_xlabel("α")
+    axes.set_ylabel("% of honest survivors' values")
     axes.set_title("truly revealed: large marks are attacked rounds\nlines: exact; dots: sampled patterns", fontsize=10)
-    _percent_axis(axes, 1e-5, 2e4, loc="upper center", ncols=2)  # Room for the legend above what there can be.
+    axes.legend(fontsize=7.5, loc="upper center")
 
 
 def _percent(found: Sequence[Mapping[str, float]], name: str) -> list[float]:
@@ -152,7 +141,7 @@ def compare(result: Mapping[str, Any]) -> Sequence[Row]:
 
 def _slope(points: Sequence[Mapping[str, Any]], dropout: float) -> Row:
     """How far from a straight line T is: it is (1 − e^−α), whose slope falls as α grows."""
-    here = [one for one in points if one["pattern"] == "pairwise" and one["dropout"] == dropout]
+    here = [one for one in points if one["dropout"] == dropout]
     first, last = here[0], here[-1]
     slopes = [one["measured"] / one["alpha"] for one in (first, last)]
     return Row(
@@ -164,31 +153,18 @@ def _slope(points: Sequence[Mapping[str, Any]], dropout: float) -> Row:
 
 
 def _revealed_rows(numbers: Mapping[str, Any], clients: int, alpha: float, paper: str) -> list[Row]:
-    rows = []
-    for pattern in ("pairwise", "committee"):
-        chosen = (pattern, clients, alpha)
-        sampled = _find(numbers["revealed"], chosen)
-        if sampled is None:
-            continue
-        where, audit = f"{pattern}, N={clients}, α={alpha:g}", _find(numbers["audits"], chosen)
-        if pattern == "pairwise":
-            found = sampled["singled_out"]
-            rows.append(
-                Row(f"{where}: singled out, as the paper counts", paper, _share(found["mean"]), _extremes(found))
-            )
-        attacked = (
-            f"; attacked rounds: {_share(audit['revealed']['mean'])} of {audit['values']:,} values, "
-            f"{audit['read_correctly']:,} of {audit['read']:,} read correctly"
-            if audit
-            else ""
-        )
-        found = sampled["revealed"]
-        rows.append(Row(f"{where}: truly revealed", "–", _share(found["mean"]), _extremes(found) + attacked))
+    (sampled,) = [one for one in numbers["revealed"] if (one["clients"], one["alpha"]) == (clients, alpha)]
+    counted, read = sampled["singled_out"], sampled["revealed"]
+    where = f"N={clients}, α={alpha:g}"
+    rows = [
+        Row(f"pairwise, {where}: singled out, as the paper counts", paper, _share(counted["mean"]), _extremes(counted)),
+        Row(f"pairwise, {where}: truly revealed", "–", _share(read["mean"]), _extremes(read)),
+    ]
+    for one in numbers["audits"]:
+        if (one["clients"], one["alpha"]) == (clients, alpha):
+            right = f"{one['read_correctly']:,} of {one['read']:,} values read correctly"
+            rows.append(Row(f"{one['pattern']}, {where}: attacked rounds", "–", _share(one["revealed"]["mean"]), right))
     return rows
-
-
-def _find(points: Sequence[Mapping[str, Any]], chosen: tuple[str, int, float]) -> Mapping[str, Any] | None:
-    return next((one for one in points if (one["pattern"], one["clients"], one["alpha"]) == chosen), None)
 
 
 def _extremes(found: Mapping[str, float]) -> str:

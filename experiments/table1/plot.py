@@ -12,13 +12,11 @@ from experiments.table1.config import PAPER_MB
 
 MEGABYTE = 1e6
 _STYLES: dict[str, tuple[str, str, str]] = {
-    "flower": (COLOURS["flower"], "-", "v"),
     "secagg": (COLOURS["secagg"], "-", "s"),
     "bitmap": (COLOURS["pairwise"], "-", "o"),
     "pairwise": (COLOURS["pairwise"], "--", "o"),
-    "committee-32": (COLOURS["committee"], "-", "D"),
-    "committee-16": (COLOURS["committee"], "--", "D"),
-    "committee-8": (COLOURS["committee"], ":", "D"),
+    "sliced-32": (COLOURS["sliced"], "-", "D"),
+    "sliced-16": (COLOURS["sliced"], "--", "D"),
 }
 
 
@@ -43,7 +41,7 @@ def plot(result: Mapping[str, Any], folder: Path) -> list[Path]:
     axes.set_yticks([0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2], ["0.01", "0.02", "0.05", "0.1", "0.2", "0.5", "1", "2"])
     axes.minorticks_off()
     axes.set_xticks(cohorts)
-    axes.set_xlabel(f"users N (θ = {config['dropout']:g}; pairwise α = {config['alpha']:g}; committees of ten)")
+    axes.set_xlabel(f"users N (θ = {config['dropout']:g}, α = {config['alpha']:g}, one group)")
     axes.set_ylabel("MB, worst case over users and rounds")
     margin = 0.04 * cohorts[-1]
     axes.set_xlim(cohorts[0] - margin, cohorts[-1] + margin)
@@ -100,6 +98,4 @@ def compare(result: Mapping[str, Any]) -> Sequence[Row]:
                 "; ".join(notes),
             )
         )
-    if left_out := numbers["left_out"]["flower"]:
-        rows.append(Row("Flower's SecAgg+", "–", "left out", left_out))
     return rows

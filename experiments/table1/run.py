@@ -10,16 +10,13 @@ from typing import Any
 import numpy as np
 
 from experiments.common.experiment import Findings
-from experiments.common.rounds import ANY_RUN, entropy_of_round, exactly_dropped
+from experiments.common.rounds import cohort, exactly_dropped, majority, parameters
 from experiments.common.work import Work
 from experiments.table1.config import Config
-from sparsesecagg.simulate import Transcript, run_round
-from sparsesecagg.errors import MissingExtra
 from sparsesecagg.lab.audit.theory import selection_probability
-from sparsesecagg.protocol import Parameters, Stage
+from sparsesecagg.protocol import RoundOptions, Stage
 from sparsesecagg.protocol.messages import Upload, decode_client_message
-
-KILOBYTE = 1000
+from sparsesecagg.simulate import Transcript, run_round
 
 
 @dataclass(frozen=True)
@@ -31,25 +28,16 @@ class System:
     pattern: str
     alpha: float
     modulus_bits: int
-    committee_size: int | None = None
 
 
-def systems(config: Config, clients: int) -> list[System]:
+def systems(config: Config) -> list[System]:
     """Return our systems; `pairwise` gives two columns, one per way of coding the locations."""
-    committee = config.committee / clients
     return [
         System("secagg", "SecAgg", "full", 1.0, 32),
         System("pairwise", "pairwise, our coding", "pairwise", config.alpha, 32),
         *(
-            System(
-                f"committee-{bits}",
-                f"committee of {config.committee}, {bits} bits",
-                "committee",
-                committee,
-                bits,
-                config.committee,
-            )
-            for bits in config.committee_bits
+            System(f"sliced-{bits}", f"sliced, α={config.alpha:g}, {bits} bits", "sliced", config.alpha, bits)
+            for bits in config.sliced_bits
         ),
     ]
 
@@ -57,25 +45,13 @@ def systems(config: Config, clients: int) -> list[System]:
 def run(config: Config, seed: int, work: Work) -> Findings:
     """Weigh every system at every N."""
     dim = config.dim or cifar_parameters()
-    todo = [(clients, system) for clients in config.cohorts for system in systems(config, clients)]
-    total = len(todo) + (len(config.cohorts) if config.flower else 0)
+    todo = [(clients, system) for clients in config.cohorts for system in systems(config)]
     rows: list[dict[str, Any]] = []
     for number, (clients, system) in enumerate(todo):
-        work.report(f"N={clients}, {system.label}", number, total)
+        work.report(f"N={clients}, {system.label}", number, len(todo))
         rows += work.cell(f"{clients}-{system.key}", partial(weigh, config, clients, system, dim, seed))
-    missing = None
-    for number, clients in enumerate(config.cohorts if config.flower else ()):
-        work.report(f"N={clients}, Flower's SecAgg+", len(todo) + number, total)
-        row = work.cell(f"{clients}-flower", partial(weigh_flower, clients, dim, seed))
-        missing = row.get("missing") or missing
-        rows += [] if row.get("missing") else [row]
-    work.report("done", total, total)
-    numbers = {
-        "dim": dim,
-        "rows": rows,
-        "formula": [formula(config, clients, dim) for clients in config.cohorts],
-        "left_out": {"flower": missing or ("not part of this scale" if not config.flower else None)},
-    }
+    work.report("done", len(todo), len(todo))
+    numbers = {"dim": dim, "rows": rows, "formula": [formula(config, clients, dim) for clients in config.cohorts]}
     return Findings(numbers, {})
 
 
@@ -97,22 +73,20 @@ def weigh(config: Config, clients: int, system: System, dim: int, seed: int) -> 
     all_stages: list[float] = []
     exact = True
     for number in range(config.rounds):
-        params = Parameters.create(
-            clients=clients,
-            dim=dim,
+        options = RoundOptions(
             pattern=system.pattern,
             alpha=system.alpha,
+            threshold=majority(clients),
             dropout=config.dropout,
             modulus_bits=system.modulus_bits,
-            committee_size=system.committee_size,
         )
+        params = parameters(clients, dim, options, seed, number)
         transcript = Transcript()
         outcome = run_round(
             params,
             lambda user: noise[user : user + dim],
+            cohort(seed, number),
             drops=exactly_dropped(clients, config.dropout, np.random.default_rng([seed, number])),
-            policy=ANY_RUN,
-            entropy_of=entropy_of_round(seed, number),
             observer=transcript,
         )
         exact &= outcome.exact
@@ -122,7 +96,7 @@ def weigh(config: Config, clients: int, system: System, dim: int, seed: int) -> 
                 sizes.append(len(data))
                 if system.pattern == "pairwise":
                     with_bitmap.append(_in_the_papers_format(data, dim))
-    common = {"clients": clients, "modulus_bits": system.modulus_bits, "alpha": params.selection_probability}
+    common = {"clients": clients, "modulus_bits": system.modulus_bits, "alpha": params.shape.fraction()}
     found = [_row(system.key, system.label, sizes, float(np.mean(all_stages)), exact, common)]
     if system.pattern == "pairwise":
         longer = float(np.mean(with_bitmap)) - float(np.mean(sizes))
@@ -152,43 +126,6 @@ def _row(
 ) -> dict[str, Any]:
     upload = {"max": max(sizes), "mean": float(np.mean(sizes)), "min": min(sizes), "messages": len(sizes)}
     return {"system": key, "label": label, **common, "upload_bytes": upload, "sent_bytes": all_stages, "exact": exact}
-
-
-def weigh_flower(clients: int, dim: int, seed: int) -> dict[str, Any]:
-    """Run one round of Flower's own SecAgg+; to whole kilobytes, as its messages hold time stamps of varying length.
-
-    Its UPLOAD is what all messages weigh more than those of a model of one parameter: the other stages don't depend on
-    the model, and what is left out is a header of a few hundred bytes. It does not depend on N, so four users will do;
-    the other stages grow by one sealed share per user, which four and fourteen users show. (A hundred take minutes.)
-    """
-    from benchmarks import peer_flower
-    from benchmarks.cohort import Cohort
-
-    try:
-        peer_flower.require_flower()
-    except MissingExtra as absent:
-        return {"missing": str(absent)}
-    # Nobody drops out: sizes don't depend on it, and repairing dropouts takes Flower's server minutes.
-    large, four, fourteen = (
-        peer_flower.measure(Cohort(users, size, 1.0, 0.0, 32, seed)) for users, size in ((4, dim), (4, 1), (14, 1))
-    )
-    upload = _whole_kilobytes(large.sent_bytes - four.sent_bytes)
-    per_user = (fourteen.sent_bytes - four.sent_bytes) / 10
-    other_stages = four.sent_bytes + (clients - 4) * per_user
-    return {
-        "system": "flower",
-        "label": "Flower's SecAgg+",
-        "clients": clients,
-        "modulus_bits": large.settings["modulus_bits"],
-        "alpha": 1.0,
-        "upload_bytes": {"max": upload, "mean": upload, "min": upload, "messages": clients},
-        "sent_bytes": _whole_kilobytes(other_stages) + upload,
-        "exact": large.exact and fourteen.exact,
-    }
-
-
-def _whole_kilobytes(size: float) -> int:
-    return KILOBYTE * round(size / KILOBYTE)
 
 
 def formula(config: Config, clients: int, dim: int) -> dict[str, float]:

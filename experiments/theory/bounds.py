@@ -62,7 +62,7 @@ def selection_factor(moments: SelectionMoments, weights: NDArray[np.float64]) ->
     """Return Σ_i (β_i²(1/p′ − 1) + Σ_{j≠i} β_iβ_j(p̃/p′² − 1)), the sampling part of C.
 
     The proof replaces products of two users' gradients by their squares, which needs p̃ ≥ p′². Where users
-    exclude each other (`committee`), p̃ < p′²; then Σ_{i≠j} x_i x_j ≥ −Σ x_i² gives the bound Σ β_i²(1/p′ −
+    exclude each other, p̃ < p′²; then Σ_{i≠j} x_i x_j ≥ −Σ x_i² gives the bound Σ β_i²(1/p′ −
     p̃/p′²).
     """
     squares = float(np.sum(weights**2))

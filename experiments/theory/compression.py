@@ -10,9 +10,9 @@ import numpy as np
 from experiments.theory.checks import check, exceeds
 from experiments.theory.config import ERROR_RATE, Compression
 from experiments.theory.formulas import oversize_probability
+from experiments.theory.sampling import Drawing
 from sparsesecagg.crypto.secrets import PatternSeed
-from sparsesecagg.patterns.pairwise import draw_positions, edge_probability
-from sparsesecagg.protocol import Parameters
+from sparsesecagg.patterns.gaps import bernoulli_positions
 
 _AT_ONCE = 50
 """Draws per call of the pattern's sampler, which is fastest with many seeds."""
@@ -20,13 +20,12 @@ _AT_ONCE = 50
 
 def sent_counts(config: Compression, dim: int, seed: int) -> list[int]:
     """Draw one user's coordinates again and again with the protocol's sampler; return how many they were."""
-    params = Parameters.create(clients=config.clients, dim=dim, pattern="pairwise", alpha=config.alpha)
     peers, rng = config.clients - 1, np.random.default_rng([seed, dim])
-    probability = edge_probability(params.alpha_q32, params.degree)
+    probability = Drawing(config.clients, dim, config.alpha).edge_probability
     counts: list[int] = []
     while len(counts) < config.draws:
         draws = min(_AT_ONCE, config.draws - len(counts))
-        shared = draw_positions([PatternSeed(rng.bytes(32)) for _ in range(draws * peers)], dim, probability)
+        shared = bernoulli_positions([PatternSeed(rng.bytes(32)) for _ in range(draws * peers)], dim, probability)
         counts += [
             len(np.unique(np.concatenate(shared[start : start + peers]))) for start in range(0, len(shared), peers)
         ]
@@ -35,8 +34,7 @@ def sent_counts(config: Compression, dim: int, seed: int) -> list[int]:
 
 def exceedance(config: Compression, dim: int, counts: list[int]) -> list[dict[str, Any]]:
     """Return how often the share sent exceeds p + ε, beside both of the theorem's bounds."""
-    params = Parameters.create(clients=config.clients, dim=dim, pattern="pairwise", alpha=config.alpha)
-    p, sent = params.selection_probability, np.array(counts)
+    p, sent = Drawing(config.clients, dim, config.alpha).probability, np.array(counts)
     points = []
     for deviations in config.deviations:
         epsilon = deviations * math.sqrt(p * (1 - p) / dim)
@@ -47,6 +45,7 @@ def exceedance(config: Compression, dim: int, counts: list[int]) -> list[dict[st
                 "exceeded": int(np.count_nonzero(sent > (p + epsilon) * dim)),
                 "exceeded_alpha": int(np.count_nonzero(sent > (config.alpha + epsilon) * dim)),
                 "draws": len(counts),
+                "mean_share": float(sent.mean() / dim),
                 "kl": oversize_probability(config.alpha, config.clients, dim, epsilon),
                 "hoeffding": oversize_probability(config.alpha, config.clients, dim, epsilon, "hoeffding"),
             }

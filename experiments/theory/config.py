@@ -40,7 +40,7 @@ class Growth:
     dim: int = 8000
     doublings: int = 2
     alpha: float = 0.1
-    """Of `pairwise`; committees have ten members."""
+    """Of `pairwise`."""
     dropout: float = 0.25
 
 
@@ -49,8 +49,6 @@ class Dropouts:
     """The corollary: as many dropouts as the threshold allows, and one more."""
 
     cohorts: tuple[int, ...] = (12, 20, 50)
-    """Even, so that committees are of one size and each opens with a single survivor: with fewer than it needs, a
-    committee is not asked to upload, and its members release no shares of others either."""
     dim: int = 200
     alpha: float = 0.5
 
@@ -64,6 +62,19 @@ class Lemmas:
     alpha: float = 0.5
     dropout: float = 0.1
     rounds: int = 120
+
+
+@dataclass(frozen=True)
+class InARun:
+    """Lemma 1 over the rounds of one run, at the paper's setting, with keys that arrive or not, and with weights."""
+
+    clients: int = 100
+    dim: int = 1000
+    alpha: float = 0.1
+    dropout: float = 0.3
+    rounds: int = 40
+    first: int = 3
+    """From which round on: from then on, users without key packages may be missing."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +97,7 @@ class Config:
     growth: Growth = field(default_factory=Growth)
     dropouts: Dropouts = field(default_factory=Dropouts)
     lemmas: Lemmas = field(default_factory=Lemmas)
+    in_a_run: InARun = field(default_factory=InARun)
     convergence: Convergence = field(default_factory=Convergence)
 
 
@@ -96,15 +108,8 @@ SCALES = {
         Growth(clients=12, dim=1000, doublings=1),
         Dropouts(cohorts=(8,), dim=100),
         Lemmas(clients=10, rounds=20),
+        InARun(clients=20, dim=400, rounds=8),
         Convergence(clients=8, rounds=6, repeats=3),
     ),
     "default": Config(),
-    "paper": Config(
-        Compression(clients=100, dims=(1000, 10_000, 165_122), draws=20_000),
-        Anonymity(cohorts=(25, 50, 100, 200, 400), rounds=100, dim=4000),
-        Growth(clients=25, dim=40_000, doublings=3),
-        Dropouts(cohorts=(12, 20, 50, 100, 200), dim=1000),
-        Lemmas(rounds=1000),
-        Convergence(rounds=400, repeats=20),
-    ),
 }

@@ -10,17 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common.rounds import ANY_RUN, entropy_of_round
+from experiments.common.rounds import cohort, majority, parameters
 from experiments.common.summaries import t_limit
 from experiments.theory.bounds import Problem, convergence_bound, lemma_2_bound
 from experiments.theory.checks import check
 from experiments.theory.config import ERROR_RATE, Convergence
-from experiments.theory.lemmas import moments
+from experiments.theory.formulas import pairwise_moments
 from experiments.theory.logistic import LogisticProblem, User, Vector
-from sparsesecagg.protocol import Parameters, Stage
+from sparsesecagg.protocol import Parameters, RoundOptions, Stage
 from sparsesecagg.simulate import run_round
 
-PATTERNS = ("pairwise", "committee")
 CLIP = 1.0
 """Far above any local update; that nothing is clipped is checked."""
 
@@ -40,20 +39,19 @@ class Visited:
         self.noise[number] = max(self.noise[number], squares - float(mean @ mean))
 
 
-def parameters(config: Convergence, pattern: str, dim: int) -> Parameters:
-    """Return the parameters of all rounds."""
-    return Parameters.create(
-        clients=config.clients,
-        dim=dim,
-        pattern=pattern,
+def round_of(config: Convergence, dim: int, *names: int) -> Parameters:
+    """Return the parameters of one round."""
+    options = RoundOptions(
+        pattern="pairwise",
         alpha=config.alpha,
+        threshold=majority(config.clients),
         dropout=config.dropout,
         clip=CLIP,
-        min_survivors=1,  # Refusing thin committees would choose among the rounds.
     )
+    return parameters(config.clients, dim, options, *names)
 
 
-def train(config: Convergence, pattern: str, local_steps: int, repeat: int, seed: int) -> dict[str, Any]:
+def train(config: Convergence, local_steps: int, repeat: int, seed: int) -> dict[str, Any]:
     """Train once; return the loss above the optimum after every round, Lemma 2's deviations, and what was visited."""
     task = LogisticProblem.digits(config.clients, config.penalty, seed)
     rates = Problem(task.smoothness, config.penalty, 0.0, local_steps)
@@ -66,13 +64,12 @@ def train(config: Convergence, pattern: str, local_steps: int, repeat: int, seed
             rng = np.random.default_rng([seed, repeat, number, place])
             updates.append(_descend(user, weights, rates, number * local_steps, rng, visited, place))
         everybody = weights + np.mean(updates, axis=0)
-        params = parameters(config, pattern, task.dim)
+        params = round_of(config, task.dim, seed, repeat, number)
         outcome = run_round(
             params,
             updates,
+            cohort(seed, repeat * config.rounds + number),
             drops=dict.fromkeys(_silent(params, np.random.default_rng([seed, repeat, number])), Stage.UPLOAD),
-            policy=ANY_RUN,
-            entropy_of=entropy_of_round(seed, repeat * config.rounds + number),
         )
         clipped += outcome.clipped
         weights = weights + outcome.result.mean("expected").astype(np.float64)
@@ -113,7 +110,7 @@ def _silent(params: Parameters, rng: np.random.Generator) -> list[int]:
             return silent
 
 
-def summarise(config: Convergence, pattern: str, local_steps: int, runs: list[dict[str, Any]], seed: int) -> Any:
+def summarise(config: Convergence, local_steps: int, runs: list[dict[str, Any]], seed: int) -> Any:
     """Put the repeats' means beside the bounds."""
     task = LogisticProblem.digits(config.clients, config.penalty, seed)
     problem = Problem(
@@ -124,8 +121,8 @@ def summarise(config: Convergence, pattern: str, local_steps: int, runs: list[di
         divergence=task.divergence,
         initial_distance=float(task.optimum @ task.optimum),
     )
-    params = parameters(config, pattern, task.dim)
-    taking_part = moments(params)
+    params = round_of(config, task.dim)
+    taking_part = pairwise_moments(config.alpha, config.clients, config.dropout)
     weights = np.full(config.clients, 1 / config.clients)
     noise = np.max([run["noise"] for run in runs], axis=0)
     # The paper scales by 1/(p′N) before it rounds at level c; we round first, at this level divided by p′N.
@@ -133,7 +130,6 @@ def summarise(config: Convergence, pattern: str, local_steps: int, runs: list[di
     losses = np.array([run["losses"] for run in runs])
     deviations = np.array([run["deviations"] for run in runs])
     return {
-        "pattern": pattern,
         "local_steps": local_steps,
         "loss": losses.mean(axis=0).tolist(),
         "loss_deviation": losses.std(axis=0, ddof=1).tolist(),
@@ -179,7 +175,7 @@ def checks(config: Convergence, runs: list[dict[str, Any]]) -> list[dict[str, An
     """Hold the mean of all repeats against the bound, after every round: a mean that is surely above it fails."""
     found = []
     for run in runs:
-        name = f"{run['pattern']}, E = {run['local_steps']}"
+        name = f"E = {run['local_steps']}"
         for source, what, values, spread, bounds in (
             ("Theorem 4", "loss above the optimum", run["loss"], run["loss_deviation"], run["bound"]),
             (

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common.rounds import ANY_RUN, entropy_of_round
+from experiments.common.rounds import cohort, majority, parameters
 from experiments.theory.checks import check
 from experiments.theory.config import Dropouts
-from sparsesecagg.simulate import run_round
 from sparsesecagg.errors import ThresholdNotMet
-from sparsesecagg.protocol import Parameters, Stage
+from sparsesecagg.protocol import Parameters, RoundOptions, Stage
+from sparsesecagg.simulate import run_round
 
-PATTERNS = ("full", "pairwise", "committee")
+PATTERNS = ("full", "pairwise")
 STAGES = (Stage.SHARE_KEYS, Stage.UPLOAD, Stage.UNMASK)
 
 
@@ -21,15 +21,9 @@ def measure(config: Dropouts, clients: int, seed: int) -> dict[str, Any]:
     """Run rounds with the most dropouts that are allowed, and with one more, at every stage with every pattern."""
     exact = refused = rounds = 0
     for number, (pattern, stage) in enumerate((pattern, stage) for pattern in PATTERNS for stage in STAGES):
-        # How few survivors a client puts up with is its own choice, and not what is tested here.
-        params = Parameters.create(
-            clients=clients,
-            dim=config.dim,
-            pattern=pattern,
-            alpha=config.alpha,
-            pod_size=clients if pattern == "committee" else None,  # The threshold of the corollary is over all users.
-            min_survivors=1,
-        )
+        alpha = 1.0 if pattern == "full" else config.alpha
+        options = RoundOptions(pattern=pattern, alpha=alpha, threshold=majority(clients))
+        params = parameters(clients, config.dim, options, seed, number)
         rng = np.random.default_rng([seed, clients, number])
         silent = rng.permutation(clients)[: clients - params.threshold + 1].tolist()
         updates = rng.normal(0, 0.1, (clients, config.dim))
@@ -44,9 +38,8 @@ def measure(config: Dropouts, clients: int, seed: int) -> dict[str, Any]:
             return run_round(
                 params,
                 list(updates),
+                cohort(seed, number),
                 drops=dict.fromkeys(gone, stage),
-                policy=ANY_RUN,
-                entropy_of=entropy_of_round(seed, number),
             ).exact
 
         rounds += 1

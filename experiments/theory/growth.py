@@ -13,17 +13,16 @@ from unittest.mock import patch
 
 import numpy as np
 
-from experiments.common.rounds import ANY_RUN, exactly_dropped
+from experiments.common.rounds import ANY_RUN, exactly_dropped, majority, parameters
 from experiments.theory.checks import check
 from experiments.theory.config import Growth
 from sparsesecagg.crypto import shamir
 from sparsesecagg.crypto.keys import KeyAgreement
 from sparsesecagg.crypto.stream import KeyStream
-from sparsesecagg.simulate import Observer, run_round
-from sparsesecagg.protocol import Parameters, Stage
+from sparsesecagg.protocol import RoundOptions, Stage
+from sparsesecagg.simulate import Cohort, Observer, run_round
 
-PATTERNS = ("full", "pairwise", "committee")
-COMMITTEE = 10
+PATTERNS = ("full", "pairwise")
 ALONG = {"N": (1, 0), "d": (0, 1), "N and d": (1, 1)}
 """Direction → how often N and d double at each step."""
 TOLERANCE = 0.1
@@ -41,15 +40,9 @@ def sizes(config: Growth, along: str) -> list[tuple[int, int]]:
 
 def measure(config: Growth, pattern: str, clients: int, dim: int, seed: int) -> dict[str, Any]:
     """Run one round and count."""
-    alpha = {"full": 1.0, "pairwise": config.alpha, "committee": COMMITTEE / clients}[pattern]
-    params = Parameters.create(
-        clients=clients,
-        dim=dim,
-        pattern=pattern,
-        alpha=alpha,
-        committee_size=min(COMMITTEE, clients) if pattern == "committee" else None,
-        dropout=config.dropout,
-    )
+    alpha = 1.0 if pattern == "full" else config.alpha
+    options = RoundOptions(pattern=pattern, alpha=alpha, threshold=majority(clients), dropout=config.dropout)
+    params = parameters(clients, dim, options, seed)
     rng = np.random.default_rng([seed, clients, dim])
     update = rng.normal(0, 0.1, dim)
     with counted_key_stream() as drawn, counted_keys() as keys:
@@ -57,10 +50,9 @@ def measure(config: Growth, pattern: str, clients: int, dim: int, seed: int) -> 
         outcome = run_round(
             params,
             lambda _: update,
+            # Randomness not from a key stream, which would be counted.
+            Cohort(ANY_RUN, lambda user: np.random.default_rng([seed, user]).bytes),
             drops=exactly_dropped(clients, config.dropout, rng),
-            # Not from a key stream, which would be counted.
-            entropy_of=lambda user: np.random.default_rng([seed, user]).bytes,
-            policy=ANY_RUN,
             observer=mark,
         )
         # Masks are made by users from the first order to the last UPLOAD, and by the server after the last share.
@@ -176,7 +168,7 @@ def exponents(config: Growth, points: list[dict[str, Any]]) -> list[dict[str, An
 
 
 def checks(fits: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Hold the sparse patterns' exponents against O(N + d) and O(dN²), SecAgg's against the server's alone."""
+    """Hold the published pattern's exponents against O(N + d) and O(dN²), SecAgg's against the server's alone."""
     found = []
     for fit in fits:
         pattern, along = fit["pattern"], fit["along"]
@@ -219,5 +211,5 @@ def remark(fits: list[dict[str, Any]]) -> str:
     both = next(fit for fit in fits if (fit["pattern"], fit["along"]) == ("full", "N and d"))
     return (
         f"SecAgg's users: exponent {both['user_work']:.2f} as N and d grow together. They expand d(N−1) mask words, as "
-        "Bonawitz et al. state; Theorem 3's O(N + d) holds for what the sparse patterns expand here, not for SecAgg."
+        "Bonawitz et al. state; Theorem 3's O(N + d) holds for what `pairwise` expands here, not for SecAgg."
     )

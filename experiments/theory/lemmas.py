@@ -9,106 +9,139 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common.rounds import ANY_RUN, entropy_of_round
+from experiments.common.rounds import cohort, majority, parameters
 from experiments.common.summaries import t_limit
 from experiments.theory.checks import check, t_statistic
-from experiments.theory.config import ERROR_RATE, Lemmas
-from sparsesecagg.simulate import run_round
+from experiments.theory.config import ERROR_RATE, InARun, Lemmas
+from experiments.theory.formulas import pairwise_moments, sampling_variance
 from sparsesecagg.errors import ThresholdNotMet
-from experiments.theory.formulas import SelectionMoments, pairwise_moments, sampling_variance, sliced_moments
-from sparsesecagg.protocol import Parameters, Stage
+from sparsesecagg.lab.learning.models.base import Layer
+from sparsesecagg.lab.learning.secure import WEIGHT_SCALE, SecureAggregator, Secured
+from sparsesecagg.protocol import RoundOptions, Stage
+from sparsesecagg.simulate import run_round
+from sparsesecagg.simulate.simulation import draw_dropouts
 
-PATTERNS = ("pairwise", "committee")
+WAYS = {"keys arrive": (True, False), "keys are missing too": (False, False), "unequal β": (True, True)}
+"""Of dropping out in a run: whether keys of dropped users arrive, and whether users have weights."""
 
 
 def held(config: Lemmas) -> Any:
-    """Return what each user holds: a mean well away from zero, where the patterns differ most."""
+    """Return what each user holds: a mean well away from zero."""
     return np.linspace(0.2, 0.8, config.clients)
 
 
-def moments(params: Parameters) -> SelectionMoments:
-    """Return how users take part at a coordinate."""
-    if params.pattern == "pairwise":
-        return pairwise_moments(params.alpha, params.clients, params.dropout)
-    return committee_moments(params.clients, params.committees, params.served, params.dropout)
-
-
-def measure(config: Lemmas, pattern: str, seed: int) -> dict[str, Any]:
+def measure(config: Lemmas, seed: int) -> dict[str, Any]:
     """Run the rounds and return, per round and per coordinate, what the checks need."""
     values, estimates, failed = held(config), [], 0
+    options = RoundOptions(
+        pattern="pairwise", alpha=config.alpha, threshold=majority(config.clients), dropout=config.dropout
+    )
     for number in range(config.rounds):
-        params = Parameters.create(
-            clients=config.clients,
-            dim=config.dim,
-            pattern=pattern,
-            alpha=config.alpha,
-            dropout=config.dropout,
-            min_survivors=1,  # Refusing thin committees would choose among the rounds.
-        )
         dropped = np.flatnonzero(np.random.default_rng([seed, number]).random(config.clients) < config.dropout)
         try:
             outcome = run_round(
-                params,
+                parameters(config.clients, config.dim, options, seed, number),
                 lambda user: np.full(config.dim, values[user]),
+                cohort(seed, number),
                 drops=dict.fromkeys(dropped.tolist(), Stage.UPLOAD),
-                policy=ANY_RUN,
-                entropy_of=entropy_of_round(seed, number),
             )
         except ThresholdNotMet:
             failed += 1
             continue
         estimates.append(outcome.result.mean("expected").astype(np.float64))
     found = np.array(estimates)
+    moments = pairwise_moments(config.alpha, config.clients, config.dropout)
     return {
-        "pattern": pattern,
         "rounds": len(found),
         "failed": failed,
         "means": found.mean(axis=1).tolist(),
         "coordinate_t": [t_statistic(found[:, place].tolist(), values.mean()) for place in range(config.dim)],
         "squares": ((found - values.mean()) ** 2).mean(axis=1).tolist(),
-        "expected_variance": sampling_variance(moments(params), values / config.clients),
+        "expected_variance": sampling_variance(moments, values / config.clients),
     }
 
 
-def checks(config: Lemmas, points: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Test bias, bias of each coordinate, and variance."""
+def measure_run(config: InARun, way: str, seed: int) -> dict[str, Any]:
+    """Drive the aggregator of training through one run in which every update is 1; return each round's mean estimate.
+
+    Unequal β: user i has i + 1 samples, so that the mean is weighted, and is still 1.
+    """
+    keys_arrive, weighted = WAYS[way]
+    options = RoundOptions(
+        pattern="pairwise",
+        alpha=config.alpha,
+        threshold=majority(config.clients),
+        dropout=config.dropout,
+        max_weight=WEIGHT_SCALE if weighted else 0,
+    )
+    how = Secured(normalisation="expected", keys_arrive=keys_arrive, first_clip=2.0, seed=seed)
+    aggregator = SecureAggregator("pairwise", config.clients, [Layer("all", 0, config.dim)], options, how)
+    weights = [1 + user for user in range(config.clients)] if weighted else None
+    update, means = np.ones(config.dim, np.float32), []
+    for number in range(1, config.rounds + 1):
+        rng = np.random.default_rng([seed, number])
+        drops = draw_dropouts(config.clients, config.dropout, [Stage.UPLOAD], rng, first_round=number == 1)
+        users = aggregator.taking_part(config.clients, drops)
+        # A digest of its own for each round, as the model changes.
+        found = aggregator.aggregate(
+            dict.fromkeys(users, update), weights, drops, number, number.to_bytes(32, "little")
+        )
+        if found.step is not None and number >= config.first:
+            means.append(float(found.step.mean()))
+    return {"way": way, "means": means}
+
+
+def run_checks(config: InARun, points: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Test that the mean over the rounds of a run is 1."""
     found = []
-    mean = float(held(config).mean())
     for point in points:
-        rounds, pattern = point["rounds"], point["pattern"]
-        t = t_statistic(point["means"], mean)
+        t, rounds = t_statistic(point["means"], 1.0), len(point["means"])
         found.append(
             check(
                 "Lemma 1",
-                f"{pattern}: mean of the aggregate over {rounds} rounds",
+                f"N = {config.clients}, α = {config.alpha:g}, θ = {config.dropout:g}, one run, {point['way']}: mean of "
+                f"the aggregate in {rounds} rounds from the {config.first}rd on",
                 float(np.mean(point["means"])),
-                expected=mean,
-                holds=abs(t) <= t_limit(rounds, ERROR_RATE),
-                error_rate=ERROR_RATE,
-                note=f"t = {t:+.2f}; {point['failed']} rounds without a sum",
-            )
-        )
-        worst, limit = max(abs(one) for one in point["coordinate_t"]), t_limit(rounds, ERROR_RATE, config.dim)
-        found.append(
-            check(
-                "Lemma 1",
-                f"{pattern}: largest |t| of {config.dim} coordinates' means",
-                worst,
-                bound=limit,
-                holds=worst <= limit,
-                error_rate=ERROR_RATE,
-            )
-        )
-        t = t_statistic(point["squares"], point["expected_variance"])
-        found.append(
-            check(
-                "Lemma 2",
-                f"{pattern}: variance of a coordinate, before the lemma's inequalities",
-                float(np.mean(point["squares"])),
-                expected=point["expected_variance"],
+                expected=1.0,
                 holds=abs(t) <= t_limit(rounds, ERROR_RATE),
                 error_rate=ERROR_RATE,
                 note=f"t = {t:+.2f}",
             )
         )
     return found
+
+
+def checks(config: Lemmas, point: dict[str, Any]) -> list[dict[str, Any]]:
+    """Test bias, bias of each coordinate, and variance."""
+    mean, rounds = float(held(config).mean()), point["rounds"]
+    t = t_statistic(point["means"], mean)
+    worst, limit = max(abs(one) for one in point["coordinate_t"]), t_limit(rounds, ERROR_RATE, config.dim)
+    spread = t_statistic(point["squares"], point["expected_variance"])
+    return [
+        check(
+            "Lemma 1",
+            f"mean of the aggregate over {rounds} rounds",
+            float(np.mean(point["means"])),
+            expected=mean,
+            holds=abs(t) <= t_limit(rounds, ERROR_RATE),
+            error_rate=ERROR_RATE,
+            note=f"t = {t:+.2f}; {point['failed']} rounds without a sum",
+        ),
+        check(
+            "Lemma 1",
+            f"largest |t| of {config.dim} coordinates' means",
+            worst,
+            bound=limit,
+            holds=worst <= limit,
+            error_rate=ERROR_RATE,
+        ),
+        check(
+            "Lemma 2",
+            "variance of a coordinate, before the lemma's inequalities",
+            float(np.mean(point["squares"])),
+            expected=point["expected_variance"],
+            holds=abs(spread) <= t_limit(rounds, ERROR_RATE),
+            error_rate=ERROR_RATE,
+            note=f"t = {spread:+.2f}",
+        ),
+    ]

@@ -24,11 +24,8 @@ def run(config: Config, seed: int, work: Work) -> Findings:
         )
     ]
     crowds = [
-        cells(
-            f"Theorem 2, {pattern}, N={clients}", partial(anonymity.measure, config.anonymity, pattern, clients, seed)
-        )
+        cells(f"Theorem 2, N={clients}", partial(anonymity.measure, config.anonymity, clients, seed))
         for clients in config.anonymity.cohorts
-        for pattern in anonymity.PATTERNS
     ]
     grown = [
         cells(
@@ -43,26 +40,22 @@ def run(config: Config, seed: int, work: Work) -> Findings:
         cells(f"dropouts, N={clients}", partial(dropouts.measure, config.dropouts, clients, seed))
         for clients in config.dropouts.cohorts
     ]
-    means = [
-        cells(f"lemmas, {pattern}", partial(lemmas.measure, config.lemmas, pattern, seed))
-        for pattern in lemmas.PATTERNS
-    ]
+    means = cells("lemmas", partial(lemmas.measure, config.lemmas, seed))
+    in_runs = [cells(f"Lemma 1, {way}", partial(lemmas.measure_run, config.in_a_run, way, seed)) for way in lemmas.WAYS]
     trained = [
         convergence.summarise(
             config.convergence,
-            pattern,
             steps,
             [
                 cells(
-                    f"Theorem 4, {pattern}, E={steps}, run {repeat + 1}",
-                    partial(convergence.train, config.convergence, pattern, steps, repeat, seed),
+                    f"Theorem 4, E={steps}, run {repeat + 1}",
+                    partial(convergence.train, config.convergence, steps, repeat, seed),
                 )
                 for repeat in range(config.convergence.repeats)
             ],
             seed,
         )
         for steps in config.convergence.local_steps
-        for pattern in convergence.PATTERNS
     ]
     checks = [
         *compression.checks(config.compression, oversize),
@@ -70,6 +63,7 @@ def run(config: Config, seed: int, work: Work) -> Findings:
         *growth.checks(fits),
         *dropouts.checks(silent),
         *lemmas.checks(config.lemmas, means),
+        *lemmas.run_checks(config.in_a_run, in_runs),
         *convergence.checks(config.convergence, trained),
     ]
     numbers = {
@@ -81,6 +75,7 @@ def run(config: Config, seed: int, work: Work) -> Findings:
         "exponents": fits,
         "remark": growth.remark(fits),
         "unmentioned": growth.unmentioned([one["numbers"] for one in grown], fits),
+        "in_a_run": in_runs,
         "convergence": trained,
     }
     return Findings(numbers, {"growth": [one["timings"] for one in grown]})
@@ -105,12 +100,13 @@ def _sizes(config: Config) -> list[tuple[int, int]]:
 
 
 def _count(config: Config) -> int:
-    trained = len(config.convergence.local_steps) * len(convergence.PATTERNS) * config.convergence.repeats
+    trained = len(config.convergence.local_steps) * config.convergence.repeats
     return (
         len(config.compression.dims)
-        + len(config.anonymity.cohorts) * len(anonymity.PATTERNS)
+        + len(config.anonymity.cohorts)
         + len(growth.PATTERNS) * len(_sizes(config))
         + len(config.dropouts.cohorts)
-        + len(lemmas.PATTERNS)
+        + 1
+        + len(lemmas.WAYS)
         + trained
     )

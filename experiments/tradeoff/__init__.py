@@ -1,4 +1,4 @@
-"""Accuracy at a fixed upload against guaranteed anonymity."""
+"""Accuracy at a fixed upload, and what it hides."""
 
 from experiments.common.experiment import Experiment
 from experiments.tradeoff.config import SCALES
@@ -7,7 +7,7 @@ from experiments.tradeoff.run import run
 
 EXPERIMENT = Experiment(
     name="tradeoff",
-    title="accuracy at a fixed upload against guaranteed anonymity",
+    title="accuracy at a fixed upload, and what it hides",
     configurations=SCALES,
     run=run,
     plot=plot,

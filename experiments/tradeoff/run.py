@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from experiments.common.experiment import Findings
-from experiments.common.training import ADVERSARIES, round_parameters, train_all
+from experiments.common.training import train_all
 from experiments.common.work import Work
 from experiments.tradeoff.config import Config
-from sparsesecagg.lab.audit.guarantee import guaranteed_anonymity
 
 
 def run(config: Config, seed: int, work: Work) -> Findings:
@@ -22,17 +21,8 @@ def run(config: Config, seed: int, work: Work) -> Findings:
 def _point(config: Config, run: Mapping[str, Any]) -> dict[str, Any]:
     budgets = (*config.marks_bytes, config.budget_bytes)
     return {
-        "label": run["label"],
-        "system": run["system"],
-        "alpha": run["alpha"],
-        "modulus_bits": run["modulus_bits"],
-        "guaranteed_anonymity": guaranteed_anonymity(
-            round_parameters(run, config.training.dropout),
-            dropout=config.training.dropout,
-            colluding=ADVERSARIES,
-            failure_log2=config.failure_log2,
-        ),
-        "mean_anonymity": run["anonymity"]["honest_contributors"],
+        **{name: run[name] for name in ("label", "system", "alpha", "modulus_bits")},
+        **{name: run["anonymity"][name] for name in ("in_every_sum", "honest_contributors", "revealed_fraction")},
         "accuracy_at": {str(budget): accuracy_at(run, budget) for budget in budgets},
     }
 

@@ -16,7 +16,6 @@ from rich.table import Table
 
 from sparsesecagg.cli.errors import Interrupted, NeedsSourceTree
 from sparsesecagg.cli.shared import JsonOption, SeedOption, at_least, err, out, print_json, progress
-from sparsesecagg.errors import InvalidInput
 
 CHECKOUT = Path(__file__).parents[4]
 SOURCE_TREE = "https://github.com/sparsesecagg/sparsesecagg"
@@ -26,7 +25,6 @@ ALL = "all"
 def reproduce(
     name: Annotated[str, typer.Argument()],
     quick: Annotated[bool, typer.Option("--quick", help="Small and on embedded data: a minute or two.")] = False,
-    paper: Annotated[bool, typer.Option("--paper", help="The paper's full scale: days on a small machine.")] = False,
     data_dir: Annotated[
         Path | None, typer.Option(help="Folder with mnist/ and cifar-10-batches-bin/; or set SPARSESECAGG_DATA.")
     ] = None,
@@ -43,15 +41,14 @@ def reproduce(
 ) -> None:
     """Measure the paper's tables, figures and theorems again, with our own settings beside them.
 
-    NAME is table1, fig2, fig3, fig4, fig5, fig6, mcmahan (Figure 5 with its own network), theory, tradeoff, clock, or
-    all of them: all.
+    NAME is table1, fig2, fig3, fig4, fig5, fig6, mcmahan (Figure 5 with the paper's network), hypotheses (what might
+    explain Figures 5 and 6), theory, tradeoff, clock, or all of them: all.
 
-    Long ones save their work after every round and continue where they were. Results go to NAME.json, plots to plots/.
+    Long ones say how long they take, save their work after every round, and resume when the same command is given
+    again. Results go to NAME.json, plots to plots/.
     """
-    if quick and paper:
-        raise InvalidInput("quick", "and --paper exclude each other: choose one")
     common = _experiments()
-    scale = "quick" if quick else "paper" if paper else "default"
+    scale = "quick" if quick else "default"
     names = common.NAMES if name == ALL else (common.load(name).name,)
     folder = results_dir or CHECKOUT / "results" / ("" if scale == "default" else scale)
     work_dir = (results_dir or CHECKOUT) / "runs" / "reproduce"
@@ -59,6 +56,8 @@ def reproduce(
     deadline = None if minutes is None else time.monotonic() + 60 * minutes
     done = []
     for one in names:
+        if not quick:
+            err.print(_estimate(common.load(one)), highlight=False, soft_wrap=True)
         try:
             with _reporting(one) as report:
                 done.append(
@@ -101,6 +100,13 @@ def _experiments() -> ModuleType:
     if str(CHECKOUT) not in sys.path:
         sys.path.insert(0, str(CHECKOUT))
     return importlib.import_module("experiments.common.experiment")
+
+
+def _estimate(experiment: Any) -> str:
+    """Say what the default scale takes."""
+    minutes = experiment.cpu_minutes
+    time_taken = f"{minutes / 60:.0f} hours" if minutes >= 120 else f"{minutes:.0f} minutes"
+    return f"{experiment.name}: about {time_taken} on one idle core; the same command resumes it after an interruption"
 
 
 def _needed(experiment: Any, scale: str) -> list[str]:

@@ -1,0 +1,290 @@
+"""Claims about bytes and counts, about training to a target, and about the wall clock; and the table of hypotheses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from experiments.claims.claim import CANNOT_TELL, DIRECTION, EXACT, NEAR, NO, Claim, Results, compared, missing
+from experiments.clock.config import CLAIMS as SPEEDUPS
+from experiments.clock.plot import split
+from experiments.common.pictures import median_rounds
+from experiments.common.summaries import Setting, Spread, published, settings_of
+from experiments.fig2.config import PAPER as OVERLAPS
+from experiments.hypotheses.config import HYPOTHESES, PAPER_UPLOADS
+from experiments.hypotheses.plot import needed_speedup, predicted
+from experiments.table1.config import PAPER_MB
+
+MEGABYTE = 1e6
+UPLOADS = {
+    "fig3": ("Figure 3a", "CIFAR-10, IID, 55 %", 7.8),
+    "fig5": ("Figure 5a", "MNIST, IID, 97 %", 17.9),
+    "mcmahan": ("Figure 5a", "MNIST, IID, 97 %, McMahan's network", 17.9),
+    "fig6": ("Figure 6a", "MNIST, 300 shards, 94 %", 12.0),
+}
+CLOCKS = {"fig3": "Figure 3c", "fig5": "Figure 5b", "fig6": "Figure 6b"}
+
+
+# Bytes and counts
+
+
+def of_bytes(found: Results) -> list[Claim]:
+    """Return the claims of Table 1 and Figure 2."""
+    return [*_table1(found), *_fig2(found)]
+
+
+def _table1(found: Results) -> list[Claim]:
+    stated = "CIFAR-10 model, α = 0.1, θ = 0.3"
+    if "table1" not in found:
+        return [missing("Table 1", "upload per user and round", "0.66 and 0.08 MB", stated, "table1")]
+    result = found["table1"]
+    rows, rounds = result["numbers"]["rows"], result["configuration"]["rounds"]
+    size = {(row["system"], row["clients"]): row["upload_bytes"] for row in rows}
+    cohorts = sorted({row["clients"] for row in rows if row["clients"] in PAPER_MB["secagg"]})
+    condition = f"{result['numbers']['dim']:,} parameters, {rounds} rounds, real messages"
+    claims = []
+    for system, what, kind in (
+        ("secagg", "SecAgg's upload per user and round", "max"),
+        ("bitmap", "SparseSecAgg's, 32-bit values and a bitmap", "mean"),
+    ):
+        printed = [PAPER_MB[system][clients] for clients in cohorts]
+        ours = [size[system, clients][kind] / MEGABYTE for clients in cohorts]
+        worst = max((abs(one / other - 1), one / other) for one, other in zip(ours, printed, strict=True))[1]
+        claims.append(
+            Claim(
+                "Table 1",
+                what,
+                ", ".join(f"{one:g}" for one in printed) + " MB",
+                ", ".join(f"{one:.4f}" for one in ours) + " MB",
+                f"N = {', '.join(map(str, cohorts))}, {stated}",
+                f"{condition}, {'worst case' if kind == 'max' else 'mean'}",
+                compared(worst, 1.0),
+            )
+        )
+    ratios = [size["secagg", clients]["mean"] / size["bitmap", clients]["mean"] for clients in cohorts]
+    worst_ratio = min(ratios)
+    claims.append(
+        Claim(
+            "Section 7",
+            "upload per round, less than SecAgg's",
+            "around 8.2×",
+            f"{worst_ratio:.2f}×",
+            stated,
+            condition,
+            compared(worst_ratio, 8.2),
+        )
+    )
+    return claims
+
+
+def _fig2(found: Results) -> list[Claim]:
+    cases = (("iid", "random"), ("shards", "random"), ("iid", "top"), ("shards", "top"))
+    names = {"random": "rand-K", "top": "top-K", "iid": "IID", "shards": "non-IID"}
+    stated = "MNIST, N = 30, K = d/10"
+    if "fig2" not in found:
+        return [missing("Figure 2", "locations that two users have in common", "10 to 30 %", stated, "fig2")]
+    runs, claims = found["fig2"]["numbers"]["runs"], []
+    for partition, kind in cases:
+        here = [run for run in runs if (run["partition"], run["kind"]) == (partition, kind)]
+        if not here:
+            continue
+        printed = OVERLAPS[partition][kind]
+        texts, offs = [], []
+        for run in here:
+            first, last = (100 * run["rounds"][at]["overlap"]["mean"] for at in (0, -1))
+            later = f", {last:.0f} % in round {run['rounds'][-1]['round']}" if len(run["rounds"]) > 1 else ""
+            texts.append(f"{run['model']}: {first:.0f} % in round 1{later}")
+            offs.append(compared(first, printed[0], 0.05) if len(run["rounds"]) > 1 else None)
+            offs.append(compared(last, printed[1], 0.05) if len(run["rounds"]) > 1 else None)
+        judged = [one for one in offs if one is not None]
+        claims.append(
+            Claim(
+                "Figure 2",
+                f"{names[kind]}, {names[partition]}: locations in common",
+                f"{printed[0]:g} % at first, {printed[1]:g} % later"
+                if printed[0] != printed[1]
+                else f"{printed[0]:g} %",
+                "; ".join(texts),
+                stated,
+                f"{here[0]['samples']:,} of 60,000 images, {here[0]['dim']:,} parameters",
+                max(judged, key=(EXACT, NEAR, DIRECTION, NO).index),
+            )
+        )
+    return claims
+
+
+# Training
+
+
+def of_training(found: Results) -> list[Claim]:
+    """Return the claims about uploads and rounds until a target."""
+    claims = [_upload(found, name) for name in UPLOADS]
+    claims.insert(1, _few_rounds(found))
+    return [*claims, _non_iid(found)]
+
+
+def conditions(result: Mapping[str, Any], settings: Sequence[Setting]) -> str:
+    """Return what the runs of a figure were trained with."""
+    runs = [run for one in settings for run in one.runs]
+    rates = ", ".join(f"{rate:g}" for rate in sorted({run["lr"] for run in runs}))
+    missing_uploads = sum(run["effective_dropout"] for run in runs) / len(runs)
+    state = "" if result["complete"] else ", not complete"
+    seeds = max(len(one.runs) for one in settings)
+    return f"d = {runs[0]['dim']:,}, lr {rates}, θ = {missing_uploads:.2f}, up to {seeds} seeds{state}"
+
+
+def _upload(found: Results, name: str) -> Claim:
+    where, data, claimed = UPLOADS[name]
+    what, stated = "total upload until the target, less than SecAgg's (paper's format)", f"{data}, α = 0.1, lr 0.01"
+    if name not in found or not any(one.pairs for one in published(found[name])):
+        return missing(where, what, f"{claimed:g}×", stated, name)
+    settings = published(found[name])
+    ratios = [(one.clients, one.upload_ratio(in_the_papers_format=True)) for one in settings]
+    text = "; ".join(f"N={clients}: {spread.text(1, '×')}" for clients, spread in ratios if spread)
+    middle = median(spread.median for _, spread in ratios if spread)
+    ours = _ours(found[name])
+    return Claim(
+        where,
+        what,
+        f"{claimed:g}×",
+        text + (f" (`sliced`, our messages: {ours})" if ours else ""),
+        stated,
+        conditions(found[name], settings),
+        compared(middle, claimed),
+    )
+
+
+def _ours(result: Mapping[str, Any]) -> str:
+    """Return what ours saves in the same figure, in UPLOAD messages, with the honest users that every sum has."""
+    found = [one for one in settings_of(result["numbers"]["runs"]) if one.system == "sliced" and one.pairs]
+    return "; ".join(
+        f"N={one.clients}, {one.runs[0]['modulus_bits']} bits {ratio.text(1, '×')}, "
+        f"T ≥ {one.runs[0]['anonymity']['in_every_sum']}"
+        for one in found
+        if (ratio := one.upload_ratio())
+    )
+
+
+def _few_rounds(found: Results) -> Claim:
+    where, what, paper = "Figure 3b", "SecAgg needs a few rounds less, of many", "1 to 2 % fewer"
+    if "fig3" not in found or not any(one.pairs for one in published(found["fig3"])):
+        return missing(where, what, paper, "CIFAR-10, IID", "fig3")
+    settings = published(found["fig3"])
+    more = [
+        (one.clients, median(run["reached_target_at"] / base["reached_target_at"] - 1 for run, base in one.pairs))
+        for one in settings
+        if one.pairs
+    ]
+    text = "; ".join(f"N={clients}: {100 * share:+.0f} %" for clients, share in more)
+    crossed = median_rounds(settings, found["fig3"]["configuration"]["training"]["target"])
+    rounds = ", ".join(f"{spread.median:.0f}" for _, spread in crossed if spread)
+    near = max(abs(share) for _, share in more) <= 0.1
+    verdict = NEAR if near else NO
+    ours, condition = f"{text} (of {rounds} rounds)", conditions(found["fig3"], settings)
+    return Claim(where, what, paper, ours, "CIFAR-10, IID", condition, verdict)
+
+
+def _non_iid(found: Results) -> Claim:
+    where, what, paper = "Figure 6, text", "accuracy lost by non-IID data after as many rounds", "3 points"
+    stated = "MNIST, lr 0.01"
+    if not {"fig5", "fig6"} <= set(found):
+        return missing(where, what, paper, stated, "fig5, fig6")
+    behind = drops(found)
+    if not behind:
+        return missing(where, what, paper, stated, "fig5, fig6")
+    text = "; ".join(f"N={clients}: {spread.text(1)}" for clients, spread in behind)
+    middle = median(spread.median for _, spread in behind)
+    return Claim(
+        where, what, paper, text, stated, conditions(found["fig6"], published(found["fig6"])), compared(middle, 3.0)
+    )
+
+
+def drops(found: Results) -> list[tuple[int, Spread]]:
+    """Return how many points non-IID training is behind IID after the same rounds, when it reaches its target."""
+    iid = {(run["clients"], run["seed"]): run for one in published(found["fig5"]) for run in one.runs}
+    rows = []
+    for one in published(found["fig6"]):
+        behind = []
+        for run in one.runs:
+            other, reached = iid.get((run["clients"], run["seed"])), run["reached_target_at"]
+            if other and reached:
+                there = other["accuracy"][min(reached, len(other["accuracy"])) - 1]
+                behind.append(100 * (there - run["accuracy"][reached - 1]))
+        if spread := Spread.of(behind):
+            rows.append((one.clients, spread))
+    return rows
+
+
+# The wall clock
+
+
+def of_the_clock(found: Results) -> list[Claim]:
+    """Return the claims about speed: a round's seconds, times the ratio of rounds where it is known."""
+    return [_clock(found, name) for name in CLOCKS]
+
+
+def _clock(found: Results, name: str) -> Claim:
+    where, claimed = CLOCKS[name], SPEEDUPS[name]
+    what, stated = "wall clock until the target, faster than SecAgg", "EC2 machines, 100 Mbit/s, α = 0.1"
+    if "clock" not in found:
+        return missing(where, what, f"{claimed:g}×", stated, "clock")
+    clock = found["clock"]
+    entries = clock["numbers"]["rounds"]
+    texts = []
+    for place, one in enumerate(entries):
+        if not one["system"].startswith("pairwise") or name not in one["figures"]:
+            continue
+        base = next(
+            other
+            for other, entry in enumerate(entries)
+            if (entry["model"], entry["clients"], entry["system"]) == (one["model"], one["clients"], "SecAgg")
+        )
+        rounds = _rounds_ratio(found.get(name), one["clients"])
+        speedup = (rounds or 1.0) * split(clock, base).total / split(clock, place).total
+        kind = "gaps" if one["system"] == "pairwise" else "d words per pair"
+        texts.append(f"N={one['clients']}, {kind}: {speedup:.2f}×{'' if rounds else ' (equal rounds)'}")
+    return Claim(
+        where,
+        what,
+        f"{claimed:g}×",
+        "; ".join(texts) or "–",
+        stated,
+        "one machine, computing measured, transfer modelled",
+        f"{CANNOT_TELL}: other machines, and another way to draw b_ij",
+    )
+
+
+def _rounds_ratio(result: Mapping[str, Any] | None, clients: int) -> float | None:
+    """Return SecAgg's rounds to the target over the published pattern's, the median of the seeds."""
+    if result is None:
+        return None
+    ratios = [
+        base["reached_target_at"] / run["reached_target_at"]
+        for one in published(result)
+        if one.clients == clients
+        for run, base in one.pairs
+    ]
+    return median(ratios) if ratios else None
+
+
+# Hypotheses
+
+
+def hypotheses(found: Results) -> list[str]:
+    """Return the joint table, as lines: what each predicts for the three figures, and the speed-up that it needs."""
+    lines = [
+        "| | Figure 3: 7.8× | Figure 5: 17.9× | Figure 6: 12× | needed τ | fits |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for one in HYPOTHESES:
+        cells, speeds, fits = [], [], []
+        for figure, claimed in PAPER_UPLOADS.items():
+            saving = predicted(found["hypotheses"], one.name, figure) if "hypotheses" in found else None
+            speed = needed_speedup(found["hypotheses"], one.name, figure) if "hypotheses" in found else None
+            cells.append(f"R × {one.per_round(100):.1f}" if saving is None else f"{saving:.1f}×")
+            speeds.append("–" if speed is None else f"{speed:.2f}")
+            fits.append(None if saving is None else abs(saving / claimed - 1) <= 0.1)
+        verdict = "–" if None in fits else f"{sum(map(bool, fits))} of {len(fits)}"
+        lines.append(f"| {one.name}: {one.says} | {' | '.join(cells)} | {', '.join(speeds)} | {verdict} |")
+    return lines
