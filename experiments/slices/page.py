@@ -1,0 +1,217 @@
+"""What results/slices.json says: the must-show lines, the default α, and the tables of docs/slices.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+ROOT = Path(__file__).parents[2]
+RESULTS, DOCUMENT = ROOT / "results" / "slices.json", ROOT / "docs" / "slices.md"
+BEGIN, END = "<!-- tables: results/slices.json -->\n", "<!-- end: slices -->\n"
+WINDOW = 5
+"""Accuracy at a round is the mean over this many rounds that end there, and over the seeds."""
+FROM, STRETCH, CLOSE = 20, 10, 0.5
+"""From this round on, in stretches of so many rounds, a default α stays within so many points of α = 1."""
+CLOSE_TO_END, LAST = 2.0, 60
+"""Rounds are counted until so many points below what everything sent has at this round."""
+
+Run = dict[str, Any]
+Curve = NDArray[np.float64]
+PLAIN = {"gain": "adaptive", "cut": "blocks", "strategy": "FedAvg", "levels": None, "epochs": 1, "partition": "iid"}
+
+
+def curve(runs: Iterable[Run], **wanted: Any) -> Curve | None:
+    """Return the accuracy by round, the mean over the seeds, of the runs that are as wanted; None if there are none.
+
+    What is not named is as usual: adaptive gain, blocks, FedAvg, nothing rounded, one epoch, IID.
+    """
+    asked = PLAIN | wanted
+    found = [run["accuracy"] for run in runs if all(run[name] == value for name, value in asked.items())]
+    return np.mean(found, axis=0) if found else None
+
+
+def at(values: Curve, number: int) -> float:
+    """Return the accuracy at a round, counted from 1."""
+    return float(values[max(0, number - WINDOW) : number].mean())
+
+
+def rounds_until(values: Curve, target: float) -> int | None:
+    """Return the first round at which the target is reached; None if it is not.
+
+    Single rounds are compared, not windows: those would delay both curves alike and bring their ratio closer to 1.
+    """
+    reached = np.flatnonzero(values >= target)
+    return int(reached[0]) + 1 if len(reached) else None
+
+
+def deficit(values: Curve, whole: Curve) -> float:
+    """Return the most points that a curve is below that of α = 1 in any stretch of rounds from round 20 on."""
+    below = (whole - values)[FROM - 1 :]
+    return max(float(part.mean()) for part in np.array_split(below, max(1, len(below) // STRETCH)))
+
+
+def settings(runs: Iterable[Run]) -> list[dict[str, Any]]:
+    """Return the settings in which α are compared: those of one task, N, epochs and partition with α = 1."""
+    usual = {"strategy": "FedAvg", "levels": None, "alpha": 1.0}
+    found = {
+        tuple(run[name] for name in ("task", "users", "epochs", "partition")): None
+        for run in runs
+        if all(run[name] == value for name, value in usual.items())
+    }
+    return [dict(zip(("task", "users", "epochs", "partition"), one, strict=True)) for one in found]
+
+
+def worst_deficit(runs: list[Run], alpha: float) -> tuple[float, dict[str, Any]] | None:
+    """Return the largest deficit of an α, and where; None if some setting was not measured with it."""
+    found = []
+    for setting in settings(runs):
+        values, whole = curve(runs, alpha=alpha, **setting), curve(runs, alpha=1.0, **setting)
+        if values is None or whole is None:  # What was not measured must not pass for close.
+            return None
+        found.append((deficit(values, whole), setting))
+    return max(found, key=lambda one: one[0]) if found else None
+
+
+def default_alpha(runs: list[Run]) -> float | None:
+    """Return the smallest α that stays, as all larger ones do, within half a point of α = 1 from round 20 on.
+
+    In every setting: an α that was not measured in one of them is no candidate.
+    """
+    answer = None
+    for alpha in sorted({run["alpha"] for run in runs}, reverse=True):
+        worst = worst_deficit(runs, alpha)
+        if worst is None or worst[0] > CLOSE:
+            break
+        answer = alpha
+    return answer
+
+
+def published(page: str, result: dict[str, Any]) -> str:
+    """Return the page with the tables."""
+    runs = result["runs"]
+    parts: list[Callable[[list[Run]], list[str]]] = [
+        must_show_table,
+        alpha_table,
+        gain_table,
+        cut_table,
+        strategy_table,
+        level_table,
+    ]
+    text = "\n".join("\n".join(part(runs)) + "\n" for part in parts)
+    if not result["complete"]:
+        text = f"*{len(runs)} runs so far; the experiment is not complete.*\n\n" + text
+    before, rest = page.split(BEGIN)
+    return before + BEGIN + "\n" + text + END + rest.split(END, 1)[1]
+
+
+def must_show_table(runs: list[Run]) -> list[str]:
+    """Accuracy at round 40 and rounds to the target, for α = 0.2 and 0.1."""
+    head = ["task", "N", "partition", "epochs", "α = 1", "α = 0.2", "α = 0.1", "rounds, α = 1", "α = 0.1", "ratio"]
+    rows = []
+    for setting in settings(runs):
+        if "CNN" in setting["task"]:
+            continue
+        whole, fifth, tenth = (curve(runs, alpha=alpha, **setting) for alpha in (1.0, 0.2, 0.1))
+        if whole is None or fifth is None or tenth is None:
+            continue
+        base = at(whole, 40)
+        target = at(whole, LAST) - CLOSE_TO_END
+        until = [rounds_until(values, target) for values in (whole, tenth)]
+        ratio = f"{until[1] / until[0]:.2f}" if until[0] and until[1] else "–"
+        rows.append(
+            [*_names(setting), f"{base:.1f} %", *(f"{at(one, 40) - base:+.2f}" for one in (fifth, tenth))]
+            + [str(one or "–") for one in until]
+            + [ratio]
+        )
+    title = "Accuracy at round 40 beside everything sent, and rounds until two points below its accuracy at round 60:"
+    return _table(title, head, rows)
+
+
+def alpha_table(runs: list[Run]) -> list[str]:
+    """The largest deficit from round 20 on, by α."""
+    chosen = sorted({run["alpha"] for run in runs if run["alpha"] < 1}, reverse=True)
+    rows = []
+    for setting in settings(runs):
+        whole = curve(runs, alpha=1.0, **setting)
+        row = list(_names(setting))
+        for alpha in chosen:
+            values = curve(runs, alpha=alpha, **setting)
+            row.append("" if values is None or whole is None else f"{-deficit(values, whole):+.2f}")
+        if any(row[4:]):
+            rows.append(row)
+    title = (
+        f"Points beside α = 1, in the worst ten rounds from round {FROM} on (half a point is allowed for a default; "
+        f"the smallest α within it in every row: {default_alpha(runs)}):"
+    )
+    return _table(title, ["task", "N", "partition", "epochs", *(f"α = {alpha:g}" for alpha in chosen)], rows)
+
+
+def gain_table(runs: list[Run]) -> list[str]:
+    """Fixed gains beside the adaptive one."""
+    rows = []
+    for setting in settings(runs):
+        values = [curve(runs, alpha=0.1, gain=gain, **setting) for gain in (1, 3, 5, "1/κ", "adaptive")]
+        if values[3] is None:
+            continue
+        whole = curve(runs, alpha=1.0, **setting)
+        rows.append([*_names(setting), *(_two(one) for one in (*values, whole))])
+    head = ["task", "N", "partition", "epochs", "gain 1", "3", "5", "10 = 1/κ", "adaptive", "everything sent"]
+    return _table("Gains at α = 0.1, accuracy at rounds 20 / 40:", head, rows)
+
+
+def cut_table(runs: list[Run]) -> list[str]:
+    """Blocks, strides, stretches."""
+    rows = []
+    for setting in settings(runs):
+        for gain in ("1/κ", "adaptive"):
+            values = [
+                curve(runs, alpha=0.1, gain=gain, cut=cut, **setting) for cut in ("blocks", "strides", "stretches")
+            ]
+            if values[1] is not None:
+                rows.append([*_names(setting), gain, *(_two(one) for one in values)])
+    head = ["task", "N", "partition", "epochs", "gain", "blocks", "strides", "stretches"]
+    return _table("Ablation: how slices are cut, at α = 0.1, accuracy at rounds 20 / 40:", head, rows)
+
+
+def strategy_table(runs: list[Run]) -> list[str]:
+    """Wrapped strategies."""
+    rows = []
+    for setting in settings(runs):
+        for strategy in dict.fromkeys(run["strategy"] for run in runs):
+            values = [curve(runs, alpha=alpha, strategy=strategy, **setting) for alpha in (1.0, 0.2, 0.1)]
+            if strategy != "FedAvg" and values[0] is not None:
+                rows.append([*_names(setting), strategy, *(_two(one) for one in values)])
+    head = ["task", "N", "partition", "epochs", "strategy", "α = 1", "α = 0.2", "α = 0.1"]
+    return _table("Wrapped strategies, accuracy at rounds 20 / 40:", head, rows)
+
+
+def level_table(runs: list[Run]) -> list[str]:
+    """Rounding."""
+    rows = []
+    for setting in settings(runs):
+        for alpha in (1.0, 0.2, 0.1):
+            values = [curve(runs, alpha=alpha, levels=most, **setting) for most in (2, 4, 8, None)]
+            if values[0] is not None:
+                rows.append([*_names(setting), f"{alpha:g}", *(_two(one) for one in values)])
+    head = ["task", "N", "partition", "epochs", "α", "2 levels", "4", "8", "unrounded"]
+    return _table("Rounded by the quantiser over the adaptive clip, accuracy at rounds 20 / 40:", head, rows)
+
+
+def _names(setting: dict[str, Any]) -> tuple[str, str, str, str]:
+    partition = "IID" if setting["partition"] == "iid" else setting["partition"]
+    return setting["task"], str(setting["users"]), partition, str(setting["epochs"])
+
+
+def _two(values: Curve | None) -> str:
+    return "" if values is None else f"{at(values, 20):.1f} / {at(values, 40):.1f}"
+
+
+def _table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    if not rows:
+        return []
+    lines = [title, "", "| " + " | ".join(head) + " |", "| --- " * len(head) + "|"]
+    return lines + ["| " + " | ".join(row) + " |" for row in rows]
