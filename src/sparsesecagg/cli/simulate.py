@@ -203,7 +203,7 @@ def _summary(run: InProcessRun, outcomes: Sequence[Outcome], rounds: int) -> dic
     """Return the command's JSON object: means over the rounds that were opened; what was opened counts over all."""
     params, results = run.params, [outcome.result for outcome in outcomes]
     uploads = [size for result in results for size in result.sent_bytes[Stage.UPLOAD.name]]
-    opened = [result.contributors[result.updated] for result in results]
+    opened = [result.contributors[result.updated] for result in results if result.coordinates_updated]
     failed = [0] * (rounds - len(results))
     return {
         "exact": all(outcome.exact for outcome in outcomes),
@@ -220,8 +220,8 @@ def _summary(run: InProcessRun, outcomes: Sequence[Outcome], rounds: int) -> dic
         "client_seconds": _mean_of([outcome.client_seconds for outcome in outcomes]),
         "server_seconds": _mean_of([outcome.server_seconds for outcome in outcomes]),
         "contributors": {
-            "mean": float(np.mean([count.mean() for count in opened])),
-            "min": min(int(count.min()) for count in opened),
+            "mean": float(np.mean([count.mean() for count in opened] or [0])),
+            "min": min((int(count.min()) for count in opened), default=0),  # A sparse pairwise may send nothing.
         },
         "peak_memory_bytes": peak_memory.peak(),
         "groups": params.groups,
