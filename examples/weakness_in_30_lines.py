@@ -25,4 +25,6 @@ for colluders in (0, N // 3):
             np.minimum.at(label, b[left], low)
         size = np.bincount(label[senders & stays], minlength=N)
         sent, alone, in_pairs = sent + size.sum(), alone + (size == 1).sum(), in_pairs + 2 * (size == 2).sum()
-    print(f"{colluders:2} colluders: {alone / sent:.1%} of all values read in the clear, {in_pairs / sent:.0%} in pairs")
+    print(
+        f"{colluders:2} colluders: {alone / sent:.1%} of all values read in the clear, {in_pairs / sent:.0%} in pairs"
+    )
