@@ -1,6 +1,10 @@
-"""`python -m benchmarks`: a short version of everything, in a few minutes, into benchmarks/results/.
+"""`python -m benchmarks`: measure everything, part by part, into benchmarks/results/, and write docs/performance.md.
 
-With --full also the large cohort and the long ends of the sweeps. Then docs/performance.md is written anew.
+    python -m benchmarks --only whole,profile     # these parts alone
+    python -m benchmarks --only whole --json      # print the result and write nothing
+    python -m benchmarks --full                   # also what takes long: Flower with 100 users, SecAgg with 1,000
+
+Measure on a machine with nothing else to do, from a clean commit; each part is written as soon as it is done.
 """
 
 from __future__ import annotations
@@ -10,113 +14,73 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from benchmarks import (
     authenticated,
-    child,
-    claims,
     command,
     compare,
-    limits,
+    deployment,
+    growth,
     page,
     profiling,
     results,
     scale,
-    scaling,
     threads,
     whole,
 )
-from benchmarks.cohort import Cohort
-from benchmarks.sweeps import COMMITTEE_SIZE, POD_SIZE, SWEEPS
+from benchmarks.setting import Setting
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.planning.plan import Goal
-from sparsesecagg.planning.planner import plan_round
 
-FLOWER_COHORT = Cohort(clients=50, dim=170_000, alpha=0.1, dropout=0.1, modulus_bits=8)
-WORDS_COHORT = replace(FLOWER_COHORT, modulus_bits=32)
-"""The same with the published words: what sparsity gives before the words are shortened."""
-SECAGG_COHORT = Cohort(clients=100, dim=1_663_370, alpha=0.1, dropout=0.3, modulus_bits=16)
-LARGE = Goal(clients=1_000, dim=1_000_000, dropout=0.1, colluding=0.1, min_anonymity=5)
-HUGE_DIM = 100_000_000
+FLOWER = Setting(clients=50, dim=170_000, alpha=0.1, dropout=0.1, modulus_bits=8)
+SECAGG = Setting(clients=100, dim=1_663_370, alpha=0.1, dropout=0.3, modulus_bits=16)
+_PAIR = ("secagg", "sliced")
 
-
-def main(
-    full: Annotated[bool, typer.Option("--full", help="All points and the large cohort; takes much longer.")] = False,
-    only: Annotated[str, typer.Option(help="Comma-separated names of result files; all if left out.")] = "",
-) -> None:
-    """Measure, write benchmarks/results/*.json and docs/performance.md, and show the claims."""
-    parts = _parts(full)
-    chosen = [name.strip() for name in only.split(",") if name.strip()] or list(parts)
-    for name in chosen:
-        if name not in parts:
-            raise InvalidInput("only", f"must be some of {', '.join(parts)}, got {name!r}")
-    for name in chosen:
-        command.err.print(f"{name} …", highlight=False)
-        begun = results.begin(publish=True)
-        results.write(name, parts[name](), begun)
-    page.write()
-    command.out.print(_table())
+SECONDS = {"whole": 180, "compare-flower": 150, "compare-secagg": 100, "compare-short": 100, "growth": 150} | {
+    "profile": 90,
+    "scale": 300,
+    "scale-sample": 120,
+    "threads": 60,
+    "authenticated": 60,
+    "deployment": 240,
+}
+"""By the name of the result file: about how long its part takes."""
 
 
 def _parts(full: bool) -> dict[str, Callable[[], dict[str, Any]]]:
-    parts: dict[str, Callable[[], dict[str, Any]]] = {
-        claims.LIMITS: limits.measure,
-        claims.COMPARE_FLOWER: lambda: compare.compare(FLOWER_COHORT, repeats=5),
-        claims.COMPARE_WORDS: lambda: compare.compare(WORDS_COHORT, ("secagg", "committee"), repeats=5),
-        claims.COMPARE_SECAGG: lambda: compare.compare(SECAGG_COHORT, _SHORT, repeats=3 if full else 1),
-        claims.AUTHENTICATED: lambda: authenticated.measure(SECAGG_COHORT.clients, FLOWER_COHORT.dim, repeats=7),
-        claims.SCALING: lambda: scaling.measure(tuple(SWEEPS), full),
-        claims.MEMORY: _memory,
-        profiling.RESULT: lambda: profiling.measure(profiling.DEFAULT, list(_SHORT)),
+    return {
+        "whole": lambda: whole.measure(full=full),
+        "compare-flower": lambda: compare.compare(FLOWER, repeats=5),
+        "compare-secagg": lambda: compare.compare(SECAGG, _PAIR, repeats=2),
+        "compare-short": lambda: compare.compare(replace(SECAGG, modulus_bits=9), _PAIR, repeats=2),
+        "growth": lambda: growth.measure(full=full),
+        "profile": profiling.measure,
+        "scale": scale.measure,
+        "scale-sample": scale.measure_sample,
+        "threads": threads.measure,
+        "authenticated": authenticated.measure,
+        "deployment": deployment.measure,
     }
-    if full:
-        parts |= {
-            claims.WHOLE: lambda: whole.measure(whole.COHORT),
-            claims.LARGE: _large,
-            claims.SCALE: scale.measure,
-            claims.THREADS: threads.measure,
-        }
-    return parts
 
 
-_SHORT = ("secagg", "pairwise", "committee")
-
-
-def _memory() -> dict[str, Any]:
-    """Measure one client's UPLOAD of a huge model."""
-    common = {"dim": HUGE_DIM, "alpha": 0.01, "repeats": 1}
-    rounds: dict[str, dict[str, Any]] = {
-        "committee": {
-            **common,
-            "pattern": "committee",
-            "clients": 1000,
-            "modulus_bits": 16,
-            "committee_size": COMMITTEE_SIZE,
-            "pod_size": POD_SIZE,
-        },
-        "pairwise": {**common, "pattern": "pairwise", "clients": 100, "modulus_bits": 16},
-    }
-    return {"systems": {name: {**child.measure("upload", **one), "settings": one} for name, one in rounds.items()}}
-
-
-def _large() -> dict[str, Any]:
-    """Run one whole round of a large cohort with the planner's settings."""
-    plan = plan_round(LARGE)
-    cohort_keys = ("clients", "dim", "dropout", "clip", "pattern")
-    settings = {key: value for key, value in plan.round_options().items() if key not in cohort_keys}
-    cohort = Cohort(LARGE.clients, LARGE.dim, plan.alpha or 1.0, LARGE.dropout, plan.modulus_bits or 32)
-    measured = child.measure("planned", cohort=cohort.settings(), plan=settings)
-    return {**measured, "plan": settings | {"committee_size": plan.committee_size, "pod_size": plan.pod_size}}
-
-
-def _table() -> Table:
-    table = Table(title="What was asked, what was measured")
-    for heading in ("", "asked", "measured", ""):
-        table.add_column(heading, justify="right" if heading else "left")
-    for claim in claims.claims():
-        table.add_row(claim.text, claim.asked, claim.measured, "yes" if claim.holds else "[bold red]no[/]")
-    return table
+def main(
+    full: Annotated[bool, typer.Option("--full", help="All points and cohorts; takes much longer.")] = False,
+    only: Annotated[str, typer.Option(help=f"Comma-separated, of {', '.join(SECONDS)}; all if left out.")] = "",
+    json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each part, and write nothing.")] = False,
+) -> None:
+    """Measure, and write benchmarks/results/*.json and docs/performance.md."""
+    chosen = [name.strip() for name in only.split(",") if name.strip()] or list(SECONDS)
+    for name in chosen:
+        if name not in SECONDS:
+            raise InvalidInput("only", f"must be some of {', '.join(SECONDS)}, got {name!r}")
+    for name in chosen:
+        command.err.print(f"{name}, about {SECONDS[name]} s" + " or more" * full, highlight=False)
+        begun = results.begin(publish=not json)
+        found = _parts(full)[name]()
+        if json:
+            command.print_json({"name": name, **found})
+        else:
+            results.write(name, found, begun)
+            page.write()
 
 
 if __name__ == "__main__":

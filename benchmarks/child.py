@@ -6,19 +6,27 @@ memory of the process. A round that fails comes back as the error it was.
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks import memory
-from benchmarks.cohort import Cohort
+from benchmarks.setting import Setting
 from sparsesecagg.errors import ProtocolError
 
 _ROOT = Path(__file__).resolve().parent.parent
+JOBS = {
+    "flower_secagg_plus": ("peer_flower", "measure"),
+    "system": ("systems", "measure"),
+    "whole": ("whole", "measure_with_steps"),
+    "upload": ("lone_client", "measure_upload"),
+    "scale": ("scale", "measure_round"),
+}
+"""Module and function of each job. An argument `setting` becomes a `Setting`."""
 
 
 class ChildFailed(ProtocolError):
@@ -37,50 +45,21 @@ def measure(job: str, **arguments: Any) -> dict[str, Any]:
     return answer
 
 
-def _system(system: str, cohort: dict[str, Any]) -> dict[str, Any]:
-    from benchmarks import peer_flower, systems
-
-    if system == peer_flower.NAME:
-        return asdict(peer_flower.measure(Cohort(**cohort)))
-    return asdict(systems.measure(system, Cohort(**cohort)))
-
-
-def _planned(cohort: dict[str, Any], plan: dict[str, Any]) -> dict[str, Any]:
-    from benchmarks import systems
-
-    return asdict(systems.measure_planned(Cohort(**cohort), plan))
-
-
-def _upload(**arguments: Any) -> dict[str, Any]:
-    from benchmarks import lone_client
-
-    return lone_client.measure_upload(**arguments)
-
-
-def _scale(**arguments: Any) -> dict[str, Any]:
-    from benchmarks import scale
-
-    return scale.measure_round(**arguments)
-
-
-def _whole(cohort: dict[str, Any], downlink_bits: int) -> dict[str, Any]:
-    from benchmarks import whole
-
-    return whole.measure_with_steps(Cohort(**cohort), downlink_bits)
-
-
-JOBS: dict[str, Callable[..., dict[str, Any]]] = {
-    "system": _system,
-    "planned": _planned,
-    "upload": _upload,
-    "scale": _scale,
-    "whole": _whole,
-}
+def measure_system(system: str, setting: Setting) -> dict[str, Any]:
+    """Run one round of a system, ours or the peer's."""
+    if system in JOBS:
+        return measure(system, setting=setting.settings())
+    return measure("system", system=system, setting=setting.settings())
 
 
 def _main(job: str, arguments: str) -> None:
+    module, function = JOBS[job]
+    given = json.loads(arguments)
+    if "setting" in given:
+        given["setting"] = Setting(**given["setting"])
     try:
-        answer = JOBS[job](**json.loads(arguments))
+        found = getattr(importlib.import_module(f"benchmarks.{module}"), function)(**given)
+        answer = asdict(found) if is_dataclass(found) and not isinstance(found, type) else found
     except ProtocolError as problem:
         answer = {"failed": str(problem)}
     sys.stdout.write(json.dumps({**answer, "peak_memory_bytes": memory.peak()}) + "\n")

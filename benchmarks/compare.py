@@ -1,9 +1,9 @@
-"""One cohort through Flower's SecAgg+ and our SecAgg, SecAgg+, pairwise and committee, side by side.
+"""One cohort through Flower's SecAgg+ and our SecAgg, SecAgg+, pairwise and sliced, side by side.
 
     python -m benchmarks.compare --clients 50 --dim 170000 --alpha 0.1 --dropout 0.1 --modulus-bits 8 [--json]
 
-Same clients, updates, dropouts (at UPLOAD, the dear kind), share holders and threshold for all. Each round runs in a
-process of its own; the repeats of the systems take turns, so that a busy moment of the machine hits all alike.
+Same clients, updates, dropouts (at UPLOAD, the expensive kind), share holders and threshold for all. Each round runs in
+a process of its own; the repeats of the systems take turns, so that a busy moment of the machine hits all alike.
 Reported are medians over the repeats. Client seconds are the mean per client, server seconds the sum over all clients.
 `--modulus-bits` sets the words of the sparse systems; SecAgg and SecAgg+ keep the published 32 bits.
 """
@@ -17,15 +17,14 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from benchmarks import child, command, memory, peer_flower, systems
-from benchmarks.cohort import Cohort
-from benchmarks.table import comparison_table
+from benchmarks import child, command, memory, page, peer_flower, systems
+from benchmarks.setting import Setting
 from sparsesecagg.errors import InvalidInput, MissingExtra
 
 SYSTEMS = (peer_flower.NAME, *systems.OURS)
 BASES = {
-    "flower": (peer_flower.NAME, ("secagg", "secagg_plus", "pairwise", "committee")),
-    "secagg": ("secagg", ("secagg_plus", "pairwise", "committee")),
+    "flower": (peer_flower.NAME, systems.OURS),
+    "secagg": ("secagg", systems.OURS[1:]),
 }
 """What the others are measured against."""
 
@@ -35,7 +34,7 @@ def main(
     dim: Annotated[int, typer.Option(help="Coordinates of the model (d).")] = 170_000,
     alpha: Annotated[float, typer.Option(help="Fraction that each user of a sparse system sends, in (0, 1].")] = 0.1,
     dropout: Annotated[float, typer.Option(help="Fraction of users that drop out at UPLOAD (θ), in [0, 0.5).")] = 0.1,
-    modulus_bits: Annotated[int, typer.Option(help="Bits of a word in pairwise and committee.")] = 8,
+    modulus_bits: Annotated[int, typer.Option(help="Bits of a word in pairwise and sliced.")] = 8,
     repeats: Annotated[int, typer.Option(help="Rounds of each of our systems.")] = 3,
     peer_repeats: Annotated[int, typer.Option(help="Rounds of Flower's SecAgg+, whose server is slow.")] = 1,
     only: Annotated[str, typer.Option("--systems", help=f"Comma-separated, of {', '.join(SYSTEMS)}.")] = "",
@@ -43,16 +42,18 @@ def main(
     seed: command.SeedOption = 0,
 ) -> None:
     """Run one cohort through all systems and report seconds, bytes and memory."""
-    cohort = Cohort(clients, dim, alpha, dropout, modulus_bits, seed)
-    answer = compare(cohort, _chosen(only), repeats=repeats, peer_repeats=peer_repeats)
+    setting = Setting(clients, dim, alpha, dropout, modulus_bits, seed)
+    answer = compare(setting, _chosen(only), repeats=repeats, peer_repeats=peer_repeats)
     if json:
         command.print_json(answer)
     else:
-        command.out.print(comparison_table(answer))
+        command.out.print(
+            f"{page.costs(answer)}\n\n{page.ratios(answer)}", markup=False, highlight=False, soft_wrap=True
+        )
 
 
 def compare(
-    cohort: Cohort, chosen: Sequence[str] = SYSTEMS, *, repeats: int = 3, peer_repeats: int = 1
+    setting: Setting, chosen: Sequence[str] = SYSTEMS, *, repeats: int = 3, peer_repeats: int = 1
 ) -> dict[str, Any]:
     """Return the comparison as it is printed; a peer that is not installed is left out with a note."""
     for option, count in (("repeats", repeats), ("peer_repeats", peer_repeats)):
@@ -61,8 +62,8 @@ def compare(
     present = _installed(chosen)
     for system in present:
         if system in systems.OURS:
-            systems.parameters(system, cohort)  # Refuses bad settings before anything has run.
-    memory.refuse_what_does_not_fit(present, cohort)
+            systems.parameters(system, setting)  # Refuses bad settings before anything has run.
+    memory.refuse_what_does_not_fit(present, setting)
 
     runs: dict[str, list[dict[str, Any]]] = {system: [] for system in present}
     turns = [
@@ -74,17 +75,17 @@ def compare(
         task = bar.add_task("", total=len(turns))
         for _, system in turns:
             bar.update(task, description=system)
-            runs[system].append(child.measure("system", system=system, cohort=cohort.settings()))
+            runs[system].append(child.measure_system(system, setting))
             bar.advance(task)
     summaries = {system: summarise(rounds) for system, rounds in runs.items()}
     return {
         "systems": summaries,
         "ratios": {name: dict(_ratios(summaries, *pair)) for name, pair in BASES.items() if pair[0] in summaries},
         "settings": {
-            **cohort.settings(),
+            **setting.settings(),
             "repeats": repeats,
             "peer_repeats": peer_repeats,
-            "dropped": len(cohort.dropped),
+            "dropped": len(setting.dropped),
         },
         "missing": [system for system in chosen if system not in present],
     }

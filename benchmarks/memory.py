@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.cohort import Cohort
-from sparsesecagg.simulate.peak_memory import peak
+from benchmarks.setting import Setting
 from sparsesecagg.errors import InvalidInput
+from sparsesecagg.patterns.groups import LARGEST_SINGLE_GROUP
+from sparsesecagg.simulate.peak_memory import peak
 
 __all__ = ["available", "estimate", "peak", "refuse_what_does_not_fit"]
 
@@ -16,8 +17,6 @@ _BASE = 120 << 20
 _PAIR = 1_500
 """Bytes that a user's side of a pair costs a simulated cohort: secrets of three rounds and sealed shares."""
 _FLOWER_PAIR = 4_000
-_POD = 192
-"""Users of a pod, at most, unless somebody asks for larger ones."""
 
 
 def available() -> int | None:
@@ -30,27 +29,27 @@ def available() -> int | None:
     return None
 
 
-def estimate(system: str, cohort: Cohort) -> int:
+def estimate(system: str, setting: Setting) -> int:
     """Return an upper estimate of one system's peak memory in bytes."""
-    n, d = cohort.clients, cohort.dim
+    n, d = setting.clients, setting.dim
     if system == "flower_secagg_plus":
         # All N masked vectors (int64) are held at once, each as message bytes and as the array read from them.
         return _BASE * 2 + 4 * d + 20 * n * d + _FLOWER_PAIR * n * n
     # Noise, the checking sum and the server's sums (int64), one upload in a few copies, and the result.
-    partners = min(n, _POD) if system == "committee" else n
+    partners = min(n, LARGEST_SINGLE_GROUP) if system == "sliced" else n
     return _BASE + 80 * d + _PAIR * n * partners
 
 
-def refuse_what_does_not_fit(systems: list[str], cohort: Cohort) -> None:
+def refuse_what_does_not_fit(systems: list[str], setting: Setting) -> None:
     """Raise `InvalidInput` with the estimate if a system needs more memory than there is."""
     free = available()
     if free is None:
         return
-    system, needed = max(((system, estimate(system, cohort)) for system in systems), key=lambda pair: pair[1])
+    system, needed = max(((system, estimate(system, setting)) for system in systems), key=lambda pair: pair[1])
     if needed > free:
         raise InvalidInput(
             "dim",
-            f"of {cohort.dim:,} with {cohort.clients:,} clients needs about {_gigabytes(needed)} for {system}, and "
+            f"of {setting.dim:,} with {setting.clients:,} clients needs about {_gigabytes(needed)} for {system}, and "
             f"{_gigabytes(free)} are free: lower --dim or --clients, or leave it out with --systems",
         )
 

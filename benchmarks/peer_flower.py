@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.cohort import CLIP, Cohort
+from benchmarks.setting import CLIP, Setting
 from benchmarks.systems import Measurement
 from sparsesecagg.errors import MissingExtra
 
@@ -41,12 +41,12 @@ def require_flower() -> None:
         raise MissingExtra("flower", "measuring Flower's SecAgg+")
 
 
-def measure(cohort: Cohort) -> Measurement:
+def measure(setting: Setting) -> Measurement:
     """Run one round; `exact` says that the mean is right to within Flower's quantisation."""
-    return run(cohort)[0]
+    return run(setting)[0]
 
 
-def run(cohort: Cohort) -> tuple[Measurement, np.ndarray[Any, Any]]:
+def run(setting: Setting) -> tuple[Measurement, np.ndarray[Any, Any]]:
     """Run one round and return also the mean that Flower computed."""
     require_flower()
     from flwr.app import ConfigRecord, Context, RecordDict
@@ -60,12 +60,12 @@ def run(cohort: Cohort) -> tuple[Measurement, np.ndarray[Any, Any]]:
     _identify()
     workflow = SecAggPlusWorkflow(
         num_shares=1.0,  # Everybody holds shares, as in our complete share graph.
-        reconstruction_threshold=cohort.majority,
+        reconstruction_threshold=setting.majority,
         max_weight=1.0,
         clipping_range=CLIP,
     )
-    grid = _grid(cohort)
-    model = ndarrays_to_parameters([np.zeros(cohort.dim, np.float32)])
+    grid = _grid(setting)
+    model = ndarrays_to_parameters([np.zeros(setting.dim, np.float32)])
     state = RecordDict(
         {
             MAIN_CONFIGS_RECORD: ConfigRecord({Key.CURRENT_ROUND: 1}),
@@ -73,7 +73,7 @@ def run(cohort: Cohort) -> tuple[Measurement, np.ndarray[Any, Any]]:
         }
     )
     plain = Context(run_id=1, node_id=0, node_config={}, state=state, run_config={}, series_id=0)
-    context = LegacyContext(plain, strategy=_strategy(cohort), client_manager=None)
+    context = LegacyContext(plain, strategy=_strategy(setting), client_manager=None)
     server_seconds: dict[str, float] = {}
     round_state = WorkflowState()
     for stage, name in _STAGE_NAMES.items():
@@ -89,11 +89,11 @@ def run(cohort: Cohort) -> tuple[Measurement, np.ndarray[Any, Any]]:
         server_seconds=_with_total(server_seconds),
         sent_bytes=sum(float(np.mean(sizes)) for sizes in grid.sent.values()),
         received_bytes=sum(float(np.mean(sizes)) for sizes in grid.received.values()),
-        exact=bool(np.abs(mean - cohort.mean()).max() <= step),
+        exact=bool(np.abs(mean - setting.mean()).max() <= step),
         settings={
             "modulus_bits": workflow.modulus_range.bit_length() - 1,
-            "neighbours": cohort.clients - 1,
-            "threshold": cohort.majority,
+            "neighbours": setting.clients - 1,
+            "threshold": setting.majority,
             "alpha_effective": 1.0,
             "wire_seconds": grid.wire_seconds,
         },
@@ -101,8 +101,8 @@ def run(cohort: Cohort) -> tuple[Measurement, np.ndarray[Any, Any]]:
     return measurement, mean
 
 
-def _grid(cohort: Cohort) -> Any:
-    """Return a grid whose nodes are the cohort's clients, each with Flower's mod around it."""
+def _grid(setting: Setting) -> Any:
+    """Return a grid whose nodes are the simulated clients, each with Flower's mod around it."""
     from flwr.app import Context, Message, RecordDict
     from flwr.client.mod.secure_aggregation.secaggplus_mod import secaggplus_mod
     from flwr.common import Code, FitRes, Status, ndarrays_to_parameters
@@ -120,7 +120,7 @@ def _grid(cohort: Cohort) -> Any:
                 _FIRST_NODE + user: Context(
                     run_id=1, node_id=_FIRST_NODE + user, node_config={}, state=RecordDict(), run_config={}, series_id=0
                 )
-                for user in range(cohort.clients)
+                for user in range(setting.clients)
             }
             self.seconds = self.wire_seconds = 0.0
             self.client_seconds: dict[str, list[float]] = defaultdict(list)
@@ -137,9 +137,9 @@ def _grid(cohort: Cohort) -> Any:
         def _visit(self, message: Message) -> Message | None:
             node = message.metadata.dst_node_id
             stage = _STAGE_NAMES[str(message.content.config_records[RECORD_KEY_CONFIGS][SecAggKey.STAGE])]
-            if stage == "UPLOAD" and node - _FIRST_NODE in cohort.dropped:
+            if stage == "UPLOAD" and node - _FIRST_NODE in setting.dropped:
                 return None
-            if stage == "UNMASK" and node - _FIRST_NODE in cohort.dropped:
+            if stage == "UNMASK" and node - _FIRST_NODE in setting.dropped:
                 raise RuntimeError("a dropped client was asked for shares")
             wire = time.perf_counter()
             data = message_to_proto(message).SerializeToString()
@@ -164,14 +164,14 @@ def _grid(cohort: Cohort) -> Any:
 
         def _trained(self, node: int, message: Message) -> Message:
             """What training would return: made before the clock runs."""
-            update = ndarrays_to_parameters([cohort.update(node - _FIRST_NODE)])
+            update = ndarrays_to_parameters([setting.update(node - _FIRST_NODE)])
             result = FitRes(Status(Code.OK, ""), update, num_examples=1, metrics={})
             return Message(compat.fitres_to_recorddict(result, keep_input=True), reply_to=message)
 
     return LocalGrid()
 
 
-def _strategy(cohort: Cohort) -> Any:
+def _strategy(setting: Setting) -> Any:
     """Return a strategy that asks everybody and takes the aggregate as it is, at no cost of its own."""
     from flwr.common import FitIns
     from flwr.server.strategy import FedAvg
@@ -187,7 +187,7 @@ def _strategy(cohort: Cohort) -> Any:
 
         def configure_fit(self, server_round: int, parameters: Any, client_manager: Any) -> Any:
             del server_round, client_manager
-            return [(Node(_FIRST_NODE + user), FitIns(parameters, {})) for user in range(cohort.clients)]
+            return [(Node(_FIRST_NODE + user), FitIns(parameters, {})) for user in range(setting.clients)]
 
         def aggregate_fit(self, server_round: int, results: Any, failures: Any) -> Any:
             del server_round, failures

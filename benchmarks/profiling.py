@@ -1,76 +1,65 @@
-"""Where the time still goes: a profile of each side's work, grouped by what the functions are for.
+"""Where the time goes: a profile of each side's work, grouped by what the functions are for, beside the floor.
 
-    python -m benchmarks.profiling [--json]
-
-The profiler makes Python calls dearer than they are, so what it gives are shares, not seconds.
+The profiler makes Python calls more expensive than they are, so what it gives are shares, not seconds. The floor is
+what the protocol can't do without: an agreement (X25519) for each pair and the key stream (AES-256-CTR) of each mask,
+at the rates that this machine reaches. Floor and measured times are processor seconds, the least of the repeats.
 """
 
 from __future__ import annotations
 
 import cProfile
+import os
 import pstats
 import time
 from collections import defaultdict
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Any
 
-import typer
-from rich.table import Table
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from benchmarks import command, results
-from benchmarks.cohort import ANY_RUN, Cohort
-from benchmarks.systems import parameters
+from benchmarks.setting import ANYBODY, Setting
+from benchmarks.systems import parameters, start
 from sparsesecagg.simulate import InProcessRun
 
-RESULT = "profile"
-DEFAULT = Cohort(clients=100, dim=1_663_370, alpha=0.1, dropout=0.3, modulus_bits=16)
-
+SETTING = Setting(clients=100, dim=1_663_370, alpha=0.1, dropout=0.3, modulus_bits=16)
+SYSTEMS = ("secagg", "sliced")
 GROUPS = {
     "key agreement (X25519)": ("exchange", "x25519", "keys.py"),
-    "key derivation, hashing": ("hkdf", "kdf.py", "hashes", "sha256", "hmac"),
+    "key derivation, hashing": ("hkdf", "kdf.py", "hashes", "sha256", "hmac", "mask_seeds", "pair_seeds"),
     "mask streams (AES-256-CTR)": ("update_into", "ciphers", "stream.py", "modes.py", "algorithms.py", "instancecheck"),
-    "adding masks": ("masking.py", "sliced.py", "drawn.py", "work.py", "'add' of 'numpy.ufunc'"),
-    "tags, sealed shares": ("aead", "sealing.py", "tags.py"),
-    "secret sharing": ("shamir.py", "opening.py", "decoding.py", "prime_field.py", "package.py"),
-    "pattern": ("gaps.py", "pairwise.py", "graphs.py", "groups.py", "slices.py"),
-    "quantising, words": ("rounding.py", "words.py", "packing.py", "digits.py", "result.py"),
-    "locations": ("locations.py",),
-    "messages, bookkeeping": (
-        *("messages.py", "client.py", "client_state.py", "server.py", "pod_round.py", "order.py", "epoch.py"),
-        *("acceptance.py", "history.py", "ledger.py", "policy.py", "release.py", "checksum.py", "msgspec"),
+    "adding masks": ("masks.py", "'add' of 'numpy.ufunc'"),
+    "tags, sealed shares": ("aead", "sealing.py", "header.py"),
+    "secret sharing": ("shamir.py", "opening.py", "decoding.py", "prime_field.py"),
+    "slices, rounding, words": (
+        *("sliced.py", "rounding.py", "words.py", "packing.py", "combine.py", "result.py", "base.py"),
+        *("groups.py", "pairwise.py", "gaps.py", "locations.py"),
     ),
+    "messages, bookkeeping": ("/protocol/", "checksum.py", "msgspec", "secrets.py"),
 }
 """By what a profile's entry contains; the first that fits. NumPy and built-ins count to whoever called them."""
-
+SIDES = ("client_upload", "server")
+_STREAM_BYTES = 1 << 18
 Entry = tuple[str, int, str]
 
 
-def main(
-    systems: Annotated[str, typer.Option(help="Comma-separated, of our systems.")] = "secagg,pairwise,committee",
-    save: Annotated[bool, typer.Option("--save", help="Write benchmarks/results/profile.json.")] = False,
-    json: command.JsonOption = False,
-) -> None:
-    """Profile UPLOAD and UNMASK of both sides."""
-    begun = results.begin(publish=save)
-    answer = measure(DEFAULT, systems.split(","))
-    if save:
-        results.write(RESULT, answer, begun)
-    if json:
-        command.print_json(answer)
-    else:
-        command.out.print(_table(answer))
+def measure(setting: Setting = SETTING, systems: list[str] | None = None, clients: int = 10) -> dict[str, Any]:
+    """Return, for each system and side, its time, its floor, and which part of a profile each group takes.
 
-
-def measure(cohort: Cohort, systems: list[str], clients: int = 10) -> dict[str, Any]:
-    """Return, for each system and side, which part of its time each group takes.
-
-    The client's share is that of UPLOAD, over the first `clients` survivors; the server's that of UPLOAD and UNMASK.
+    The client's are those of UPLOAD, of the first `clients` survivors; the server's those of UPLOAD and UNMASK.
     """
-    answer: dict[str, Any] = {}
-    with command.progress() as bar:
-        for system in bar.track(systems, description="profiling"):
-            client, server = _profiles(system, cohort, clients)
-            answer[system] = {"client_upload": shares(client), "server": shares(server)}
-    return {"systems": answer, "settings": cohort.settings()}
+    answer, rates = {}, _rates()
+    for system in systems or SYSTEMS:
+        run = start(system, setting)
+        seconds = _play(run, setting, clients)[0]
+        _, *profiles = _play(InProcessRun(run.params, ANYBODY), setting, clients, profiled=True)
+        answer[system] = {
+            **{side: shares(profile) for side, profile in zip(SIDES, profiles, strict=True)},
+            "seconds": seconds,
+            "floor": _floor(system, setting, rates),
+        }
+    return {"systems": answer, "rates": rates, "settings": setting.settings()}
 
 
 def shares(profile: cProfile.Profile) -> dict[str, float]:
@@ -89,24 +78,66 @@ def shares(profile: cProfile.Profile) -> dict[str, float]:
     return {group: seconds / total for group, seconds in sorted(times.items(), key=lambda item: -item[1])}
 
 
-def _profiles(system: str, cohort: Cohort, profiled: int) -> tuple[cProfile.Profile, cProfile.Profile]:
-    """Run a round with one profiler on some clients' UPLOAD and one on the server's UPLOAD and UNMASK."""
-    run = InProcessRun(parameters(system, cohort), policy=ANY_RUN)
+def _play(
+    run: InProcessRun, setting: Setting, counted: int, profiled: bool = False
+) -> tuple[dict[str, float], cProfile.Profile, cProfile.Profile]:
+    """Run a round in this thread alone; return processor seconds of a client and the server, and a profile of each."""
     server, clients = run.server, run.clients
     of_client, of_server = cProfile.Profile(time.process_time), cProfile.Profile(time.process_time)
-    inbox = of_server.runcall(server.begin_round)
-    for number, user in enumerate(cohort.survivors):
-        update = cohort.update(user)
-        if number < profiled:
-            answer = of_client.runcall(clients[user].upload, inbox[user], update)
+    spent: dict[cProfile.Profile, list[float]] = {of_client: [], of_server: []}
+
+    def timed(profile: cProfile.Profile, act: Callable[..., Any], *arguments: Any) -> Any:
+        begun = time.process_time()
+        found = profile.runcall(act, *arguments) if profiled else act(*arguments)
+        spent[profile].append(time.process_time() - begun)
+        return found
+
+    inbox = timed(of_server, server.begin_round)
+    for number, user in enumerate(setting.survivors):
+        update = setting.update(user)
+        if number < counted:
+            answer = timed(of_client, clients[user].upload, inbox[user], update)
         else:
             answer = clients[user].upload(inbox[user], update)
-        of_server.runcall(server.receive, answer)
-    inbox = of_server.runcall(server.close_stage)
+        timed(of_server, server.receive, answer)
+    inbox = timed(of_server, server.close_stage)
     for user, request in inbox.items():
-        of_server.runcall(server.receive, clients[user].unmask(request))
-    of_server.runcall(server.close_stage)
-    return of_client, of_server
+        timed(of_server, server.receive, clients[user].unmask(request))
+    for each in server.rounds:  # As `close_stage` does, which has threads of its own that a profiler does not see.
+        timed(of_server, each.open)
+    return {"client_upload": min(spent[of_client]), "server": sum(spent[of_server])}, of_client, of_server
+
+
+def _rates() -> dict[str, float]:
+    """Return what an agreement takes, and the bytes of key stream per second, on this machine."""
+    own, peer = X25519PrivateKey.generate(), X25519PrivateKey.generate().public_key()
+    cipher = Cipher(algorithms.AES(os.urandom(32)), modes.CTR(bytes(16))).encryptor()
+    zeros, room = bytes(_STREAM_BYTES), bytearray(_STREAM_BYTES + 15)
+    return {
+        "agreement_seconds": _least(lambda: own.exchange(peer)),
+        "stream_bytes_per_second": _STREAM_BYTES / _least(lambda: cipher.update_into(zeros, room)),
+    }
+
+
+def _least(act: Callable[[], object], turns: int = 20, calls: int = 50) -> float:
+    found = []
+    for _ in range(turns):
+        begun = time.process_time()
+        for _ in range(calls):
+            act()
+        found.append((time.process_time() - begun) / calls)
+    return float(np.min(found))
+
+
+def _floor(system: str, setting: Setting, rates: dict[str, float]) -> dict[str, float]:
+    """Return the least that both sides can take: agreements and key streams, nothing else."""
+    params = parameters(system, setting)
+    mask = params.shape.length * params.word.dtype.itemsize / rates["stream_bytes_per_second"]
+    orphaned, pairs = len(setting.dropped) * len(setting.survivors), setting.clients - 1
+    return {
+        "client_upload": pairs * rates["agreement_seconds"] + (pairs + 1) * mask,
+        "server": orphaned * rates["agreement_seconds"] + (orphaned + len(setting.survivors)) * mask,
+    }
 
 
 def _group(entry: Entry) -> str | None:
@@ -115,19 +146,3 @@ def _group(entry: Entry) -> str | None:
         if any(mark in text for mark in marks):
             return group
     return None
-
-
-def _table(answer: dict[str, Any]) -> Table:
-    table = Table(title="Where the time goes, percent")
-    table.add_column("")
-    columns = [(system, side) for system in answer["systems"] for side in ("client_upload", "server")]
-    for system, side in columns:
-        table.add_column(f"{system}\n{side.split('_')[0]}", justify="right")
-    for group in (*GROUPS, "other"):
-        cells = [100 * answer["systems"][system][side].get(group, 0.0) for system, side in columns]
-        table.add_row(group, *(f"{cell:.0f}" if cell >= 0.5 else "" for cell in cells))
-    return table
-
-
-if __name__ == "__main__":
-    command.run(main)

@@ -58,6 +58,16 @@ def write(name: str, payload: dict[str, Any], begun: dict[str, Any], directory: 
     return path
 
 
+def names(directory: Path | None = None) -> list[str]:
+    """Return the names of the result files that there are."""
+    return sorted(path.stem for path in (directory or DIRECTORY).glob("*.json"))
+
+
+def exists(name: str, directory: Path | None = None) -> bool:
+    """Tell whether there is such a result file."""
+    return name in names(directory)
+
+
 def read(name: str, directory: Path | None = None) -> dict[str, Any]:
     """Return results/<name>.json."""
     content: dict[str, Any] = json.loads(((directory or DIRECTORY) / f"{name}.json").read_text())

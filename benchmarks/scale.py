@@ -1,95 +1,58 @@
-"""Ten thousand users in one process, and a hundred thousand by a sample of their pods.
+"""Ten thousand users in one process, a hundred thousand by a sample of their groups, and one model of 10^8 coordinates.
 
-    python -m benchmarks.scale [--dim 1000000] [--save] [--json]
-
-A user works within its pod, whatever the size of the cohort, so its seconds and bytes per round should not grow with N.
-1,000 and 10,000 users take part in whole rounds. Of 100,000 everybody advertises a key and is drawn into a group; then
-some of the pods are simulated in full, and what they cost is counted for all.
+A user works within its group, whatever the size of the cohort, so its seconds and bytes per round should not grow with
+N. Of a sample everybody advertises a key and is drawn into a group; then some groups are simulated in full.
 """
 
 from __future__ import annotations
 
 import gc
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import typer
 
-from benchmarks import child, command, results
-from benchmarks.cohort import ANY_RUN, CLIP, Cohort
-from benchmarks.sweeps import COMMITTEE_SIZE, POD_SIZE
+from benchmarks import child
+from benchmarks.setting import ANYBODY, CLIP, Setting
 from benchmarks.systems import setup_costs
+from sparsesecagg.protocol import Parameters, RoundOptions, Stage
 from sparsesecagg.simulate import InProcessRun
-from sparsesecagg.protocol import Parameters, Stage
 
-RESULT = "scale"
 SMALL, LARGE, HUGE = 1_000, 10_000, 100_000
-SAMPLED_PODS = 4
-ALPHA, DROPOUT, BITS = 0.1, 0.1, 12
+DIM = 1_000_000
+SAMPLED_GROUPS = 4
+HUGE_DIM = 100_000_000
+_OPTIONS = RoundOptions(alpha=0.1, dropout=0.1, modulus_bits=12, clip=CLIP)
+_SETTINGS = {"alpha": _OPTIONS.alpha, "dropout": _OPTIONS.dropout, "modulus_bits": _OPTIONS.modulus_bits}
 _COSTS = ("client_seconds", "server_seconds", "sent_bytes", "received_bytes")
 
 
-def main(
-    dim: Annotated[int, typer.Option(help="Coordinates of the model (d).")] = 1_000_000,
-    save: Annotated[bool, typer.Option("--save", help="Write benchmarks/results/scale.json.")] = False,
-    json: command.JsonOption = False,
-) -> None:
-    """Run rounds of 1,000 and 10,000 users, and a sample of 100,000."""
-    begun = results.begin(publish=save)
-    answer = measure(dim)
-    if save:
-        results.write(RESULT, answer, begun)
-    if json:
-        command.print_json(answer)
-        return
-    for clients, one in answer["cohorts"].items():
-        client, server = 1000 * one["client_seconds"], 1000 * one["server_seconds"]
-        command.out.print(
-            f"N = {int(clients):,}: per user {client:.1f} ms, {server:.2f} ms of the server, "
-            f"{one['sent_bytes']:,.0f} bytes sent, {one['received_bytes']:,.0f} received; "
-            f"peak memory {one['peak_memory_bytes'] / 1e9:.2f} GB",
-            highlight=False,
-        )
-
-
-def measure(dim: int = 1_000_000, cohorts: tuple[int, int, int] = (SMALL, LARGE, HUGE)) -> dict[str, Any]:
-    """Return what a round costs per user in each cohort, and how it grows from the first to the second."""
-    small, large, huge = cohorts
-    found: dict[str, dict[str, Any]] = {}
-    with command.progress() as bar:
-        for clients in bar.track(cohorts, description="rounds"):
-            pods = SAMPLED_PODS if clients == huge else None
-            found[str(clients)] = child.measure("scale", clients=clients, dim=dim, pods=pods)
+def measure(dim: int = DIM, cohorts: tuple[int, int] = (SMALL, LARGE)) -> dict[str, Any]:
+    """Return what a round costs per user in two cohorts, and how it grows from the first to the second."""
+    small, large = found = [child.measure("scale", clients=clients, dim=dim, groups=None) for clients in cohorts]
     return {
-        "cohorts": found,
-        "growth": {cost: found[str(large)][cost] / found[str(small)][cost] for cost in _COSTS},
-        "growth_sampled": {cost: found[str(huge)][cost] / found[str(small)][cost] for cost in _COSTS},
-        "peak_memory_bytes": found[str(large)]["peak_memory_bytes"],
-        "settings": {"dim": dim, "alpha": ALPHA, "dropout": DROPOUT, "modulus_bits": BITS}
-        | {"committee_size": COMMITTEE_SIZE, "pod_size": POD_SIZE},
+        "cohorts": {str(clients): one for clients, one in zip(cohorts, found, strict=True)},
+        "growth": {cost: large[cost] / small[cost] for cost in _COSTS},
+        "settings": {"dim": dim, **_SETTINGS},
     }
 
 
-def measure_round(clients: int, dim: int, pods: int | None, seed: int = 0) -> dict[str, Any]:
-    """Run one round, of all pods or of some, and return its costs per user that was simulated."""
-    params = Parameters.create(
-        clients=clients,
-        dim=dim,
-        alpha=ALPHA,
-        committee_size=COMMITTEE_SIZE,
-        pod_size=POD_SIZE,
-        dropout=DROPOUT,
-        modulus_bits=BITS,
-        clip=CLIP,
-    )
-    sampled = None if pods is None else range(min(pods, params.pods))
-    run = InProcessRun(params, policy=ANY_RUN, pods=sampled)
+def measure_sample(clients: int = HUGE, dim: int = DIM, huge_dim: int = HUGE_DIM) -> dict[str, Any]:
+    """Return what a round costs some groups of a huge cohort, and one client's UPLOAD of a huge model."""
+    sample = child.measure("scale", clients=clients, dim=dim, groups=SAMPLED_GROUPS)
+    upload = child.measure("upload", clients=100, dim=huge_dim, repeats=1, alpha=0.1, modulus_bits=16)
+    return {"cohorts": {str(clients): sample}, "upload": upload, "settings": {"dim": dim, **_SETTINGS}}
+
+
+def measure_round(clients: int, dim: int, groups: int | None, seed: int = 0) -> dict[str, Any]:
+    """Run one round, of all groups or of some, and return its costs per user that was simulated."""
+    params = Parameters.create(clients, dim, _OPTIONS)
+    run = InProcessRun(params, ANYBODY, groups=None if groups is None else range(min(groups, params.groups)))
     users = sorted(run.members)
-    silent = np.random.default_rng(seed).choice(users, round(DROPOUT * len(users)), replace=False)
+    silent = np.random.default_rng(seed).choice(users, round(_OPTIONS.dropout * len(users)), replace=False)
     # A user of a real run does not wait for a garbage collector that walks through everybody's secrets.
     gc.freeze()
     # Windows of common noise: what it costs to make an update is nobody's.
-    updates = Cohort(clients, dim, ALPHA, DROPOUT, BITS, seed)
+    updates = Setting(clients, dim, _OPTIONS.alpha, _OPTIONS.dropout, _OPTIONS.modulus_bits, seed)
     _ = updates.noise
     outcome = run.round(updates.update, drops=dict.fromkeys(silent.tolist(), Stage.UPLOAD))
     result = outcome.result
@@ -99,15 +62,9 @@ def measure_round(clients: int, dim: int, pods: int | None, seed: int = 0) -> di
         "sent_bytes": result.mean_bytes(result.sent_bytes)["total"],
         "received_bytes": result.mean_bytes(result.received_bytes)["total"],
         "users_simulated": len(users),
-        "pods": params.pods,
-        "committees": params.committees,
-        "committees_opened": result.committees_opened,
-        "alpha_effective": params.selection_probability,
-        "server_seconds_of_all": outcome.server_seconds["total"] * clients / len(users),
+        "groups": params.groups,
+        "groups_opened": result.groups_opened,
+        "threshold": params.threshold,
         "exact": outcome.exact,
         "setup": setup_costs(run),
     }
-
-
-if __name__ == "__main__":
-    command.run(main)

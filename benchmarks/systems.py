@@ -1,26 +1,31 @@
 """Our four systems, one round in steady state each: real messages, real clients, one server.
 
-The set-up of a run (sealing keys, groups, the packages of the first two rounds) happens once and is reported apart.
-A round then deals one package ahead of time, which counts: SHARE_KEYS, UPLOAD and UNMASK are what it costs.
+The set-up of a run (sealing keys, groups, the key packages of the first two rounds) happens once and is reported apart.
+A round then sends one package ahead of time, which counts: SHARE_KEYS, UPLOAD and UNMASK are what it costs.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
-from benchmarks.cohort import ANY_RUN, CLIP, Cohort
-from sparsesecagg.simulate import InProcessRun, run_round
+from benchmarks.setting import ANYBODY, CLIP, Setting
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.field import WORD_BITS, Word
-from sparsesecagg.protocol import Parameters, Stage
+from sparsesecagg.protocol import Parameters, RoundOptions, Stage
+from sparsesecagg.simulate import InProcessRun, run_round
 
-OURS = ("secagg", "secagg_plus", "pairwise", "committee")
-PUBLISHED_BITS = 32
-_SMALL = 64
-"""Coordinates per committee of the round that warms up: keys, shares and tags are those of the real one."""
+OURS = ("secagg", "secagg_plus", "pairwise", "sliced")
+NAMES = {
+    "flower_secagg_plus": "Flower SecAgg+",
+    "secagg": "our SecAgg",
+    "secagg_plus": "our SecAgg+",
+    "pairwise": "pairwise",
+    "sliced": "sliced",
+}
+"""As readers see them."""
+_SMALL = 1000
+"""Coordinates of the round that warms up: keys, shares and tags are those of the real one."""
 
 
 @dataclass(frozen=True)
@@ -41,55 +46,50 @@ class Measurement:
     """Once per run, per client: seconds, bytes sent and received. Empty where every round sets up anew."""
 
 
-def parameters(system: str, cohort: Cohort) -> Parameters:
-    """Return the run of a system with a cohort."""
-    pattern, degree, bits = {
-        "secagg": ("full", None, PUBLISHED_BITS),
-        "secagg_plus": ("full", cohort.plus_degree(), PUBLISHED_BITS),
-        "pairwise": ("pairwise", None, cohort.modulus_bits),
-        "committee": ("committee", None, cohort.modulus_bits),
-    }[system]
+def parameters(system: str, setting: Setting, *, usual_threshold: bool = False, dim: int | None = None) -> Parameters:
+    """Return the run of a system. All have more than half of the holders as threshold, unless the usual one is asked.
+
+    A word too short for the sum of everybody is widened; that of a group may be shorter.
+    """
+    options = RoundOptions(dropout=setting.dropout, clip=CLIP, modulus_bits=32)
+    bits = 32
+    match system:
+        case "secagg":
+            options = replace(options, pattern="full")
+        case "secagg_plus":
+            options = replace(options, pattern="full", neighbours=setting.plus_degree())
+        case _:
+            options, bits = replace(options, pattern=system, alpha=setting.alpha), setting.modulus_bits
     Word.of(bits)  # Refuses a size that there is no word of.
-    for wide_enough in (width for width in WORD_BITS if width >= bits):
+    for width in (width for width in WORD_BITS if width >= bits):
         try:
-            return Parameters.create(
-                clients=cohort.clients,
-                dim=cohort.dim,
-                pattern=pattern,
-                alpha=None if pattern == "full" else cohort.alpha,
-                dropout=cohort.dropout,
-                modulus_bits=wide_enough,
-                neighbours=degree,
-                clip=CLIP,
-            )
+            params = Parameters.create(setting.clients, dim or setting.dim, replace(options, modulus_bits=width))
         except InvalidInput as problem:
-            # `pairwise` may have N contributors at a coordinate, too many for some words that suit a committee.
-            if problem.option != "modulus_bits" or pattern != "pairwise" or wide_enough == max(WORD_BITS):
+            if problem.option != "modulus_bits":
                 raise
-    raise AssertionError("the longest word holds every cohort")
+            continue
+        return params if usual_threshold else params.replace(threshold=params.holders // 2 + 1)
+    raise AssertionError("32 bits are enough for every cohort")
 
 
-def measure(system: str, cohort: Cohort) -> Measurement:
-    """Run one round of one of our systems."""
-    return measure_round(parameters(system, cohort), cohort)
-
-
-def measure_planned(cohort: Cohort, plan: dict[str, Any]) -> Measurement:
-    """Run one round of the committee pattern with a planner's settings."""
-    params = Parameters.create(
-        clients=cohort.clients, dim=cohort.dim, dropout=cohort.dropout, clip=CLIP, pattern="committee", **plan
-    )
-    return measure_round(params, cohort)
-
-
-def measure_round(params: Parameters, cohort: Cohort) -> Measurement:
+def measure(system: str, setting: Setting, *, usual_threshold: bool = False) -> Measurement:
     """Run one round; `exact` says that the sum equals the plain sum of the survivors' quantised values."""
-    _ = cohort.noise, cohort.dropped  # Made now, so that nobody's stage pays for them.
-    drops = dict.fromkeys(cohort.dropped, Stage.UPLOAD)
-    small = params.replace(dim=min(params.dim, _SMALL * params.committees))
-    run_round(small, lambda user: cohort.update(user)[: small.dim], drops=drops, policy=ANY_RUN)
-    run = InProcessRun(params, policy=ANY_RUN)
-    outcome = run.round(cohort.update, drops=drops)
+    return measure_run(start(system, setting, usual_threshold=usual_threshold), setting)
+
+
+def start(system: str, setting: Setting, *, usual_threshold: bool = False) -> InProcessRun:
+    """Set a run up, after a small one that warms up."""
+    params = parameters(system, setting, usual_threshold=usual_threshold)
+    _ = setting.noise, setting.dropped  # Made now, so that nobody's stage pays for them.
+    small = parameters(system, setting, usual_threshold=usual_threshold, dim=min(params.dim, _SMALL))
+    few = dict.fromkeys(setting.dropped, Stage.UPLOAD)
+    run_round(small, lambda user: setting.update(user)[: small.dim], ANYBODY, drops=few)
+    return InProcessRun(params, ANYBODY)
+
+
+def measure_run(run: InProcessRun, setting: Setting) -> Measurement:
+    """Run the next round of a run."""
+    outcome, params = run.round(setting.update, drops=dict.fromkeys(setting.dropped, Stage.UPLOAD)), run.params
     result = outcome.result
     return Measurement(
         client_seconds=dict(outcome.client_seconds),
@@ -101,18 +101,17 @@ def measure_round(params: Parameters, cohort: Cohort) -> Measurement:
             "modulus_bits": params.modulus_bits,
             "neighbours": params.holders - 1,
             "threshold": params.threshold,
-            "alpha_effective": float(np.round(params.selection_probability, 6)),
-            "committees": params.committees,
-            "committees_opened": result.committees_opened,
-            "pods": params.pods,
+            "alpha_effective": round(params.shape.fraction(), 6),
+            "groups": params.groups,
+            "groups_opened": result.groups_opened,
         },
         setup=setup_costs(run),
     )
 
 
 def setup_costs(run: InProcessRun) -> dict[str, float]:
-    """Return what the set-up of a run cost a client, once: its keys, the groups, and the first two packages."""
-    stages = (Stage.ADVERTISE_KEYS, Stage.DRAW, Stage.SHARE_KEYS)
+    """Return what the set-up of a run cost a client, once: its keys, and the first two key packages."""
+    stages = (Stage.ADVERTISE_KEYS, Stage.SHARE_KEYS)
     return {
         "client_seconds": run.setup_clock.client_means(stages)["total"],
         "server_seconds": run.setup_clock.server_totals(stages)["total"],

@@ -1,9 +1,7 @@
-"""The whole of a round: bytes up, bytes down with the model, exchanges and seconds, of four ways to learn together.
+"""The whole of a round: bytes up, bytes down with the model, exchanges and seconds, of five ways to learn together.
 
-    .venv/bin/python -m benchmarks.whole [--clients 100] [--dim 165000] [--alpha 0.1] [--modulus-bits 8] [--json]
-
-Plain FedAvg sends a model each way. Flower's SecAgg+ and our committees are measured as `benchmarks.compare` does it,
-rounds in steady state with the same dropouts; the model on its way down comes on top, whole (float32) or as a step
+Plain FedAvg sends a model each way. The others are measured as `benchmarks.compare` does it, in steady state and with
+the same dropouts, each with its usual threshold; the model on its way down comes on top, whole (float32) or as a step
 that a real `StepLog` makes of the round's own mean and a real `Replica` takes. Bytes are per user and round, before
 HTTP.
 """
@@ -11,93 +9,79 @@ HTTP.
 from __future__ import annotations
 
 import time
-from dataclasses import asdict
-from typing import Annotated, Any
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
-import typer
 
-from benchmarks import child, command, peer_flower, results
-from benchmarks.cohort import ANY_RUN, Cohort
-from benchmarks.systems import measure_round, parameters
+from benchmarks import child, command, peer_flower, systems
+from benchmarks.setting import Setting
 from sparsesecagg.downlink import Replica, StepLog
-from sparsesecagg.simulate import InProcessRun
-from sparsesecagg.errors import InvalidInput, MissingExtra
-from sparsesecagg.protocol import Stage
+from sparsesecagg.errors import MissingExtra
 
-RESULT = "whole"
-COHORT = Cohort(clients=100, dim=165_000, alpha=0.1, dropout=0.1, modulus_bits=8)
-PLAIN, COMMITTEE, STEPS = "plain", "committee", "committee_steps"
+SETTING = Setting(clients=100, dim=165_000, alpha=0.1, dropout=0.1, modulus_bits=8)
+SIZES = (10, 50, 100, 1_000)
+PLAIN, SECAGG, SLICED, STEPS = "plain", "secagg", "sliced", "sliced_steps"
+LARGEST = {peer_flower.NAME: 50, SECAGG: 100}
+"""Cohorts that these systems are measured with unless everything is asked for: they take minutes beyond."""
+LARGEST_FULL = {peer_flower.NAME: 100, SECAGG: 1_000}
 _FLOAT = 4
 _WARM_UP = 2
 """Models before the step that is measured: the first ones have no rounding error to carry."""
 
 
-def main(
-    clients: Annotated[int, typer.Option(help="Users in the cohort (N).")] = COHORT.clients,
-    dim: Annotated[int, typer.Option(help="Coordinates of the model (d).")] = COHORT.dim,
-    alpha: Annotated[float, typer.Option(help="Fraction that each user sends, in (0, 1].")] = COHORT.alpha,
-    dropout: Annotated[float, typer.Option(help="Fraction of users that drop out at UPLOAD (θ).")] = COHORT.dropout,
-    modulus_bits: Annotated[int, typer.Option(help="Bits of a word.")] = COHORT.modulus_bits,
-    downlink_bits: Annotated[int, typer.Option(help="Bits of a step per coordinate: 2, 4 or 8.")] = 4,
-    peer: Annotated[bool, typer.Option("--peer/--no-peer", help="Measure Flower's SecAgg+ too; minutes.")] = True,
-    save: Annotated[bool, typer.Option("--save", help=f"Write the result file {RESULT}.json.")] = False,
-    json: command.JsonOption = False,
-    seed: command.SeedOption = 0,
-) -> None:
-    """Count everything that a user moves in a round, the model included, and compare."""
-    begun = results.begin(publish=save)
-    answer = measure(Cohort(clients, dim, alpha, dropout, modulus_bits, seed), downlink_bits, peer)
-    if save:
-        results.write(RESULT, answer, begun)
-    if json:
-        command.print_json(answer)
-        return
-    for name, one in answer["systems"].items():
-        command.out.print(
-            f"{name}: {one['sent_bytes'] / 1e3:,.1f} kB up, {one['received_bytes'] / 1e3:,.1f} kB down with the model, "
-            f"{one['total_bytes'] / 1e3:,.1f} kB in all, {one['exchanges']} exchange(s)",
-            highlight=False,
-            soft_wrap=True,
-        )
+def measure(setting: Setting = SETTING, sizes: Sequence[int] = SIZES, full: bool = False) -> dict[str, Any]:
+    """Return, for each size of the cohort, what each system costs."""
+    found, with_flower = {}, _peer_installed()
+    settings = [replace(setting, clients=size) for size in sizes]
+    for each in settings:
+        systems.parameters(SLICED, each)  # Refuses bad settings before anything has run.
+    with command.progress() as bar:
+        for each in bar.track(settings, description="rounds"):
+            largest = LARGEST_FULL if full else LARGEST
+            chosen = [name for name, limit in largest.items() if each.clients <= limit]
+            found[str(each.clients)] = _rows(each, [name for name in chosen if name == SECAGG or with_flower])
+    return {"sizes": found, "settings": {**setting.settings(), "downlink_bits": 4}}
 
 
-def measure(cohort: Cohort, downlink_bits: int = 4, peer: bool = True) -> dict[str, Any]:
-    """Return the four rows, and how many times less the last one moves than the others."""
-    if downlink_bits not in (2, 4, 8):
-        raise InvalidInput("downlink_bits", f"must be 2, 4 or 8, got {downlink_bits}")
-    parameters(COMMITTEE, cohort)  # Refuses bad settings before anything has run.
-    model = _FLOAT * cohort.dim
-    systems: dict[str, dict[str, Any]] = {
-        PLAIN: {"sent_bytes": model, "received_bytes": model, "model_bytes": model, "exchanges": 1}
-    }
-    if peer and _peer_installed():
-        found = child.measure("system", system=peer_flower.NAME, cohort=cohort.settings())
-        systems[peer_flower.NAME] = _with_model(found, model, exchanges=4)
-    found = child.measure("whole", cohort=cohort.settings(), downlink_bits=downlink_bits)
-    exchanges = 3 if found["settings"]["confirm"] else 2
-    systems[COMMITTEE] = _with_model(found, model, exchanges)
-    systems[STEPS] = _with_model(found, found["step_bytes"], exchanges)
-    for side in ("client_seconds", "server_seconds"):
-        systems[STEPS][side] = {**found[side], "total": found[side]["total"] + found["step_seconds"][side]}
-    for one in systems.values():
+def _rows(setting: Setting, others: Sequence[str]) -> dict[str, dict[str, Any]]:
+    model = _FLOAT * setting.dim
+    rows: dict[str, dict[str, Any]] = {PLAIN: {"sent_bytes": model, "received_bytes": model, "exchanges": 1}}
+    for name in others:
+        rows[name] = _with_model(child.measure_system(name, setting), model, 4 if name == peer_flower.NAME else 2)
+    found = child.measure("whole", setting=setting.settings())
+    rows[SLICED] = _with_model(found, model, 2)
+    rows[STEPS] = _with_model(found, found["step_bytes"], 2)
+    for side, seconds in found["step_seconds"].items():
+        rows[STEPS][side] += seconds
+    for one in rows.values():
         one["total_bytes"] = one["sent_bytes"] + one["received_bytes"]
+    return rows
+
+
+def _with_model(found: dict[str, Any], model: int, exchanges: int) -> dict[str, Any]:
     return {
-        "systems": systems,
-        "ratios": {name: one["total_bytes"] / systems[STEPS]["total_bytes"] for name, one in systems.items()},
-        "settings": {**cohort.settings(), "downlink_bits": downlink_bits, "dropped": len(cohort.dropped)},
+        "client_seconds": found["client_seconds"]["total"],
+        "server_seconds": found["server_seconds"]["total"],
+        "sent_bytes": found["sent_bytes"],
+        "received_bytes": found["received_bytes"] + model,
+        "model_bytes": model,
+        "exchanges": exchanges,
+        "exact": found["exact"],
+        "settings": found["settings"],
     }
 
 
-def measure_with_steps(cohort: Cohort, downlink_bits: int) -> dict[str, Any]:
+def measure_with_steps(setting: Setting) -> dict[str, Any]:
     """Run one round, and one step of the model that its mean leads to."""
-    params = parameters(COMMITTEE, cohort)
-    measured = measure_round(params, cohort)
-    drops = dict.fromkeys(cohort.dropped, Stage.UPLOAD)
-    mean = InProcessRun(params, policy=ANY_RUN).round(cohort.update, drops=drops).result.mean("observed")
-    update = mean.astype(np.float32)
-    start = np.random.default_rng(cohort.seed).normal(0, 0.05, cohort.dim).astype(np.float32)
-    log = StepLog(start, downlink_bits)
+    run = systems.start(SLICED, setting, usual_threshold=True)
+    measured = systems.measure_run(run, setting)
+    result = run.server.result
+    assert result is not None
+    update = result.mean("observed").astype(np.float32)
+    start = np.random.default_rng(setting.seed).normal(0, 0.05, setting.dim).astype(np.float32)
+    log = StepLog(start, bits=4)
     node = Replica.from_model(log.for_node(None))
     for _ in range(_WARM_UP):
         log.advance(log.model + update)
@@ -111,16 +95,9 @@ def measure_with_steps(cohort: Cohort, downlink_bits: int) -> dict[str, Any]:
     assert node.digest == log.digest
     return {
         **asdict(measured),
-        "settings": {**measured.settings, "confirm": params.confirm},
         "step_bytes": len(step),
         "step_seconds": {"server_seconds": made - begun, "client_seconds": taken - made},
     }
-
-
-def _with_model(found: dict[str, Any], model: int, exchanges: int) -> dict[str, Any]:
-    kept = {key: found[key] for key in ("client_seconds", "server_seconds", "sent_bytes", "exact", "settings")}
-    received = found["received_bytes"] + model
-    return {**kept, "received_bytes": received, "model_bytes": model, "exchanges": exchanges}
 
 
 def _peer_installed() -> bool:
@@ -130,7 +107,3 @@ def _peer_installed() -> bool:
         command.note(f"{missing}; measuring the rest")
         return False
     return True
-
-
-if __name__ == "__main__":
-    command.run(main)

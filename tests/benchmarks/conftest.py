@@ -14,8 +14,8 @@ sys.path.append(str(ROOT))
 
 
 @pytest.fixture
-def cohort() -> Any:
-    """Ten clients, of whom two drop out: the smallest that all systems run for at α = 0.5."""
-    from benchmarks.cohort import Cohort
+def setting() -> Any:
+    """Ten clients, of whom two drop out."""
+    from benchmarks.setting import Setting
 
-    return Cohort(clients=10, dim=600, alpha=0.5, dropout=0.2, modulus_bits=16, seed=3)
+    return Setting(clients=10, dim=600, alpha=0.5, dropout=0.2, modulus_bits=16, seed=3)

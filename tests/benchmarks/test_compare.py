@@ -1,6 +1,5 @@
-"""One cohort through all systems: the shape of the answer, and what is refused."""
+"""One setting through all systems: the shape of the answer, and what is refused."""
 
-import io
 import json
 import subprocess
 import sys
@@ -9,8 +8,8 @@ from typing import Any, Never
 
 import pytest
 
-from benchmarks import child, command, compare, memory, peer_flower, systems
-from benchmarks.cohort import Cohort
+from benchmarks import child, command, compare, memory, page, peer_flower, systems
+from benchmarks.setting import Setting
 from sparsesecagg.errors import InvalidInput, MissingExtra
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,11 +19,11 @@ STAGES = {"SHARE_KEYS", "UPLOAD", "UNMASK", "total"}
 @pytest.fixture(scope="module")
 def answer() -> Any:
     pytest.importorskip("flwr")
-    return compare.compare(Cohort(10, 600, 0.5, 0.2, 16, seed=3), repeats=2)
+    return compare.compare(Setting(10, 600, 0.5, 0.2, 16, seed=3), repeats=2)
 
 
 def test_reports_every_system_with_seconds_by_stage_bytes_and_memory(answer: Any) -> None:
-    assert list(answer["systems"]) == ["flower_secagg_plus", "secagg", "secagg_plus", "pairwise", "committee"]
+    assert list(answer["systems"]) == ["flower_secagg_plus", "secagg", "secagg_plus", "pairwise", "sliced"]
     for measured in answer["systems"].values():
         for side in ("client_seconds", "server_seconds"):
             assert STAGES <= set(measured[side]) <= STAGES | {"ADVERTISE_KEYS"}
@@ -48,30 +47,24 @@ def test_repeats_our_systems_and_runs_the_slow_peer_once(answer: Any) -> None:
 
 
 def test_ratios_say_how_many_times_less_than_the_base(answer: Any) -> None:
-    flower, committee = (answer["systems"][name] for name in ("flower_secagg_plus", "committee"))
-    ratio = answer["ratios"]["flower"]["committee"]
-    assert ratio["sent_bytes"] == pytest.approx(flower["sent_bytes"] / committee["sent_bytes"])
-    assert ratio["server"] == pytest.approx(flower["server_seconds"]["total"] / committee["server_seconds"]["total"])
-    assert set(answer["ratios"]["secagg"]) == {"secagg_plus", "pairwise", "committee"}
+    flower, sliced = (answer["systems"][name] for name in ("flower_secagg_plus", "sliced"))
+    ratio = answer["ratios"]["flower"]["sliced"]
+    assert ratio["sent_bytes"] == pytest.approx(flower["sent_bytes"] / sliced["sent_bytes"])
+    assert ratio["server"] == pytest.approx(flower["server_seconds"]["total"] / sliced["server_seconds"]["total"])
+    assert set(answer["ratios"]["secagg"]) == {"secagg_plus", "pairwise", "sliced"}
 
 
 def test_sparse_systems_send_less_and_keep_the_asked_word(answer: Any) -> None:
     sent = {name: measured["sent_bytes"] for name, measured in answer["systems"].items()}
-    assert sent["committee"] < sent["secagg"] < sent["flower_secagg_plus"]
-    assert answer["systems"]["committee"]["settings"]["modulus_bits"] == 16
+    assert sent["sliced"] < sent["secagg"] < sent["flower_secagg_plus"]
+    assert answer["systems"]["sliced"]["settings"]["modulus_bits"] == 16
     assert answer["systems"]["secagg"]["settings"]["modulus_bits"] == 32
 
 
-def test_the_table_shows_every_system_and_every_ratio(answer: Any) -> None:
-    from rich.console import Console
-
-    from benchmarks.table import NAMES, comparison_table
-
-    text = io.StringIO()
-    console = Console(width=80, file=text)
-    console.print(comparison_table(answer))
-    assert all(name in text.getvalue() for name in NAMES.values())
-    assert f"{answer['ratios']['flower']['committee']['server']:,.1f}×" in text.getvalue()
+def test_the_tables_show_every_system_and_every_ratio(answer: Any) -> None:
+    text = page.costs(answer) + page.ratios(answer)
+    assert all(f"| {name} |" in text for name in systems.NAMES.values())
+    assert f"{answer['ratios']['flower']['sliced']['server']:,.1f}×" in text
 
 
 def test_medians_are_taken_stage_by_stage() -> None:
@@ -93,20 +86,26 @@ def test_medians_are_taken_stage_by_stage() -> None:
     assert summary["peak_memory_bytes"] == 100
 
 
-def test_a_word_too_short_for_everybody_is_widened_for_pairwise_only() -> None:
-    cohort = Cohort(clients=200, dim=1000, alpha=0.1, dropout=0.1, modulus_bits=8)
-    assert systems.parameters("committee", cohort).modulus_bits == 8
-    assert systems.parameters("pairwise", cohort).modulus_bits == 9
+def test_a_word_too_short_for_a_sum_is_widened() -> None:
+    setting = Setting(clients=200, dim=1000, alpha=0.1, dropout=0.1, modulus_bits=8)
+    assert systems.parameters("sliced", setting).modulus_bits == 8  # Two groups of a hundred.
+    assert systems.parameters("pairwise", setting).modulus_bits == 9
+
+
+def test_all_systems_have_a_majority_as_threshold_unless_the_usual_one_is_asked() -> None:
+    setting = Setting(clients=100, dim=1000, alpha=0.1, dropout=0.1, modulus_bits=16)
+    assert systems.parameters("sliced", setting).threshold == systems.parameters("secagg", setting).threshold == 51
+    assert systems.parameters("sliced", setting, usual_threshold=True).threshold > 51
 
 
 def test_secagg_plus_takes_a_degree_that_survives_the_dropouts_and_no_more() -> None:
-    calm = Cohort(clients=200, dim=10, alpha=1.0, dropout=0.05, modulus_bits=32)
-    rough = Cohort(clients=200, dim=10, alpha=1.0, dropout=0.3, modulus_bits=32)
+    calm = Setting(clients=200, dim=10, alpha=1.0, dropout=0.05, modulus_bits=32)
+    rough = Setting(clients=200, dim=10, alpha=1.0, dropout=0.3, modulus_bits=32)
     few, many = calm.plus_degree(), rough.plus_degree()
     assert few is not None
     assert many is not None
     assert few < many < 199
-    assert Cohort(clients=10, dim=10, alpha=1.0, dropout=0.4, modulus_bits=32).plus_degree() is None
+    assert Setting(clients=10, dim=10, alpha=1.0, dropout=0.4, modulus_bits=32).plus_degree() is None
 
 
 def test_a_missing_peer_is_named_with_its_remedy_and_the_rest_runs(
@@ -116,8 +115,8 @@ def test_a_missing_peer_is_named_with_its_remedy_and_the_rest_runs(
         raise MissingExtra("flower", "measuring Flower's SecAgg+")
 
     monkeypatch.setattr(peer_flower, "require_flower", missing)
-    answer = compare.compare(Cohort(10, 600, 0.5, 0.2, 16), ("flower_secagg_plus", "committee"), repeats=1)
-    assert list(answer["systems"]) == ["committee"]
+    answer = compare.compare(Setting(10, 600, 0.5, 0.2, 16), ("flower_secagg_plus", "sliced"), repeats=1)
+    assert list(answer["systems"]) == ["sliced"]
     assert answer["missing"] == ["flower_secagg_plus"]
     assert answer["ratios"] == {}
     assert "pip install 'sparsesecagg[flower]'" in capsys.readouterr().err
@@ -133,7 +132,7 @@ def test_what_does_not_fit_into_memory_is_refused_with_the_estimate(monkeypatch:
     monkeypatch.setattr(memory, "available", lambda: 8 << 30)
     monkeypatch.setattr(child, "measure", lambda *_, **__: pytest.fail("something ran"))
     with pytest.raises(InvalidInput) as refusal:
-        compare.compare(Cohort(100, 10_000_000, 0.1, 0.1, 16), ("flower_secagg_plus", "committee"))
+        compare.compare(Setting(100, 10_000_000, 0.1, 0.1, 16), ("flower_secagg_plus", "sliced"))
     assert refusal.value.option == "dim"
     assert "20.3 GB for flower_secagg_plus" in refusal.value.problem
     assert "8.6 GB are free" in refusal.value.problem
@@ -141,13 +140,13 @@ def test_what_does_not_fit_into_memory_is_refused_with_the_estimate(monkeypatch:
 
 def test_a_system_that_fits_runs_where_the_peer_would_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "available", lambda: 8 << 30)
-    memory.refuse_what_does_not_fit(["committee"], Cohort(100, 10_000_000, 0.1, 0.1, 16))
+    memory.refuse_what_does_not_fit(["sliced"], Setting(100, 10_000_000, 0.1, 0.1, 16))
 
 
 @pytest.mark.parametrize("system", ["flower_secagg_plus", *systems.OURS])
 def test_the_memory_estimate_is_above_what_was_used(answer: Any, system: Any) -> None:
-    cohort = Cohort(10, 600, 0.5, 0.2, 16, seed=3)
-    assert memory.estimate(system, cohort) > answer["systems"][system]["peak_memory_bytes"]
+    setting = Setting(10, 600, 0.5, 0.2, 16, seed=3)
+    assert memory.estimate(system, setting) > answer["systems"][system]["peak_memory_bytes"]
 
 
 @pytest.mark.parametrize(
@@ -159,7 +158,7 @@ def test_the_memory_estimate_is_above_what_was_used(answer: Any, system: Any) ->
         (["--systems", "flwr"], "--systems must be some of"),
         (["--repeats", "0"], "--repeats must be at least 1, got 0."),
         (["--modulus-bits", "3"], "--modulus-bits must be from 4 to 32, got 3."),
-        (["--clients", "20", "--alpha", "0.05"], "--alpha of 0.05 gives committees of 1"),
+        (["--dim", "10", "--alpha", "0.05"], "--alpha of 0.05 sends 1 of every 20 coordinates"),
         (["--dim", "1000000000000"], "for flower_secagg_plus"),
         (["--dimension", "5"], "--dimension is not an option"),
     ],
@@ -185,20 +184,19 @@ def test_a_round_that_fails_ends_with_code_1_and_the_reason(
 
     monkeypatch.setattr(child, "measure", refused)
     with pytest.raises(SystemExit) as end:
-        command.run(compare.main, ["--clients", "10", "--alpha", "0.5", "--systems", "committee"])
+        command.run(compare.main, ["--clients", "10", "--alpha", "0.5", "--systems", "sliced"])
     assert end.value.code == 1
     assert "the round failed: 9 users left at UPLOAD, 10 are needed." in capsys.readouterr().err
 
 
-def test_a_failed_round_keeps_its_reason_across_the_process(cohort: Any) -> None:
-    with pytest.raises(child.ChildFailed, match="are needed"):
-        settings = {"alpha": 0.5, "modulus_bits": 16, "threshold": 10, "min_survivors": 2}
-        child.measure("planned", cohort=cohort.settings(), plan=settings)
+def test_a_failed_round_keeps_its_reason_across_the_process() -> None:
+    with pytest.raises(child.ChildFailed, match="are needed"):  # Of three users all must stay.
+        child.measure("whole", setting=Setting(3, 100, 0.5, 0.34, 16).settings())
 
 
 def test_the_module_prints_one_json_object() -> None:
-    options = "--clients 10 --dim 600 --alpha 0.5 --systems secagg,committee --repeats 1 --json"
+    options = "--clients 10 --dim 600 --alpha 0.5 --systems secagg,sliced --repeats 1 --json"
     done = subprocess.run(  # noqa: S603  # Our own program.
         [sys.executable, "-m", "benchmarks.compare", *options.split()], cwd=ROOT, capture_output=True, check=True
     )
-    assert set(json.loads(done.stdout)["systems"]) == {"secagg", "committee"}
+    assert set(json.loads(done.stdout)["systems"]) == {"secagg", "sliced"}

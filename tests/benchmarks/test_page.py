@@ -7,47 +7,50 @@ from typing import Any
 
 import pytest
 
-from benchmarks import claims, page, results
+from benchmarks import page, results
+from benchmarks.__main__ import SECONDS, _parts
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.protocol.parameters import VERSION
 
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Any:
-    (tmp_path / "limits.json").write_text(
-        json.dumps({"mask_expansion": {"8": {"bytes_per_second": 3e9, "fraction_of_aes": 0.39}}, "rate": 1.234e9})
-    )
+    (tmp_path / "threads.json").write_text(json.dumps({"speedup": 1.234, "bytes": 1.234e9}))
     return tmp_path
 
 
+def test_no_result_file_describes_another_protocol() -> None:
+    for name in results.names():
+        assert results.read(name)["protocol"] == VERSION, f"{name} is of another protocol version: measure it again"
+        assert name in SECONDS, f"no part of the benchmarks writes {name}"
+
+
+def test_every_part_has_a_measurement_and_a_duration() -> None:
+    assert list(_parts(full=False)) == list(SECONDS)
+
+
 def test_places_are_filled_from_the_files(directory: Any) -> None:
-    assert page.render("{{ limits : rate | GB }}/s is {{limits:rate|.1e}}", directory) == "1.23 GB/s is 1.2e+09"
-
-
-def test_tables_are_markdown(directory: Any) -> None:
-    lines = page.render("{{ limits }}", directory).splitlines()
-    assert lines[1] == "| --- | ---: | ---: |"
-    assert lines[2] == "| 8 bits | 3.00 GB/s | 39 % |"
+    assert page.render("{{ threads : bytes | GB }}/s is {{threads:speedup|.1f}}", directory) == "1.23 GB/s is 1.2"
 
 
 def test_a_missing_result_is_an_error_not_a_gap(directory: Any) -> None:
     with pytest.raises(FileNotFoundError):
-        page.render("{{ scaling : full }}", directory)
+        page.render("{{ growth : full }}", directory)
 
 
 def test_a_section_waits_for_its_results(directory: Any) -> None:
-    template = "one\n{{ with limits whole }}\n{{ whole }}\n{{ end }}\ntwo {{ limits : rate | GB }}"
+    template = "one\n{{ with threads whole }}\n{{ whole }}\n{{ end }}\ntwo {{ threads : bytes | GB }}"
     assert page.render(template, directory) == "one\ntwo 1.23 GB"
-    template = "{{ with limits }}\n{{ limits : rate | GB }}\n{{ end }}\ntwo"
+    template = "{{ with threads }}\n{{ threads : bytes | GB }}\n{{ end }}\ntwo"
     assert page.render(template, directory) == "1.23 GB\ntwo"
 
 
-def test_claims_hold_or_not_by_the_numbers_alone(directory: Any) -> None:
-    (claim,) = claims.claims(directory)
-    assert (claim.asked, claim.measured, claim.holds) == ("≥ 40 %", "39 %", False)
-    assert not claims.at_most("", 1.1, 1.2).holds
-    assert claims.at_most("", 1.1, 1.1).holds
-    assert claims.at_least("", 25, 25).holds
+def test_the_whole_round_table_leaves_a_dash_where_nothing_is_computed() -> None:
+    plain = {"sent_bytes": 4000, "received_bytes": 4000, "total_bytes": 8000, "exchanges": 1}
+    sliced = {**plain, "exchanges": 2, "client_seconds": 0.0123, "server_seconds": 0.5}
+    lines = page._whole({"sizes": {"1000": {"plain": plain, "sliced_steps": sliced}}}).splitlines()
+    assert lines[2] == "| 1,000 | plain FedAvg | 4.0 kB | 4.0 kB | 8.0 kB | 1 | – | – |"
+    assert lines[3] == "| 1,000 | sliced, steps down | 4.0 kB | 4.0 kB | 8.0 kB | 2 | 12.3 ms | 500.0 ms |"
 
 
 def test_results_are_written_with_the_machine_and_read_back(tmp_path: Path) -> None:
@@ -59,6 +62,7 @@ def test_results_are_written_with_the_machine_and_read_back(tmp_path: Path) -> N
     assert found["machine"]["cores"] >= 1
     assert found["machine"]["quiet"] is (found["machine"]["load_before"] < 1)
     assert found["protocol"] == VERSION
+    assert results.names(tmp_path) == ["one"]
 
 
 def test_nothing_is_published_from_a_tree_with_changes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,41 +72,31 @@ def test_nothing_is_published_from_a_tree_with_changes(monkeypatch: pytest.Monke
         results.begin(publish=True)
 
 
-def test_figures_of_another_protocol_are_called_that(directory: Any) -> None:
-    content = {**json.loads((directory / "limits.json").read_text()), "commit": "abc1234"}
-    machine = {"load_before": 0.2, "quiet": True}
-    (directory / "limits.json").write_text(json.dumps({**content, "protocol": VERSION, "machine": machine}))
-    assert page.render("{{ provenance }}", directory).splitlines()[2:] == [
-        f"| limits | abc1234 | {VERSION} | 0.2 before | yes |"
-    ]
-    (directory / "limits.json").write_text(json.dumps({**content, "machine": {"load_average": 7.2}}))
-    text = page.render("{{ provenance }}", directory)
-    assert "protocol version 1" in text.splitlines()[0]
-    assert "limits (commit abc1234)" in text.splitlines()[0]
-    assert text.endswith("| limits | abc1234 | 1 | 7.2 at the end | **no** |")
-
-
 def test_the_committed_page_is_what_the_committed_results_say() -> None:
     assert page.PAGE.read_text() == page.render(page.TEMPLATE.read_text())
 
 
 def test_every_number_of_the_prose_that_could_be_measured_is_a_place() -> None:
     prose = page.TEMPLATE.read_text()
-    outside = re.sub(r"\{\{.*?\}\}", "", prose, flags=re.DOTALL)
+    own = re.sub(r"<!-- published -->.*?<!-- end -->", "", prose, flags=re.DOTALL)
+    outside = re.sub(r"\{\{.*?\}\}", "", own, flags=re.DOTALL)
     assert not re.findall(r"\d[\d.,]*\s*(?:×|ms\b|MB\b|GB\b|kB\b)", outside)
 
 
 def test_the_plots_of_the_page_are_there() -> None:
-    for name in re.findall(r"\]\((img/[^)]+)\)", page.TEMPLATE.read_text()):
-        assert (page.DOCS / name).exists()
+    shown = set(re.findall(r"\]\(img/([^)]+)\)", page.PAGE.read_text()))
+    assert shown == ({*page.FIGURES} if results.exists("growth") else set())
+    assert {path.name for path in (page.DOCS / "img").glob("performance-*")} == shown
 
 
 def test_plots_are_drawn_from_the_results_and_stay_the_same(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
+    points = {"points": [[10.0, 0.1], [100.0, 1.0]], "exponent": 1.0}
+    sweep = {"title": "UPLOAD", "varied": "clients", "series": {"secagg": points, "sliced": points}}
+    content = {"sweeps": dict.fromkeys([name for names in page.FIGURES.values() for name in names], sweep)}
+    (tmp_path / "growth.json").write_text(json.dumps({**content, "machine": {}}))
     for docs in (tmp_path / "one", tmp_path / "two"):
-        page.write(docs=docs)
-    images = sorted(path.name for path in (tmp_path / "one" / "img").iterdir())
-    assert len(images) == 5
-    for name in images:
+        page.write(tmp_path, docs)
+    for name in page.FIGURES:
         first, second = ((tmp_path / run / "img" / name).read_bytes() for run in ("one", "two"))
         assert first == second

@@ -18,6 +18,7 @@ from flwr.serverapp.strategy import FedAvg
 
 from rounds_app import PLAIN
 from sparsesecagg.flower import SecAgg
+from sparsesecagg.protocol import RoundOptions
 
 app = ServerApp()
 SECURE_NAME, PLAIN_NAME = "secure", "plain"
@@ -67,19 +68,13 @@ def main(grid: Grid, context: Context) -> None:
     config = context.run_config
     nodes, rounds = int(config["nodes"]), int(config["rounds"])
     common: dict[str, Any] = {"fraction_evaluate": 0.0, "min_train_nodes": 3, "min_available_nodes": 3}
-    options: dict[str, Any] = {"downlink": str(config["downlink"])} if "downlink" in config else {}
     secure = SecAgg(
         FedAvg(**common),
-        alpha=float(config["alpha"]),
-        modulus_bits=int(config["modulus-bits"]),
-        max_weight=10 + nodes,
-        confirm=bool(config["confirm"]),
+        RoundOptions(alpha=float(config["alpha"]), modulus_bits=int(config["modulus-bits"]), max_weight=10 + nodes),
+        roster=str(config["roster"]) or None,
         timeout=float(config["upload-seconds"]),
-        **options,
     )
     strategies = {PLAIN_NAME: PlainFedAvg(**common), SECURE_NAME: secure}
-    # Nodes that are killed would cost FedAvg its timeout in every round, so it stops before.
-    counts = {PLAIN_NAME: 3 if config["kill"] else rounds, SECURE_NAME: rounds}
     turns = Turns(list(strategies))
     while len(list(grid.get_node_ids())) < nodes:
         time.sleep(0.5)
@@ -89,7 +84,7 @@ def main(grid: Grid, context: Context) -> None:
             strategies[name].start(
                 grid=grid,
                 initial_arrays=ArrayRecord({"w": Array(np.zeros(int(config["dim"]), np.float32))}),
-                num_rounds=counts[name],
+                num_rounds=rounds,
                 timeout=float(config["upload-seconds"]),
                 evaluate_fn=turns.between_rounds(name),
             )

@@ -1,4 +1,4 @@
-"""Who takes part, with which updates, and who drops out: the same for every system."""
+"""What is compared: how many take part, with which updates, and who drops out; the same for every system."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.patterns import PATTERNS
 from sparsesecagg.protocol import Policy
+from sparsesecagg.simulate import Cohort
 
 CLIP = 1.0
 """The largest magnitude of an update's coordinate; ours and the peer's quantisers get the same."""
 
-ANY_RUN = Policy(min_anonymity=1, min_survivors=1, patterns=frozenset(PATTERNS))
+ANYBODY = Cohort(Policy(min_anonymity=1, patterns=frozenset(PATTERNS)))
 """Simulated users take part in whatever is measured, `pairwise` too."""
 
 _ABORTS = 0.01
@@ -25,7 +26,7 @@ _ABORTS = 0.01
 
 
 @dataclass(frozen=True)
-class Cohort:
+class Setting:
     """The settings of one comparison."""
 
     clients: int

@@ -1,0 +1,79 @@
+"""What `benchmarks.deployment` and `benchmarks.whole` make of a measurement; the deployment itself takes minutes."""
+
+from typing import Any
+
+import pytest
+
+from benchmarks import deployment, peer_flower, whole
+from benchmarks.setting import Setting
+from sparsesecagg.errors import InvalidInput, MissingExtra
+
+WITHOUT = {
+    "seconds": {"secure": [30.0, 11.0, 12.0, 13.0], "plain": [9.0, 6.0, 7.0, 6.0], "secagg_plus": [99.0, 24.0, 18.0]},
+    "rounds": [{"exchanges": n, "status": status} for n, status in ((4, "ok"), (2, "ok"), (2, "ok"), (2, "failed"))],
+}
+WITH_ROSTER = {
+    "seconds": {"secure": [30.0, 14.0, 15.0, 16.0], "plain": [9.0, 5.0, 5.0, 5.0]},
+    "rounds": [{"exchanges": n, "status": "ok"} for n in (4, 2, 2, 2)],
+}
+
+
+def test_medians_leave_out_the_first_round_which_exchanges_keys() -> None:
+    rows = deployment.summary(WITHOUT, WITH_ROSTER, {"nodes": 5})["rows"]
+    assert rows["plain FedAvg"] == {"exchanges": 1, "seconds": 6.0, "ratio": 1.0}
+    assert rows["sliced"] == {"exchanges": 2, "seconds": 12.0, "ratio": 2.0, "failed_rounds": 1}
+    assert rows["Flower SecAgg+"] == {"exchanges": 4, "seconds": 21.0, "ratio": 3.5}
+
+
+def test_rounds_with_a_roster_are_compared_with_the_plain_ones_beside_them() -> None:
+    rows = deployment.summary(WITHOUT, WITH_ROSTER, {})["rows"]
+    assert rows["sliced, with a roster"] == {"exchanges": 2, "seconds": 15.0, "ratio": 3.0, "failed_rounds": 0}
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"nodes": 2}, "nodes must be at least 3"),
+        ({"rounds": 1}, "rounds must be at least 2"),
+        ({"dim": 0}, "dim must be at least 1"),
+    ],
+    ids=str,
+)
+def test_bad_options_are_refused_before_anything_starts(options: Any, problem: str) -> None:
+    with pytest.raises(InvalidInput, match=problem):
+        deployment.measure(**options)
+
+
+def test_the_whole_of_a_round_counts_the_model_on_its_way_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> None:
+        raise MissingExtra("flower", "measuring Flower's SecAgg+")
+
+    monkeypatch.setattr(peer_flower, "require_flower", missing)
+    setting = Setting(clients=3, dim=4000, alpha=0.2, dropout=0.1, modulus_bits=8)
+    found = whole.measure(setting, [20])["sizes"]["20"]
+    assert list(found) == ["plain", "secagg", "sliced", "sliced_steps"]
+    plain, secagg, models, steps = found.values()
+    assert plain["total_bytes"] == 2 * 4 * 4000
+    assert secagg["sent_bytes"] - models["sent_bytes"] == pytest.approx(4 * 4000 - 800, abs=5)
+    assert models["received_bytes"] - steps["received_bytes"] == 4 * 4000 - steps["model_bytes"]
+    assert 2000 < steps["model_bytes"] < 2200
+    assert steps["client_seconds"] > models["client_seconds"]
+    assert models["exact"]
+    assert steps["exchanges"] == 2
+
+
+def test_slow_systems_are_left_out_of_large_cohorts(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, list[str]]] = []
+    monkeypatch.setattr(peer_flower, "require_flower", lambda: None)
+
+    def pretend(setting: Setting, others: Any) -> dict[str, Any]:
+        asked.append((setting.clients, list(others)))
+        return {}
+
+    monkeypatch.setattr(whole, "_rows", pretend)
+    whole.measure()
+    both = ["flower_secagg_plus", "secagg"]
+    assert asked == [(10, both), (50, both), (100, ["secagg"]), (1000, [])]
+    asked.clear()
+    whole.measure(full=True)
+    assert asked[2:] == [(100, both), (1000, ["secagg"])]
