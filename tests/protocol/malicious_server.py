@@ -17,9 +17,10 @@ from sparsesecagg.crypto.keys import KeyAgreement, public_key
 from sparsesecagg.crypto.sealing import TAG_SIZE
 from sparsesecagg.crypto.secrets import PrivateKey, SharedSecret
 from sparsesecagg.crypto.shamir import LIMBS, SHARE_SIZE, combine, decode_shares
+from sparsesecagg.crypto.stream import MaskStream
 from sparsesecagg.errors import SparseSecAggError
 from sparsesecagg.field import unpack
-from sparsesecagg.patterns.masks import Pair, WholeMasks
+from sparsesecagg.patterns.masks import Mask, Pair, WholeMasks, pair_seeds
 from sparsesecagg.protocol.epoch import mask_private, open_pair, seed_commitment
 from sparsesecagg.protocol.header import Header, Tags
 from sparsesecagg.protocol.messages import (
@@ -200,7 +201,8 @@ class MaliciousServer:
         for peer in view.partners(user).tolist():
             agreement, key = self._agreement(user, peer)
             if agreement:
-                masks.append(masked_sum._mask_of(Pair(user, peer, agreement.with_peer(key)), user > peer))  # type: ignore[attr-defined]
+                shared, _ = pair_seeds(Pair(user, peer, agreement.with_peer(key)), view.digest)
+                masks.append(Mask(MaskStream(shared, params.word), positive=user > peer))
         WholeMasks(masks, params.word).add(sums)
         return params.word.reduce(sums)[: params.dim].astype(np.int64)
 
