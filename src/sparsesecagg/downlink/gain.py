@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from sparsesecagg.errors import InvalidInput
 
-DEFAULT_ALPHA = 0.2
-"""The part of the model that a user sends: results/slices.json decides, a test compares."""
+DEFAULT_ALPHA = 0.5
+"""The fraction of the model that a user sends by default: docs/slices.md says what smaller ones cost in which task."""
 
 TARGET = 0.1
 """The correlation at which the gain stays."""
