@@ -13,6 +13,7 @@ from sparsesecagg.errors import InvalidInput, SparseSecAggError
 from sparsesecagg.lab.attacks.base import Loot, Setting, attack, replaced
 from sparsesecagg.lab.attacks.users import play_round
 from sparsesecagg.lab.attacks.world import TOLERANCE, World, without_policy, without_refusal
+from sparsesecagg.privacy.mechanism import Noise
 from sparsesecagg.protocol import Client, Parameters, RoundOptions, client, state
 from sparsesecagg.protocol.header import Header
 from sparsesecagg.protocol.parameters import MAX_DIM
@@ -106,8 +107,38 @@ def unequal_weights(setting: Setting, loot: Loot) -> None:
 )
 def differences(setting: Setting, loot: Loot) -> None:
     """S6: whoever is not invited notices nothing."""
-    world = World(setting, loot)
+    _subtract(World(setting, loot), TOLERANCE)
+
+
+TOLD_APART = 0.2
+"""Correlation of 600 values, five deviations from what chance gives."""
+
+
+@contextmanager
+def without_noise() -> Iterator[None]:
+    """Let users add no noise."""
+    with replaced(Noise, "apply", lambda self, piece: piece):
+        yield
+
+
+@attack(
+    "The same in a run with differential privacy.",
+    "Users add noise themselves: a difference of sums tells no more than their budgets allow.",
+    without_noise,
+)
+def differences_with_noise(setting: Setting, loot: Loot) -> None:
+    """Without noise the difference correlates with the victim's update, though rounding blurs single values."""
+    _subtract(World(setting, loot, clip_norm=1.0, noise_multiplier=4.0, default_threshold=True, values=600), None)
+
+
+def _subtract(world: World, tolerance: float | None) -> None:
+    """Run a round with all, and one with the same slice without the victim; count the values of the difference.
+
+    Those that are right; without a tolerance all of them, if the difference tells the victim's update from chance.
+    """
     server, absent = world.run.server, world.epoch.user(world.victim)
+    for index, update in world.updates.items():
+        world.updates[index] = update / np.linalg.norm(update) if world.params.clip_norm else update
     first = play_round(world)
     period = world.params.shape.block  # type: ignore[attr-defined]  # Rounds until the same slice is sent again.
     server.catch_up(period)
@@ -118,9 +149,14 @@ def differences(setting: Setting, loot: Loot) -> None:
     second = play_round(world)
     if first is None or second is None:
         return
-    sent = first.updated & second.updated & (world.updates[world.victim] != 0)
-    error = (first.sum() - second.sum() - world.updates[world.victim])[sent] / world.params.clip
-    loot.values += int(np.count_nonzero(np.abs(error) < TOLERANCE))
+    truth = world.updates[world.victim]
+    sent = first.updated & second.updated & (truth != 0)
+    found = (first.sum() - second.sum())[sent]
+    if tolerance is None:
+        world.loot.values += int(np.corrcoef(found, truth[sent])[0, 1] > TOLD_APART) * len(found)
+    else:
+        error = (found - truth[sent]) / world.params.clip
+        world.loot.values += int(np.count_nonzero(np.abs(error) < tolerance))
 
 
 @attack(

@@ -46,7 +46,10 @@ class World(Adversary):
         default_threshold: bool = False,
         **changes: Any,
     ) -> None:
-        """`colluding` is the fraction of the group that helps the server; `changes` are of the round's options."""
+        """`colluding` is the fraction of the group that helps the server; `changes` are of the round's options.
+
+        Among them, `values` is about how many values a user sends.
+        """
         self.setting, self.loot = setting, loot
         if setting.authenticated:
             size = changes.pop("group_size", None)
@@ -163,8 +166,11 @@ def accepted_parameters(
 ) -> Parameters:
     """Return a run's parameters, with the smallest threshold that users with this policy accept if one is given."""
     roster = identities[0].roster if identities else None
-    options = RoundOptions(**{"alpha": setting.alpha, **changes})
-    dim = 20 * max(1, round(1 / options.alpha))
+    values = changes.get("values", 20)
+    options = RoundOptions(
+        **{"alpha": setting.alpha, **{key: each for key, each in changes.items() if key != "values"}}
+    )
+    dim = values * max(1, round(1 / options.alpha))
     params = Parameters.create(
         setting.clients, dim, options, session=seeded_entropy(setting.seed, 1)(32), roster=roster
     )
