@@ -35,47 +35,42 @@ FLOWER = Setting(clients=50, dim=170_000, alpha=0.1, dropout=0.1, modulus_bits=8
 SECAGG = Setting(clients=100, dim=1_663_370, alpha=0.1, dropout=0.3, modulus_bits=16)
 _PAIR = ("secagg", "sliced")
 
-SECONDS = {"whole": 180, "compare-flower": 150, "compare-secagg": 100, "compare-short": 100, "growth": 150} | {
-    "profile": 90,
-    "scale": 300,
-    "scale-sample": 120,
-    "threads": 60,
-    "authenticated": 60,
-    "deployment": 240,
-}
-"""By the name of the result file: about how long its part takes."""
 
-
-def _parts(full: bool) -> dict[str, Callable[[], dict[str, Any]]]:
+def _parts(full: bool) -> dict[str, tuple[int, Callable[[], dict[str, Any]]]]:
+    """Return, by the name of the result file, about how many seconds a part takes, and what measures it."""
     return {
-        "whole": lambda: whole.measure(full=full),
-        "compare-flower": lambda: compare.compare(FLOWER, repeats=5),
-        "compare-secagg": lambda: compare.compare(SECAGG, _PAIR, repeats=2),
-        "compare-short": lambda: compare.compare(replace(SECAGG, modulus_bits=9), _PAIR, repeats=2),
-        "growth": lambda: growth.measure(full=full),
-        "profile": profiling.measure,
-        "scale": scale.measure,
-        "scale-sample": scale.measure_sample,
-        "threads": threads.measure,
-        "authenticated": authenticated.measure,
-        "deployment": deployment.measure,
+        "whole": (180, lambda: whole.measure(full=full)),
+        "compare-flower": (150, lambda: compare.compare(FLOWER, repeats=5)),
+        "compare-secagg": (100, lambda: compare.compare(SECAGG, _PAIR, repeats=2)),
+        "compare-short": (100, lambda: compare.compare(replace(SECAGG, modulus_bits=9), _PAIR, repeats=2)),
+        "growth": (150, lambda: growth.measure(full=full)),
+        "profile": (90, profiling.measure),
+        "scale": (300, scale.measure),
+        "scale-sample": (120, scale.measure_sample),
+        "threads": (60, threads.measure),
+        "authenticated": (60, authenticated.measure),
+        "deployment": (240, deployment.measure),
     }
+
+
+NAMES = tuple(_parts(full=False))
 
 
 def main(
     full: Annotated[bool, typer.Option("--full", help="All points and cohorts; takes much longer.")] = False,
-    only: Annotated[str, typer.Option(help=f"Comma-separated, of {', '.join(SECONDS)}; all if left out.")] = "",
+    only: Annotated[str, typer.Option(help=f"Comma-separated, of {', '.join(NAMES)}; all if left out.")] = "",
     json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each part, and write nothing.")] = False,
 ) -> None:
     """Measure, and write benchmarks/results/*.json and docs/performance.md."""
-    chosen = [name.strip() for name in only.split(",") if name.strip()] or list(SECONDS)
+    chosen = [name.strip() for name in only.split(",") if name.strip()] or NAMES
     for name in chosen:
-        if name not in SECONDS:
-            raise InvalidInput("only", f"must be some of {', '.join(SECONDS)}, got {name!r}")
+        if name not in NAMES:
+            raise InvalidInput("only", f"must be some of {', '.join(NAMES)}, got {name!r}")
     for name in chosen:
-        command.err.print(f"{name}, about {SECONDS[name]} s" + " or more" * full, highlight=False)
+        seconds, measure = _parts(full)[name]
+        command.err.print(f"{name}, about {seconds} s" + " or more" * full, highlight=False)
         begun = results.begin(publish=not json)
-        found = _parts(full)[name]()
+        found = measure()
         if json:
             command.print_json({"name": name, **found})
         else:

@@ -11,6 +11,7 @@ Reported are medians over the repeats. Client seconds are the mean per client, s
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import reduce
 from itertools import product
 from typing import Annotated, Any
 
@@ -19,7 +20,7 @@ import typer
 
 from benchmarks import child, command, memory, page, peer_flower, systems
 from benchmarks.setting import Setting
-from sparsesecagg.errors import InvalidInput, MissingExtra
+from sparsesecagg.errors import InvalidInput
 
 SYSTEMS = (peer_flower.NAME, *systems.OURS)
 BASES = {
@@ -116,20 +117,18 @@ def summarise(rounds: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def _ratios(summaries: dict[str, Any], base: str, others: Sequence[str]) -> Iterator[tuple[str, dict[str, float]]]:
     """Yield how many times less than the base each of the others takes."""
-    whole = summaries[base]
+    keys = {"client": ("client_seconds", "total"), "client_upload": ("client_seconds", "UPLOAD")} | {
+        "server": ("server_seconds", "total"),
+        "sent_bytes": ("sent_bytes",),
+        "peak_memory": ("peak_memory_bytes",),
+    }
+
+    def cost(system: str, path: Sequence[str]) -> float:
+        return float(reduce(lambda found, key: found[key], path, summaries[system]))
+
     for system in others:
         if system in summaries:
-            part = summaries[system]
-            yield (
-                system,
-                {
-                    "client": whole["client_seconds"]["total"] / part["client_seconds"]["total"],
-                    "client_upload": whole["client_seconds"]["UPLOAD"] / part["client_seconds"]["UPLOAD"],
-                    "server": whole["server_seconds"]["total"] / part["server_seconds"]["total"],
-                    "sent_bytes": whole["sent_bytes"] / part["sent_bytes"],
-                    "peak_memory": whole["peak_memory_bytes"] / part["peak_memory_bytes"],
-                },
-            )
+            yield system, {name: cost(base, path) / cost(system, path) for name, path in keys.items()}
 
 
 def _chosen(only: str) -> tuple[str, ...]:
@@ -141,14 +140,8 @@ def _chosen(only: str) -> tuple[str, ...]:
 
 
 def _installed(chosen: Sequence[str]) -> list[str]:
-    if peer_flower.NAME not in chosen:
-        return list(chosen)
-    try:
-        peer_flower.require_flower()
-    except MissingExtra as missing:
-        command.note(f"{missing}; measuring the rest")
-        return [system for system in chosen if system != peer_flower.NAME]
-    return list(chosen)
+    there = peer_flower.NAME not in chosen or peer_flower.installed()
+    return [system for system in chosen if there or system != peer_flower.NAME]
 
 
 if __name__ == "__main__":

@@ -21,12 +21,8 @@ _FLOWER_PAIR = 4_000
 
 def available() -> int | None:
     """Return the bytes that can be had without swapping, or None where the system does not say."""
-    if not _MEMINFO.exists():
-        return None
-    for line in _MEMINFO.read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return None
+    lines = _MEMINFO.read_text().splitlines() if _MEMINFO.exists() else []
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
 
 
 def estimate(system: str, setting: Setting) -> int:
@@ -49,10 +45,6 @@ def refuse_what_does_not_fit(systems: list[str], setting: Setting) -> None:
     if needed > free:
         raise InvalidInput(
             "dim",
-            f"of {setting.dim:,} with {setting.clients:,} clients needs about {_gigabytes(needed)} for {system}, and "
-            f"{_gigabytes(free)} are free: lower --dim or --clients, or leave it out with --systems",
+            f"of {setting.dim:,} with {setting.clients:,} clients needs about {needed / 1e9:,.1f} GB for {system}, and "
+            f"{free / 1e9:,.1f} GB are free: lower --dim or --clients, or leave it out with --systems",
         )
-
-
-def _gigabytes(size: int) -> str:
-    return f"{size / 1e9:,.1f} GB"

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import command
 from benchmarks.setting import CLIP, Setting
 from benchmarks.systems import Measurement
 from sparsesecagg.errors import MissingExtra
@@ -39,6 +40,16 @@ def require_flower() -> None:
         found = None
     if found is None:
         raise MissingExtra("flower", "measuring Flower's SecAgg+")
+
+
+def installed() -> bool:
+    """Tell whether Flower's SecAgg+ is there; if not, say what is missing."""
+    try:
+        require_flower()
+    except MissingExtra as missing:
+        command.note(f"{missing}; measuring the rest")
+        return False
+    return True
 
 
 def measure(setting: Setting) -> Measurement:

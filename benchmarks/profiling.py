@@ -15,7 +15,6 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
@@ -126,7 +125,7 @@ def _least(act: Callable[[], object], turns: int = 20, calls: int = 50) -> float
         for _ in range(calls):
             act()
         found.append((time.process_time() - begun) / calls)
-    return float(np.min(found))
+    return min(found)
 
 
 def _floor(system: str, setting: Setting, rates: dict[str, float]) -> dict[str, float]:

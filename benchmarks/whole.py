@@ -18,7 +18,6 @@ import numpy as np
 from benchmarks import child, command, peer_flower, systems
 from benchmarks.setting import Setting
 from sparsesecagg.downlink import Replica, StepLog
-from sparsesecagg.errors import MissingExtra
 
 SETTING = Setting(clients=100, dim=165_000, alpha=0.1, dropout=0.1, modulus_bits=8)
 SIZES = (10, 50, 100, 1_000)
@@ -33,7 +32,7 @@ _WARM_UP = 2
 
 def measure(setting: Setting = SETTING, sizes: Sequence[int] = SIZES, full: bool = False) -> dict[str, Any]:
     """Return, for each size of the cohort, what each system costs."""
-    found, with_flower = {}, _peer_installed()
+    found, with_flower = {}, peer_flower.installed()
     settings = [replace(setting, clients=size) for size in sizes]
     for each in settings:
         systems.parameters(SLICED, each)  # Refuses bad settings before anything has run.
@@ -98,12 +97,3 @@ def measure_with_steps(setting: Setting) -> dict[str, Any]:
         "step_bytes": len(step),
         "step_seconds": {"server_seconds": made - begun, "client_seconds": taken - made},
     }
-
-
-def _peer_installed() -> bool:
-    try:
-        peer_flower.require_flower()
-    except MissingExtra as missing:
-        command.note(f"{missing}; measuring the rest")
-        return False
-    return True

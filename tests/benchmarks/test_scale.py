@@ -1,6 +1,5 @@
 """Large cohorts: whole rounds, a sample of groups that stands for all, several threads, rosters and ledgers."""
 
-
 import pytest
 
 from benchmarks import authenticated, scale, threads
