@@ -14,7 +14,7 @@ import numpy as np
 
 with atheris.instrument_imports(include=["sparsesecagg"]):
     from sparsesecagg.crypto.checksum import checksum
-    from sparsesecagg.downlink import Replica, Step, StepLog, decode_catchup
+    from sparsesecagg.downlink import ModelStep, Replica, StepLog, decode_catchup
     from sparsesecagg.errors import SparseSecAggError
     from sparsesecagg.field import Word, unpack
     from sparsesecagg.field.locations import decode_locations
@@ -48,7 +48,7 @@ def decode_anything(data: bytes) -> None:
             case 6:
                 unpack(rest, len(rest) * 2 // 3, Word.of(12))
             case 7:
-                Step.decode(rest)
+                ModelStep.decode(rest)
             case 8:
                 decode_catchup(rest)
             case 9:

@@ -22,7 +22,7 @@ from benchmarks.results import machine
 from experiments.downlink.rules import RULES
 from experiments.downlink.training import Advance, Task, Vector, accuracy, steps, whole_models
 from sparsesecagg import __version__
-from sparsesecagg.downlink import STEP_BITS, Replica, Step, StepEncoder, StepLog
+from sparsesecagg.downlink import STEP_BITS, ModelStep, Replica, StepEncoder, StepLog
 from sparsesecagg.lab.learning.models import LocalTraining
 
 ROOT = Path(__file__).parents[2]
@@ -89,7 +89,7 @@ def seconds(dim: int, bits: int) -> dict[str, float]:
         data = encoder.encode(target).encode()
         server.append(time.process_time() - began)
         began = time.process_time()
-        replica.apply(Step.decode(data))
+        replica.apply(ModelStep.decode(data))
         node.append(time.process_time() - began)
     return {"encode": round(min(server), 5), "apply": round(min(node), 5)}
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from reference import steps as twin
-from sparsesecagg.downlink import STEP_BITS, Replica, Step, StepEncoder, StepLog, WholeModel, decode_catchup
+from sparsesecagg.downlink import STEP_BITS, ModelStep, Replica, StepEncoder, StepLog, WholeModel, decode_catchup
 from sparsesecagg.errors import InvalidInput, MalformedMessage, MissingStep, ProtocolError, WrongStep
 from strategies import models, mutated
 
@@ -38,7 +38,7 @@ def test_a_replica_holds_the_very_bits_of_the_server(model: NDArray[np.float32],
     replica = Replica(encoder.model)
     for number in range(4):
         step = encoder.encode(moved(encoder.model, seed + number, float(np.abs(model).max()) / 8))
-        replica.apply(Step.decode(step.encode()))
+        replica.apply(ModelStep.decode(step.encode()))
         assert replica.model.tobytes() == encoder.model.tobytes()
         assert replica.digest == encoder.digest == twin.digest(replica.model.tolist())
         assert replica.sequence == encoder.sequence == number + 1

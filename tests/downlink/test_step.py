@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from reference.steps import HEADER
-from sparsesecagg.downlink import BLOCK, STEP_BITS, Step, StepEncoder
+from sparsesecagg.downlink import BLOCK, STEP_BITS, ModelStep, StepEncoder
 from sparsesecagg.downlink.step import add_step
 from sparsesecagg.errors import MalformedMessage, WrongStep
 from strategies import models, mutated
@@ -17,7 +17,7 @@ from strategies import models, mutated
 widths = st.sampled_from(STEP_BITS)
 
 
-def step_of(dim: int, bits: int = 4, seed: int = 0, changed: slice = slice(None)) -> Step:
+def step_of(dim: int, bits: int = 4, seed: int = 0, changed: slice = slice(None)) -> ModelStep:
     """Return the first step of a model of zeros."""
     target = np.zeros(dim, np.float32)
     target[changed] = np.random.default_rng(seed).normal(0, 0.01, dim).astype(np.float32)[changed]
@@ -28,7 +28,7 @@ def step_of(dim: int, bits: int = 4, seed: int = 0, changed: slice = slice(None)
 def test_a_step_survives_the_wire(target: NDArray[np.float32], bits: int, before: int, ahead: int) -> None:
     step = StepEncoder(np.zeros_like(target), bits, before).encode(target, before + ahead)
     data = step.encode()
-    assert Step.decode(data) == Step.decode(memoryview(data)) == step
+    assert ModelStep.decode(data) == ModelStep.decode(memoryview(data)) == step
     assert len(data) == step.size
     assert (step.before, step.after, step.dim, step.bits) == (before, before + ahead, len(target), bits)
 
@@ -52,20 +52,20 @@ def test_a_short_last_block_takes_only_what_it_needs(dim: int, bits: int) -> Non
 def test_truncated_steps_are_rejected(kept: int, bits: int) -> None:
     data = step_of(1300, bits).encode()
     with pytest.raises(MalformedMessage):
-        Step.decode(data[: min(kept, len(data) - 1)])
+        ModelStep.decode(data[: min(kept, len(data) - 1)])
 
 
 @pytest.mark.parametrize("bits", STEP_BITS)
 def test_trailing_bytes_are_rejected(bits: int) -> None:
     with pytest.raises(MalformedMessage, match="the levels of this step take"):
-        Step.decode(step_of(1300, bits).encode() + b"\x01")
+        ModelStep.decode(step_of(1300, bits).encode() + b"\x01")
 
 
 @given(st.data(), widths)
 def test_changed_bytes_are_rejected_or_are_the_encoding_of_another_step(data: st.DataObject, bits: int) -> None:
     changed = data.draw(mutated(step_of(530, bits).encode()))
     try:
-        step = Step.decode(changed)
+        step = ModelStep.decode(changed)
     except MalformedMessage:
         return
     assert step.encode() == changed
@@ -74,7 +74,7 @@ def test_changed_bytes_are_rejected_or_are_the_encoding_of_another_step(data: st
 @given(st.binary(max_size=200))
 def test_random_bytes_are_rejected(data: bytes) -> None:
     with pytest.raises(MalformedMessage):
-        Step.decode(data)
+        ModelStep.decode(data)
 
 
 def with_byte(data: bytes, place: int, value: int) -> bytes:
@@ -100,28 +100,28 @@ def test_each_check_names_what_is_wrong(place: int, value: int, problem: str) ->
     """17 coordinates in the last block: the last byte holds one level and four bits of padding."""
     data = step_of(529).encode()
     with pytest.raises(MalformedMessage, match=problem):
-        Step.decode(with_byte(data, place, value))
+        ModelStep.decode(with_byte(data, place, value))
 
 
 def test_a_step_for_no_coordinates_is_rejected() -> None:
     data = bytearray(step_of(5).encode())
     data[2:10] = bytes(8)
     with pytest.raises(MalformedMessage, match="0 coordinates do not fit"):
-        Step.decode(bytes(data))
+        ModelStep.decode(bytes(data))
 
 
 def test_a_block_of_zeros_must_be_marked_as_empty() -> None:
     data = step_of(1024, 8).encode()
     zeros = data[: HEADER + 2] + bytes(512) + data[HEADER + 2 + 512 :]
     with pytest.raises(MalformedMessage, match="a block of zeros is not marked as empty"):
-        Step.decode(zeros)
+        ModelStep.decode(zeros)
 
 
 def test_a_dimension_that_nobody_sent_takes_no_memory() -> None:
     data = bytearray(step_of(5).encode())
     data[2:10] = (1 << 63).to_bytes(8, "little")
     with pytest.raises(MalformedMessage, match="do not fit"):
-        Step.decode(bytes(data))
+        ModelStep.decode(bytes(data))
 
 
 def test_a_step_is_only_added_to_a_model_of_its_length() -> None:

@@ -14,7 +14,7 @@ from flwr.app import Array, ArrayRecord, Message
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, Result
 
 from flower.local_grid import LocalGrid, content_of, model, round_of, secagg, stage_of, training_app, values
-from sparsesecagg.downlink import Step, Steps, decode_catchup
+from sparsesecagg.downlink import ModelStep, Steps, decode_catchup
 from sparsesecagg.flower.downlink import STEPS
 
 NODES, DIM = 5, 3000
@@ -222,8 +222,8 @@ def from_elsewhere(steps: Steps) -> Steps:
     return Steps(steps.sequence, steps.dim, steps.digest, (step,))
 
 
-def _with(step: Step, **changes: Any) -> Step:
-    return Step(**{**vars(step), **changes})
+def _with(step: ModelStep, **changes: Any) -> ModelStep:
+    return ModelStep(**{**vars(step), **changes})
 
 
 @pytest.mark.parametrize(

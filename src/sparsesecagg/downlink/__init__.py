@@ -2,7 +2,7 @@
 
     vector     what a model is here: a flat float32 vector, its limits, its digest and number
     blocks     reals to small integers with one power of two per block of 512, and their packing
-    step       `Step`: one step on the wire, and the one definition of how it is added to a model
+    step       `ModelStep`: one step on the wire, and the one definition of how it is added to a model
     encoder    `StepEncoder`: the server's rounding, which keeps its error for the next step
     catchup    `WholeModel` and `Steps`: what a node gets that is behind
     log        `StepLog`: the server's side; model in, rounded model out, bytes for every node
@@ -21,16 +21,16 @@ from sparsesecagg.downlink.gain import Gain
 from sparsesecagg.downlink.log import StepLog
 from sparsesecagg.downlink.replica import Replica
 from sparsesecagg.downlink.spread import Spread
-from sparsesecagg.downlink.step import Step
+from sparsesecagg.downlink.step import ModelStep
 from sparsesecagg.downlink.vector import model_digest
 
 __all__ = [
     "BLOCK",
     "STEP_BITS",
     "Gain",
+    "ModelStep",
     "Replica",
     "Spread",
-    "Step",
     "StepEncoder",
     "StepLog",
     "Steps",

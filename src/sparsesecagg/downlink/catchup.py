@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sparsesecagg.crypto.kdf import DIGEST_SIZE
-from sparsesecagg.downlink.step import VERSION, Step
+from sparsesecagg.downlink.step import VERSION, ModelStep
 from sparsesecagg.downlink.vector import Vector, from_wire, is_clean, model_digest, read_only, wire_bytes
 from sparsesecagg.errors import MalformedMessage
 
@@ -46,7 +46,7 @@ class Steps:
     sequence: int
     dim: int
     digest: bytes
-    steps: tuple[Step, ...]
+    steps: tuple[ModelStep, ...]
 
     def encode(self) -> bytes:
         """Return the message as bytes."""
@@ -104,8 +104,8 @@ def _decode_model(content: memoryview, sequence: int, dim: int, digest: bytes) -
     return WholeModel(sequence, read_only(model), digest)
 
 
-def _decode_steps(content: memoryview, dim: int) -> tuple[Step, ...]:
-    steps: list[Step] = []
+def _decode_steps(content: memoryview, dim: int) -> tuple[ModelStep, ...]:
+    steps: list[ModelStep] = []
     while content:
         if len(content) < _LENGTH.size:
             raise MalformedMessage("the length of a step is cut off")
@@ -113,7 +113,7 @@ def _decode_steps(content: memoryview, dim: int) -> tuple[Step, ...]:
         content = content[_LENGTH.size :]
         if length > len(content):
             raise MalformedMessage(f"a step of {length} bytes is cut off after {len(content)}")
-        step = Step.decode(content[:length])
+        step = ModelStep.decode(content[:length])
         if step.dim != dim:
             raise MalformedMessage(f"a step for {step.dim} coordinates among those of a model of {dim}")
         if steps and steps[-1].after != step.before:

@@ -23,7 +23,7 @@ from sparsesecagg.downlink.blocks import (
     require_bits,
     round_blocks,
 )
-from sparsesecagg.downlink.step import Step, add_step, levels_size
+from sparsesecagg.downlink.step import ModelStep, add_step, levels_size
 from sparsesecagg.downlink.vector import (
     NumberedModel,
     Vector,
@@ -69,7 +69,7 @@ class StepEncoder(NumberedModel):
         """What rounding has left for the next step; read-only, shape (dim,)."""
         return read_only(self._error)
 
-    def encode(self, target: Vector, sequence: int | None = None) -> Step:
+    def encode(self, target: Vector, sequence: int | None = None) -> ModelStep:
         """Step towards `target`, shape (dim,), float32, and return the step.
 
         Where `target` equals the model in a whole block of 512, the block stays as it is and its error waits: a round
@@ -83,7 +83,9 @@ class StepEncoder(NumberedModel):
             raise InvalidInput("sequence", f"must be above {self._sequence}, got {after}")
         exponents, levels = self._rounded(target)
         packed = pack_levels(levels, self.bits)[: levels_size(exponents, len(target), self.bits)].tobytes()
-        draft = Step(self.bits, len(target), self._sequence, after, self._digest[:8], b"", exponents.tobytes(), packed)
+        draft = ModelStep(
+            self.bits, len(target), self._sequence, after, self._digest[:8], b"", exponents.tobytes(), packed
+        )
         try:
             model = add_step(self._model, draft)
         except WrongStep:

@@ -23,7 +23,7 @@ from sparsesecagg.downlink.catchup import (
     whole_model_size,
 )
 from sparsesecagg.downlink.encoder import StepEncoder
-from sparsesecagg.downlink.step import Step
+from sparsesecagg.downlink.step import ModelStep
 from sparsesecagg.downlink.vector import Vector
 from sparsesecagg.errors import MalformedMessage
 
@@ -39,7 +39,7 @@ class _Kept(NamedTuple):
     encoded: bytes
 
     @staticmethod
-    def of(step: Step) -> _Kept:
+    def of(step: ModelStep) -> _Kept:
         return _Kept(step.before, step.digest_before, step.encode())
 
 

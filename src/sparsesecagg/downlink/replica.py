@@ -7,7 +7,7 @@ node that was shown another model than the others masks with something else.
 from __future__ import annotations
 
 from sparsesecagg.downlink.catchup import Steps, WholeModel, decode_catchup
-from sparsesecagg.downlink.step import Step, add_step
+from sparsesecagg.downlink.step import ModelStep, add_step
 from sparsesecagg.downlink.vector import NumberedModel, Vector, is_clean, model_digest, require_vector
 from sparsesecagg.errors import InvalidInput, MalformedMessage, MissingStep, WrongStep
 
@@ -36,7 +36,7 @@ class Replica(NumberedModel):
         """Return the replica as bytes, for `restore`."""
         return WholeModel(self._sequence, self._model, self._digest).encode()
 
-    def apply(self, step: Step) -> None:
+    def apply(self, step: ModelStep) -> None:
         """Take one step; raise `MissingStep` if others come first, `WrongStep` if it does not fit."""
         self._model, self._digest, self._sequence = _after(self._model, self._digest, self._sequence, step)
 
@@ -67,7 +67,7 @@ class Replica(NumberedModel):
         self._model, self._digest, self._sequence = model, digest, sequence
 
 
-def _after(model: Vector, digest: bytes, sequence: int, step: Step) -> tuple[Vector, bytes, int]:
+def _after(model: Vector, digest: bytes, sequence: int, step: ModelStep) -> tuple[Vector, bytes, int]:
     """Return model, digest and number after a step that fits; change nothing."""
     if step.before > sequence:
         raise MissingStep(sequence, step.before)

@@ -38,7 +38,7 @@ _ROWS = 128
 
 
 @dataclass(frozen=True)
-class Step:
+class ModelStep:
     """A rounded step from one model to the next."""
 
     bits: int
@@ -62,7 +62,7 @@ class Step:
         return b"".join((header, self.exponents, self.levels))
 
     @staticmethod
-    def decode(data: bytes | memoryview) -> Step:
+    def decode(data: bytes | memoryview) -> ModelStep:
         """Read a step; refuse whatever `encode` would not have written. Needs no more memory than `data`."""
         if len(data) < _HEADER.size:
             raise MalformedMessage(f"a step has {_HEADER.size} bytes or more, got {len(data)}")
@@ -77,7 +77,7 @@ class Step:
         blocks = block_count(dim)
         if not dim or blocks > len(body):
             raise MalformedMessage(f"{dim} coordinates do not fit a step of {len(data)} bytes")
-        step = Step(bits, dim, before, after, digest_before, digest_after, body[:blocks], body[blocks:])
+        step = ModelStep(bits, dim, before, after, digest_before, digest_after, body[:blocks], body[blocks:])
         step._check_body()
         return step
 
@@ -109,7 +109,7 @@ def levels_size(exponents: Bytes, dim: int, bits: int) -> int:
     return full - missing * bits // 8
 
 
-def padded_levels(step: Step) -> Bytes:
+def padded_levels(step: ModelStep) -> Bytes:
     """Return the packed levels, one row per block that is not empty, a shorter last block filled up with zeros."""
     held, width = np.frombuffer(step.levels, np.uint8), BLOCK * step.bits // 8
     if missing := -len(held) % width:
@@ -117,7 +117,7 @@ def padded_levels(step: Step) -> Bytes:
     return held.reshape(-1, width)
 
 
-def add_step(model: Vector, step: Step) -> Vector:
+def add_step(model: Vector, step: ModelStep) -> Vector:
     """Return the model after a step: float32(model + level · scale) for each coordinate of a block that is not empty.
 
     The product is exact, since a level has at most 7 bits and a scale is a power of two, so the addition is the only

@@ -8,7 +8,7 @@ import pytest
 
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.lab.learning import Dataset, DenseNetwork, TorchModel, train_federated
-from sparsesecagg.lab.report.records import RoundLine
+from sparsesecagg.lab.learning.metrics import RoundLine
 
 from .support import blobs, real_data
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from lab.report.synthetic import DIM, write_run
+from sparsesecagg.lab.learning.metrics import ContributorFigures, RoundLine
 from sparsesecagg.lab.report.measures import (
     baseline,
     contributors_distribution,
@@ -13,7 +14,7 @@ from sparsesecagg.lab.report.measures import (
     mean_by_stage,
     measure,
 )
-from sparsesecagg.lab.report.records import ContributorFigures, RoundLine, Run, read_run
+from sparsesecagg.lab.report.records import Run, read_run
 
 
 def run_of(*rounds: RoundLine, **config: object) -> Run:

@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from lab.report.synthetic import SHAPES, write_run
+from sparsesecagg.lab.learning.metrics import RoundLine
 from sparsesecagg.lab.report import plots
 from sparsesecagg.lab.report.measures import measure
 from sparsesecagg.lab.report.plots import COMPUTING, TRAINING, TRANSFER, figure_groups
-from sparsesecagg.lab.report.records import LabelCounts, RoundLine, Run, read_run
+from sparsesecagg.lab.report.records import LabelCounts, Run, read_run
 
 EXPECTED = {
     "accuracy-by-round",

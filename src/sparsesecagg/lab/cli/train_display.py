@@ -17,7 +17,7 @@ from rich.progress import (
 from sparsesecagg.cli.shared import err
 from sparsesecagg.lab.learning.data.download import DownloadProgress
 from sparsesecagg.lab.learning.federated import FederatedRun
-from sparsesecagg.lab.report.records import RoundLine
+from sparsesecagg.lab.learning.metrics import RoundLine
 from sparsesecagg.lab.report.words import bytes_text
 
 _LINES = 10  # per run, where there is no terminal

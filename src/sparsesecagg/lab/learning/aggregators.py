@@ -30,6 +30,7 @@ AGGREGATORS = {
     SLICED: "ours: everybody in a group sends the same random fraction α, masked inside the group",
 }
 PATTERN_OF = {"secagg": "full", "secagg-plus": "full", "pairwise": "pairwise", SLICED: "sliced"}
+SPARSE = frozenset({SLICED, "pairwise"})
 OTHER_NAMES = {"full": "secagg"}
 
 # 32 bits are what the published protocols use; sums over groups average rounding out.
@@ -91,7 +92,7 @@ def round_options(config: TrainingConfig) -> RoundOptions:
     return replace(
         options,
         pattern=PATTERN_OF[name],
-        alpha=1.0 if PATTERN_OF[name] == "full" else options.alpha,
+        alpha=options.alpha if name in SPARSE else 1.0,
         neighbours=neighbours,
         modulus_bits=config.modulus_bits or DEFAULT_MODULUS_BITS.get(name, PUBLISHED_MODULUS_BITS),
         clip=1.0,  # Updates are divided by the clip of their layer.

@@ -10,9 +10,9 @@ from typing import Any
 from sparsesecagg.lab.learning.config import TrainingConfig
 from sparsesecagg.lab.learning.data import Dataset
 from sparsesecagg.lab.learning.federated import FederatedRun, RunSummary, Task
+from sparsesecagg.lab.learning.metrics import RoundLine
 from sparsesecagg.lab.learning.models import Model
 from sparsesecagg.lab.learning.workers import check_workers
-from sparsesecagg.lab.report.records import RoundLine
 
 
 def train_federated(

@@ -22,7 +22,7 @@ from sparsesecagg.lab.learning.aggregators import expected_exposure, make_aggreg
 from sparsesecagg.lab.learning.config import TrainingConfig
 from sparsesecagg.lab.learning.data import Dataset, Partition, load_dataset, make_partition
 from sparsesecagg.lab.learning.data.download import DownloadProgress
-from sparsesecagg.lab.learning.metrics import round_line
+from sparsesecagg.lab.learning.metrics import RoundLine, round_line
 from sparsesecagg.lab.learning.models import Model, make_model
 from sparsesecagg.lab.learning.models.base import Vector
 from sparsesecagg.lab.learning.network import Network
@@ -30,7 +30,6 @@ from sparsesecagg.lab.learning.run_folder import Checkpoint, RunFolder, check_fr
 from sparsesecagg.lab.learning.seeds import Purpose, generator, integer_seed
 from sparsesecagg.lab.learning.way_down import make_way_down
 from sparsesecagg.lab.learning.workers import Job, TrainingPool
-from sparsesecagg.lab.report.records import RoundLine
 from sparsesecagg.protocol import Stage
 from sparsesecagg.simulate.simulation import draw_dropouts
 

@@ -44,7 +44,7 @@ class WayDown:
         """Go back to a state that `state` gave."""
 
 
-class StepsDown(WayDown):
+class SteppedWayDown(WayDown):
     """Steps of a few bits per coordinate."""
 
     def __init__(
@@ -95,4 +95,4 @@ def make_way_down(
     turns: NDArray[Any] | None = None,
 ) -> WayDown:
     """Return the way down that the options name; it begins with `model`. `turns`: which coordinates change together."""
-    return StepsDown(model, layers, bits, clients, turns) if kind == "steps" else WayDown(model)
+    return SteppedWayDown(model, layers, bits, clients, turns) if kind == "steps" else WayDown(model)

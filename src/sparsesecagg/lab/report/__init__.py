@@ -11,8 +11,9 @@ page       the page itself: `write_report`
 table      the terminal's closing table: `summary_table`
 """
 
+from sparsesecagg.lab.learning.metrics import RoundLine
 from sparsesecagg.lab.report.page import compare_runs, write_report
-from sparsesecagg.lab.report.records import LabelCounts, RoundLine, Run, RunSet, read_run, read_run_set, read_runs
+from sparsesecagg.lab.report.records import LabelCounts, Run, RunSet, read_run, read_run_set, read_runs
 from sparsesecagg.lab.report.table import summary_table
 
 __all__ = [

@@ -11,6 +11,7 @@ from sparsesecagg.lab.report.words import against, bytes_text, count, percent, s
 # Whose result a comparison is about, in this order; the others are what it is compared with.
 LEADS = ("sliced", "secagg-plus", "pairwise", "secagg", "plain-topk", "plain-randk", "plain")
 
+PUBLISHED = "pairwise"
 PAIRWISE_WARNING = (
     "pairwise: its masks join only a few users at each coordinate, so dropouts and colluders can leave "
     "values readable however many contributors there are. It is here to reproduce and study the published "
@@ -94,7 +95,7 @@ def _chance(measures: Sequence[Measures]) -> list[str]:
 
 def _warning(measures: Sequence[Measures]) -> str | None:
     """Say what `pairwise` does not protect, with the figure where the run recorded one."""
-    pairwise = next((m.run for m in measures if m.run.aggregator == "pairwise"), None)
+    pairwise = next((m.run for m in measures if m.run.aggregator == PUBLISHED), None)
     if pairwise is None:
         return None
     if not (exposed := pairwise.expected_exposure):

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from sparsesecagg.lab.report.records import STAGES, RoundLine, Run, total
+from sparsesecagg.lab.learning.metrics import RoundLine, total
+from sparsesecagg.lab.report.records import STAGES, Run
 
 # SecAgg's UPLOAD: a header and one 32-bit word for every parameter.
 SECAGG_HEADER_BYTES = 64

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sparsesecagg.lab.learning.metrics import RoundLine
 from sparsesecagg.lab.report.markup import plot_text
 from sparsesecagg.lab.report.measures import (
     Measures,
@@ -20,7 +21,7 @@ from sparsesecagg.lab.report.measures import (
     worked,
 )
 from sparsesecagg.lab.report.palette import DASHES, LIGHT, LIGHT_RUNS, SYMBOLS
-from sparsesecagg.lab.report.records import STAGES, LabelCounts, RoundLine, Run
+from sparsesecagg.lab.report.records import STAGES, LabelCounts, Run
 from sparsesecagg.lab.report.words import BYTE_UNITS, SECOND_UNITS, Unit, bytes_text, count, percent, unit_for
 
 Json = dict[str, Any]

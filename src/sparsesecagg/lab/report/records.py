@@ -11,11 +11,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from sparsesecagg.errors import InvalidInput
+from sparsesecagg.lab.learning.metrics import RoundLine
 from sparsesecagg.protocol import Stage
 
 # The words of the protocol, in its order; stages that a run does not have are simply absent from its records.
@@ -25,70 +26,6 @@ CONFIG = "config.json"
 PARTITION = "partition.json"
 METRICS = "metrics.jsonl"
 COMPARISON = "comparison.json"
-
-
-class ContributorFigures(msgspec.Struct, frozen=True):
-    """How many users' values went into a coordinate of the aggregate, over all coordinates of one round."""
-
-    mean: float | None = None
-    min: float | None = None
-
-
-class RoundLine(msgspec.Struct, frozen=True):
-    """One line of metrics.jsonl, as training writes it and reports read it.
-
-    Bytes and client seconds are means per client; what an engine does not know stays empty.
-    """
-
-    round: int
-    status: Literal["ok", "failed"] = "ok"
-    reason: str | None = None
-    accuracy: float | None = None
-    loss: float | None = None
-    survivors: int | None = None
-    dropped: dict[str, int] = {}
-    uploads: int | None = None
-    """How many sent an upload."""
-    upload_bytes: float = 0.0
-    """The mean of their UPLOAD messages."""
-    sent_bytes: dict[str, float] = {}
-    received_bytes: dict[str, float] = {}
-    downlink_bytes: float = 0.0
-    """The model on its way down, whole or in steps."""
-    exchanges: int | None = None
-    coordinates_updated: float | None = None
-    gain: float | None = None
-    """What the mean was multiplied by."""
-    groups_opened: int | None = None
-    lost: dict[str, int] = {}
-    """By reason: groups whose sum was not opened."""
-    client_seconds: dict[str, float] = {}
-    server_seconds: dict[str, float] = {}
-    training_seconds: float = 0.0
-    transfer_seconds: float = 0.0
-    contributors: ContributorFigures = ContributorFigures()
-    contributors_histogram: dict[str, float] = {}
-    clipped: int | None = None
-    exact: bool | None = None
-    """The sum in the field was that of the survivors' own quantised values; None where nobody knows."""
-    cumulative_upload_bytes: float | None = None
-    cumulative_downlink_bytes: float | None = None
-    cumulative_seconds: dict[str, float] = {}
-
-    @property
-    def failed(self) -> bool:
-        """Whether the round left the model as it was."""
-        return self.status == "failed"
-
-    @property
-    def all_sent_bytes(self) -> float:
-        """Bytes of all messages a client sent: over all stages, or the upload where nothing else was sent."""
-        return total(self.sent_bytes) or self.upload_bytes
-
-    @property
-    def all_received_bytes(self) -> float:
-        """Bytes of all messages a client received, the model included."""
-        return total(self.received_bytes) + self.downlink_bytes
 
 
 class LabelCounts(msgspec.Struct, frozen=True):
@@ -135,11 +72,6 @@ class RunSet(msgspec.Struct, frozen=True):
 
     runs: tuple[Run, ...]
     is_comparison: bool
-
-
-def total(by_stage: Mapping[str, float]) -> float:
-    """Return the recorded total, or the sum over the stages where none was recorded."""
-    return by_stage["total"] if "total" in by_stage else sum(by_stage.values())
 
 
 def read_run_set(run_dir: Path) -> RunSet:
