@@ -15,7 +15,7 @@ from experiments.common.results import commit
 from sparsesecagg import __version__
 from sparsesecagg.cli.plan import as_json
 from sparsesecagg.patterns.groups import group_count, group_sizes
-from sparsesecagg.planning.plan import DEFAULT_ALPHA, Goal
+from sparsesecagg.planning.plan import Goal
 from sparsesecagg.planning.planner import plan_round
 from sparsesecagg.privacy.anonymity import colluders_in_a_group, failed_rounds, honest_in_sum
 
@@ -41,7 +41,7 @@ COHORTS: tuple[dict[str, Any], ...] = (
     {"clients": 1000, "dropout": 0.3, "colluding": 0.3333},
     {"clients": 1000, "dropout": 0.3, "colluding": 0.3333, "server": "semi-honest"},
 )
-"""θ = γ = 0.1, five honest users and a malicious server unless it says otherwise."""
+"""θ = γ = 0.1, five honest users, α = 0.1 and a malicious server unless it says otherwise."""
 STRICTER = ((10, None), (25, None), (50, None), (100, None), (300, None), (1000, None), (1000, 77), (10_000, None))
 """Cohorts, with the size of their groups, whose thresholds are also computed for a stricter availability."""
 FEWER_FAILED = 0.01
@@ -67,9 +67,9 @@ def compute() -> dict[str, Any]:
 
 def plan_of(cohort: dict[str, Any]) -> dict[str, Any]:
     """Return one cohort's plan."""
-    usual = {"dim": DIM, "dropout": 0.1, "colluding": 0.1, "min_anonymity": 5}
+    usual = {"dim": DIM, "dropout": 0.1, "colluding": 0.1, "min_anonymity": 5, "alpha": 0.1}
     plan = plan_round(Goal(**{**usual, **cohort}))
-    return {"cohort": {**usual, "server": "malicious", "alpha": DEFAULT_ALPHA, **cohort}, **as_json(plan)}
+    return {"cohort": {**usual, "server": "malicious", **cohort}, **as_json(plan)}
 
 
 def thresholds(clients: int, group_size: int | None) -> dict[str, Any]:

@@ -12,12 +12,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from sparsesecagg.downlink.gain import DEFAULT_ALPHA
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.field import Word
 from sparsesecagg.patterns import PATTERNS
 from sparsesecagg.planning.advice import PAIRWISE_WARNING, advice
 from sparsesecagg.planning.message_sizes import default_levels, message_bytes, secagg_upload, shortest_word
-from sparsesecagg.planning.plan import DEFAULT_ALPHA, Goal, Plan
+from sparsesecagg.planning.plan import Goal, Plan
 from sparsesecagg.planning.planner import LOST_ROUNDS, plan_round
 from sparsesecagg.privacy.anonymity import (
     MAX_FAILED,

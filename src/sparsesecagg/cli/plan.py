@@ -9,8 +9,9 @@ import typer
 from rich.table import Table
 
 from sparsesecagg.cli.shared import JsonOption, bytes_text, out, print_json
+from sparsesecagg.downlink.gain import DEFAULT_ALPHA
 from sparsesecagg.planning.message_sizes import default_levels
-from sparsesecagg.planning.plan import DEFAULT_ALPHA, DEFAULT_FAILURE_LOG2, Goal, Plan
+from sparsesecagg.planning.plan import DEFAULT_FAILURE_LOG2, Goal, Plan
 from sparsesecagg.planning.planner import plan_round
 from sparsesecagg.privacy.anonymity import ServerModel
 from sparsesecagg.protocol import RoundOptions

@@ -18,11 +18,11 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from sparsesecagg.downlink import gain
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.field import WORD_BITS
 from sparsesecagg.patterns import PATTERNS
 from sparsesecagg.patterns.groups import USUAL_GROUP
-from sparsesecagg.planning import plan as planning
 from sparsesecagg.planning.message_sizes import default_levels, shortest_word
 
 SECONDS_BETWEEN_LINES: Final = 5.0
@@ -44,7 +44,7 @@ def at_least(minimum: int) -> Callable[[typer.CallbackParam, _Number], _Number]:
     return check
 
 
-DEFAULT_ALPHA: Final = planning.DEFAULT_ALPHA
+DEFAULT_ALPHA: Final = gain.DEFAULT_ALPHA
 """What a user sends if nobody says otherwise: the same in all commands."""
 WEIGHTS: Final = ("uniform", "examples")
 USUAL_MAX_WEIGHT: Final = 1000

@@ -12,8 +12,6 @@ from sparsesecagg.privacy.anonymity import SERVER_MODELS, ServerModel, planned_c
 from sparsesecagg.protocol.options import RoundOptions
 from sparsesecagg.protocol.parameters import MAX_CLIENTS, MAX_DIM
 
-DEFAULT_ALPHA: Final = 0.1
-"""What a user sends if nobody says otherwise: the same in all commands."""
 DEFAULT_FAILURE_LOG2: Final = -40.0
 LOWEST_FAILURE_LOG2: Final = -1000.0
 """Smaller probabilities, and what can't happen, are reported as this one: a true bound, and a number in JSON."""

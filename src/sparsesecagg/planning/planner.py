@@ -15,9 +15,10 @@ from dataclasses import replace
 from math import isfinite
 from typing import Final, NamedTuple
 
+from sparsesecagg.downlink.gain import DEFAULT_ALPHA
 from sparsesecagg.patterns.groups import group_count, group_sizes
 from sparsesecagg.planning.message_sizes import default_levels, message_bytes, secagg_upload, shortest_word
-from sparsesecagg.planning.plan import DEFAULT_ALPHA, LOWEST_FAILURE_LOG2, Goal, Plan
+from sparsesecagg.planning.plan import LOWEST_FAILURE_LOG2, Goal, Plan
 from sparsesecagg.privacy.anonymity import (
     Promise,
     availability,
