@@ -13,8 +13,8 @@ data = Dataset.from_arrays(digits.data / 16, digits.target, name="my digits")
 net = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.BatchNorm1d(64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
 
 result = train_federated(
-    data, TorchModel(net), clients=30, rounds=15, aggregator="committee", alpha=0.25, dropout=0.1,
+    data, TorchModel(net), clients=30, rounds=15, aggregator="sliced", alpha=0.25, dropout=0.1,
     modulus_bits=8, lr=0.1, batch=10,
-    on_round=lambda done: print(f"round {done.round}: {done.accuracy:.1%}, {done.aggregation.survivors} survivors"),
+    on_round=lambda done: print(f"round {done.round}: {done.accuracy:.1%}, {done.survivors} survivors"),
 )  # fmt: skip
 print(f"{result.accuracy:.1%} with uploads of {result.upload_bytes_per_client_round:,.0f} bytes; see {result.run_dir}")
