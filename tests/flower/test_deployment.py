@@ -13,14 +13,12 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from shutil import copytree
 from typing import Any
 
 import pytest
 
 from flower.enrolment import enrol_users
 from flower.federation import LocalFederation, Node
-from sparsesecagg.flower.node import LEDGER
 
 APP = Path(__file__).parent / "mean_app"
 
@@ -59,7 +57,6 @@ class Outcome:
         assert path.is_file(), output[-6000:]
         content = json.loads(path.read_text(encoding="utf-8"))
         self.rounds: list[dict[str, Any]] = content["rounds"]
-        self.twice: dict[str, list[str]] = content["twice"]
         self.models = {int(number): model for number, model in content["models"].items()}
 
     def require(self, server_round: int, survivors: list[int]) -> None:
@@ -105,33 +102,22 @@ def test_a_simulation_in_ray_with_a_client_that_raises_in_every_round(tmp_path: 
         assert outcome.rounds[number - 1]["dropped"]["UPLOAD"] == 1
 
 
-def test_a_deployment_survives_kills_and_answers_a_malicious_server_once(tmp_path: Path) -> None:
-    """Five SuperNodes. Round 1: two nodes are asked for one user's shares at the same time, with different survivors.
-    Round 2: one node is killed while it uploads, and another is told to end while it unmasks. Then a SuperNode is
-    started on a copy of what the nodes have kept, and asked what was asked in round 1."""
+def test_a_deployment_survives_kills(tmp_path: Path) -> None:
+    """Five SuperNodes. In round 2 one node is killed while it uploads, and another is told to end while it unmasks."""
     with LocalFederation(tmp_path / "deployment") as federation:
-        ledger = federation.folder / "ledger"
         for index in range(5):
-            federation.add_node(index, {"partition-id": index, "num-partitions": 5, LEDGER: str(ledger)})
+            federation.add_node(index, {"partition-id": index, "num-partitions": 5})
         federation.wait_for_nodes(5)
         out = tmp_path / "out.json"
-        run = federation.run(APP, {"rounds": 2, "upload-seconds": 30.0, "twice": True, "out": str(out)})
+        run = federation.run(APP, {"rounds": 2, "upload-seconds": 30.0, "out": str(out)})
         run.wait_for("SecAgg round 1: ", timeout=180)
         before = {index: messages(node) for index, node in federation.nodes.items()}
         wait_for_messages(federation.nodes[4], before[4] + 1, timeout=60)
         federation.signal_node(4, signal.SIGKILL)
         wait_for_messages(federation.nodes[3], before[3] + 2, timeout=60)
         federation.signal_node(3, signal.SIGTERM)
-        run.wait_for("Waiting for a node that is started again", timeout=180)
-        copytree(ledger, tmp_path / "copy")
-        federation.add_node(5, {"partition-id": 4, "num-partitions": 5, LEDGER: str(tmp_path / "copy")})
         outcome = Outcome(out, run.finish(timeout=240))
     assert federation.processes() == []
-
-    assert outcome.twice["first"] == ["answered"]
-    for name in ("second", "again"):
-        (refusal,) = outcome.twice[name]
-        assert "AlreadyAnswered" in refusal
     assert [record["status"] for record in outcome.rounds] == ["ok"] * 2
     assert [record["exchanges"] for record in outcome.rounds] == [4, 2]
     outcome.require(1, [0, 1, 2, 3, 4])
@@ -168,7 +154,7 @@ def test_tls_node_authentication_a_roster_a_stranger_who_is_rejected_and_a_serve
     assert first["exchanges"] == 4
     assert outcome.models[1][:2] == pytest.approx([mean_step([0, 1, 2], 1)] * 2, abs=1e-6)
     assert [record["round"] for record in outcome.rounds] == [2]
-    assert second["exchanges"] == 2
+    assert second["exchanges"] == 3  # Nodes are first asked what Flower's new run has told them.
     outcome.require(2, [0, 1, 2])
     assert "SuperNode ID" not in stranger.log_text()
     assert "Failed to activate SuperNode" in stranger.log_text()

@@ -121,6 +121,7 @@ class _Task:
                 if packet.payload:
                     client.join(packet.payload)
                 self.packages = self._key_packages(client)
+                self.fields["app"] = app_digest(self.owner.context)
                 self._prove(client.params, b"".join(self.packages))
                 return b""
             case Stage.UPLOAD:

@@ -39,7 +39,6 @@ class RunState(msgspec.Struct, frozen=True, array_like=True):
     begun: int
     """The round whose headers are leaving: its number is used up."""
     seats: list[tuple[int, int]]
-    app: bytes
 
 
 class SecureRun:
@@ -50,7 +49,7 @@ class SecureRun:
     ) -> None:
         """Take the protocol's server, at the start of an epoch, or restored with the rest of its `state`."""
         self.server = server
-        self.app = state.app if state else b""
+        self.app = b""
         """What most nodes say the run's number and configuration are, as a digest: the context is bound to it."""
         self._nodes = Exchanges(server, courier, timeout, Seats(state.seats if state else ()))
         self._downlink = downlink
@@ -73,7 +72,7 @@ class SecureRun:
     def save(self) -> bytes:
         """Return the run as bytes, before the headers of its next round leave."""
         begun = self.server.round_number + 1
-        return msgspec.msgpack.encode(RunState(self.server.save(), begun, self._nodes.seats.taken, self.app))
+        return msgspec.msgpack.encode(RunState(self.server.save(), begun, self._nodes.seats.taken))
 
     @staticmethod
     def restore(data: bytes, courier: Courier, timeout: float, downlink: Downlink, roster: Roster | None) -> SecureRun:
@@ -106,9 +105,7 @@ class SecureRun:
         fields = {"params": self.params.encode(), "epoch": self.server.epoch_number, **nodes.challenge()}
         messages = {node: nodes.message(Stage.ADVERTISE_KEYS, node, fields=fields) for node in nodes.invited}
         nodes.exchange(grid, Stage.ADVERTISE_KEYS, messages, answers.__setitem__)
-        told = [packet.fields.get("app") for packet in answers.values() if packet.refusal is None]
-        usual = Counter(each for each in told if isinstance(each, bytes)).most_common(1)
-        self.app = usual[0][0] if usual else b""
+        self._learn_app(answers)
         if nodes.roster is None:
             return 0  # A new session is a new run: nobody has seen anything of it.
         # Beyond what colluding users could make up: somebody honest has seen at least that much.
@@ -119,12 +116,28 @@ class SecureRun:
         self.server.catch_up(rounds[0] if rounds else 0)
         return epochs[0] if epochs else 0
 
+    def _learn_app(self, answers: Mapping[int, Packet]) -> None:
+        """Take what most nodes say the run's number and configuration are."""
+        told = [packet.fields.get("app") for packet in answers.values()]
+        usual = Counter(each for each in told if isinstance(each, bytes)).most_common(1)
+        self.app = usual[0][0] if usual else b""
+
     # Who is in it
 
     def ready(self, grid: Grid, invitations: Sequence[Invitation], record: RoundRecord) -> bool:
         """Return whether the next round can be played by these nodes; ask for packages that are missing, if need be."""
         nodes = self._nodes
         nodes.begin(invitations, record)
+        if not self.app:  # Restored, and Flower's run is another one now.
+            answers: dict[int, Packet] = {}
+            known = {node: nodes.seats.user(node) for node in nodes.invited}
+            messages = {
+                node: nodes.message(Stage.SHARE_KEYS, node, fields=nodes.wanted(user))
+                for node, user in known.items()
+                if user is not None
+            }
+            nodes.exchange(grid, Stage.SHARE_KEYS, messages, answers.__setitem__)
+            self._learn_app(answers)
         if not self._viable():
             asked = {node: message for node in nodes.invited if (message := nodes.for_packages(node)) is not None}
             nodes.exchange(grid, Stage.SHARE_KEYS, asked)
