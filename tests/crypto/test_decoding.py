@@ -376,7 +376,7 @@ def test_liars_up_to_the_surplus_frame_nobody(liars: list[int], near: int) -> No
 
 @pytest.mark.parametrize(("liars", "framed"), [(6, 0), (7, 4), (8, 3), (10, 1)])
 def test_nobody_is_named_whom_so_many_liars_could_have_framed(liars: int, framed: int) -> None:
-    """Of 20 holders, 11 needed, it takes 9 + 2 − m liars to make m others look false; who expects as many names none."""
+    """Of 20 holders, 11 needed, 9 + 2 − m liars make m others look false; who expects as many names none."""
     holders, secrets = np.arange(20), some_secrets(4)
     shares = deal(secrets, holders, 11)
     shift_but_keep_the_secret(shares, list(range(liars)), list(range(liars, liars + 9)))
