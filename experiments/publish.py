@@ -1,4 +1,6 @@
-"""Write the generated parts of docs/reproduction.md and the figures that prose states on all pages; draw the plots.
+"""Write the generated parts of docs/reproduction.md and docs/weakness.md, and the figures in the prose of all pages.
+
+Draws the plots again, too.
 
 .venv/bin/python -m experiments.publish
 """
@@ -10,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from experiments import figures_in_prose
+from experiments.claims import weakness
 from experiments.claims.page import published
 from experiments.common import results
 from experiments.common.experiment import NAMES, load
 from sparsesecagg.errors import InvalidInput
 
-RESULTS, DOCUMENT = results.ROOT / "results", results.ROOT / "docs" / "reproduction.md"
+DOCS, RESULTS = results.ROOT / "docs", results.ROOT / "results"
+DOCUMENT, WEAKNESS = DOCS / "reproduction.md", DOCS / "weakness.md"
 
 
 def main() -> None:
@@ -27,6 +31,7 @@ def main() -> None:
             require_repeatable(result)
             load(name).plot(result, RESULTS / "plots")
     rewrite(DOCUMENT, published(DOCUMENT.read_text(encoding="utf-8"), RESULTS))
+    rewrite(WEAKNESS, weakness.published(WEAKNESS.read_text(encoding="utf-8")))
     for page in figures_in_prose.PAGES:
         rewrite(page, figures_in_prose.filled(page.read_text(encoding="utf-8")))
 

@@ -32,7 +32,7 @@ def parts(folder: Path) -> dict[str, str]:
     lines = {name: _table(rows) for name, rows in claims.items()}
     lines["outcome"] = [_counted(claims), _missing(found)]
     lines["hypotheses"] = measured.hypotheses(found)
-    lines["provenance"] = [_provenance(found[name]) for name in NAMES if name in found]
+    lines["provenance"] = ["Measured: " + "; ".join(_provenance(found[name]) for name in NAMES if name in found) + "."]
     return {name: "\n".join(some) + "\n" for name, some in lines.items()}
 
 
@@ -83,10 +83,7 @@ def _missing(found: Results) -> str:
 
 
 def _provenance(result: Mapping[str, Any]) -> str:
-    machine, data, seeds = result["machine"], result["data"], result["seeds"]
+    machine, seeds = result["machine"], result["seeds"]
     which = f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}"
-    on = "" if data["sha256"] is None else f", {data['name']} ({data['sha256'][:12]}…, {data['note']})"
-    return (
-        f"- `{result['command']}`: commit {result['commit']}, {result['date']}, {which}{on}, "
-        f"{machine['cores']} cores of {machine['processor']}"
-    )
+    note = "" if result["data"]["sha256"] is None else f", {result['data']['name']} ({result['data']['note']})"
+    return f"{result['name']} (commit {result['commit']}, {result['date']}, {which}{note}, {machine['processor']})"

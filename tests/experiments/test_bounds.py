@@ -70,7 +70,7 @@ def test_the_factor_bounds_the_exact_variance_for_gradients_of_any_sign() -> Non
 
 
 @pytest.mark.parametrize(("change", "option"), [({"convexity": 3.0}, "convexity"), ({"local_steps": 0}, "local_steps")])
-def test_constants_that_the_assumptions_exclude_are_refused(change, option: str) -> None:
+def test_constants_that_the_assumptions_exclude_are_refused(change: dict[str, Any], option: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         Problem(**{"smoothness": 2.0, "convexity": 0.5, "gradient_bound": 1.0, "local_steps": 1} | change)
     assert caught.value.option == option

@@ -6,7 +6,7 @@ import pytest
 
 from experiments.clock.config import SCALES
 from experiments.clock.plot import Split, compare, computing_for, split
-from experiments.clock.run import parameters
+from experiments.clock.run import literal
 
 
 def entry(system: str, seconds: float, upload: float) -> tuple[dict[str, object], dict[str, object]]:
@@ -56,4 +56,12 @@ def test_no_computing_gives_more_than_transfer_alone_would_save() -> None:
 def test_default_settings_have_the_papers_largest_network_at_100_users() -> None:
     largest = SCALES["default"].settings[-1]
     assert (largest.model, largest.clients) == ("mnist-cnn", 100)
-    assert parameters(SCALES["default"], largest, "pairwise", 1_663_370).alpha == pytest.approx(0.1)
+
+
+def test_words_for_every_coordinate_are_charged_for_every_pair() -> None:
+    found = {
+        "numbers": {"pairs_of_a_user": 99, "pairs_of_the_server": 2100},
+        "timings": {"client": 1.0, "server": 2.0, "words_of_a_pair": 0.01},
+    }
+    timings = literal(found)["timings"]
+    assert (timings["client"], timings["server"]) == pytest.approx((1.99, 23.0))

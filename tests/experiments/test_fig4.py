@@ -11,10 +11,10 @@ import pytest
 from experiments.common.work import Work
 from experiments.fig4.config import Config
 from experiments.fig4.plot import compare, plot
-from experiments.fig4.run import _test, parameters, run
-from experiments.fig4.sampling import sample, variance_of_a_round
+from experiments.fig4.run import _test, run
+from experiments.theory.sampling import Drawing, sample, variance_of_a_round
 from sparsesecagg.lab.audit.theory import pairwise_revealed_fraction, pairwise_singled_out_fraction
-from sparsesecagg.protocol import Parameters
+from sparsesecagg.protocol import Parameters, RoundOptions
 
 THIRD = 1 / 3
 SMALL = Config(
@@ -38,8 +38,8 @@ def numbers(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.fixture(scope="module")
 def rounds() -> Any:
     """Many rounds of one setting of the published pattern."""
-    params = Parameters.create(clients=12, dim=400, pattern="pairwise", alpha=0.6, dropout=0.3)
-    return params, sample(params, (0.3,), THIRD, 120, (1,))["0.3"]
+    drawing = Drawing(12, 400, 0.6)
+    return drawing, sample(drawing, (0.3,), THIRD, 120, (1,))["0.3"]
 
 
 @pytest.mark.parametrize(
@@ -57,23 +57,17 @@ def test_sampled_shares_are_the_computed_ones(rounds: Any, name: str, theory: An
 
 def test_the_variance_of_a_round_is_as_computed(rounds: Any) -> None:
     """A variance of 120 rounds has a relative error of √(2/119) = 0.13; five of these are allowed."""
-    params, found = rounds
+    drawing, found = rounds
     measured = np.var([one["contributors"] for one in found], ddof=1)
-    assert measured == pytest.approx(variance_of_a_round(params, 0.3, THIRD), rel=0.65)
+    assert measured == pytest.approx(variance_of_a_round(drawing, 0.3, THIRD), rel=0.65)
 
 
-def test_without_dropouts_committees_have_exactly_their_mean() -> None:
-    params = Parameters.create(clients=15, dim=300, pattern="committee", alpha=0.4)
-    assert variance_of_a_round(params, 0.0, THIRD) == 0
-    for one in sample(params, (0.0,), THIRD, 5, (2,))["0"]:
-        assert one["contributors"] == pytest.approx(params.selection_probability * 10)
-
-
-def test_an_alpha_that_is_too_small_for_committees_is_left_out(numbers: Any) -> None:
-    assert parameters(SMALL, "committee", 12, 0.2, 200) is None  # Two or three members.
-    points = {(one["pattern"], one["clients"], one["alpha"]) for one in numbers["revealed"]}
-    assert ("pairwise", 12, 0.2) in points
-    assert ("committee", 12, 0.2) not in points
+def test_a_drawing_is_the_protocols() -> None:
+    options = RoundOptions(pattern="pairwise", alpha=0.3)
+    shape: Any = Parameters.create(12, 400, options).shape
+    drawing = Drawing(12, 400, 0.3)
+    assert drawing.edge_probability == shape.edge_probability
+    assert drawing.probability == pytest.approx(shape.fraction())
 
 
 def test_t_agrees_with_theorem_2(numbers: Any) -> None:
@@ -87,10 +81,12 @@ def test_a_t_that_is_off_is_noticed(numbers: Any) -> None:
     assert not _test(wrong)["holds"]
 
 
-def test_attacked_rounds_read_more_of_pairs_than_the_paper_counts_and_all_of_it_right(numbers: Any) -> None:
-    attacked = next(one for one in numbers["audits"] if one["pattern"] == "pairwise")
-    assert attacked["read_correctly"] == attacked["read"] > 0
-    assert attacked["revealed"]["mean"] > 5 * attacked["singled_out"]
+def test_attacked_rounds_read_much_of_pairs_all_of_it_right_and_nothing_of_slices(numbers: Any) -> None:
+    pairs, slices = numbers["audits"]
+    assert pairs["read_correctly"] == pairs["read"] > 0
+    assert pairs["revealed"]["mean"] > 5 * pairs["singled_out"]
+    assert slices["read"] == 0
+    assert slices["fewest_in_a_sum"] > 1
 
 
 def test_the_picture_and_the_comparison_need_the_result_only(numbers: Any, tmp_path: Path) -> None:

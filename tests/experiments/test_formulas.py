@@ -31,7 +31,9 @@ def test_joint_selection_equals_enumeration_of_all_graphs(clients: int, alpha: f
 
 
 @given(cohorts, alphas, st.integers(1, 10**6), st.floats(1e-4, 0.5))
-def test_the_kl_form_of_theorem_1_is_never_looser_than_hoeffdings(clients, alpha, dim, epsilon) -> None:
+def test_the_kl_form_of_theorem_1_is_never_looser_than_hoeffdings(
+    clients: int, alpha: float, dim: int, epsilon: float
+) -> None:
     kl = formulas.oversize_probability(alpha, clients, dim, epsilon)
     assert kl <= formulas.oversize_probability(alpha, clients, dim, epsilon, "hoeffding") * (1 + 1e-9)
 

@@ -5,6 +5,8 @@ rounds are independent. A figure over the rounds is compared with theory at six 
 holds is reported as broken for fewer than one seed in 10^4 (100 figures, Student's t with 59 degrees of freedom).
 """
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -26,7 +28,7 @@ MOMENTS = {
 }
 
 
-def estimates(pattern):
+def estimates(pattern: str) -> Any:
     """Return the paper's estimate of the mean in every round and coordinate, shape (ROUNDS, DIM)."""
     found = []
     for number in range(ROUNDS):
@@ -48,36 +50,36 @@ def estimates(pattern):
 
 
 @pytest.fixture(scope="module")
-def measured():
+def measured() -> Any:
     return {pattern: estimates(pattern) for pattern in MOMENTS}
 
 
-def within_sampling_error(per_round, expected):
+def within_sampling_error(per_round: Any, expected: float) -> bool:
     """Whether the mean over rounds differs from `expected` by chance only."""
     error = per_round.std(ddof=1) / np.sqrt(len(per_round))
-    return abs(per_round.mean() - expected) < STANDARD_ERRORS * error
+    return bool(abs(per_round.mean() - expected) < STANDARD_ERRORS * error)
 
 
 @pytest.mark.parametrize("pattern", MOMENTS)
-def test_the_aggregate_is_unbiased(measured, pattern) -> None:
+def test_the_aggregate_is_unbiased(measured: Any, pattern: str) -> None:
     """Lemma 1: over patterns, dropouts and rounding the estimate is the mean of all users."""
     assert within_sampling_error(measured[pattern].mean(axis=1), HELD.mean())
 
 
 @pytest.mark.parametrize("pattern", MOMENTS)
-def test_each_coordinate_is_unbiased(measured, pattern) -> None:
+def test_each_coordinate_is_unbiased(measured: Any, pattern: str) -> None:
     for coordinate in range(DIM):
         assert within_sampling_error(measured[pattern][:, coordinate], HELD.mean())
 
 
 @pytest.mark.parametrize("pattern", MOMENTS)
-def test_the_variance_of_a_coordinate_is_as_computed(measured, pattern) -> None:
+def test_the_variance_of_a_coordinate_is_as_computed(measured: Any, pattern: str) -> None:
     """Lemma 2 before its inequalities; rounding to 2^-26 adds nothing that shows."""
     squares = ((measured[pattern] - HELD.mean()) ** 2).mean(axis=1)
     assert within_sampling_error(squares, sampling_variance(MOMENTS[pattern], HELD / CLIENTS))
 
 
-def test_two_groups_that_cover_everything_vary_less_than_pairs(measured) -> None:
+def test_two_groups_that_cover_everything_vary_less_than_pairs(measured: Any) -> None:
     """Both by computation and by measurement, per coordinate."""
     computed = {pattern: sampling_variance(moments, HELD / CLIENTS) for pattern, moments in MOMENTS.items()}
     assert computed["sliced"] < computed["pairwise"]

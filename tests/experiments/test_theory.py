@@ -18,6 +18,7 @@ from experiments.theory.config import (
     Convergence,
     Dropouts,
     Growth,
+    InARun,
     Lemmas,
 )
 from experiments.theory.logistic import LogisticProblem
@@ -30,6 +31,7 @@ SMALL = Config(
     Growth(clients=12, dim=400, doublings=1),
     Dropouts(cohorts=(7,), dim=40),
     Lemmas(clients=8, dim=20, rounds=15),
+    InARun(clients=12, dim=100, rounds=7),
     Convergence(clients=6, local_steps=(1, 2), rounds=3, repeats=3),
 )
 
@@ -87,7 +89,7 @@ def test_a_t_that_is_too_small_fails_theorem_2(numbers: Any) -> None:
 
 
 def test_secagg_users_expand_n_times_d_words(numbers: Any) -> None:
-    """Which Theorem 3 calls O(N + d); the sparse patterns stay below that."""
+    """Which Theorem 3 calls O(N + d); the published pattern, drawn by gaps, stays below that."""
     exponent = {(fit["pattern"], fit["along"]): fit["user_work"] for fit in numbers["exponents"]}
     assert exponent["full", "N and d"] == pytest.approx(2, abs=0.1)
     assert exponent["pairwise", "N and d"] < 1.1
@@ -122,11 +124,26 @@ def test_a_dropout_that_is_not_noticed_fails_the_corollary() -> None:
 
 def test_a_bias_fails_lemma_1_and_a_larger_variance_lemma_2() -> None:
     config = SMALL.lemmas
-    point = lemmas.measure(config, "committee", 1)
-    biased = dict(point, means=[mean + 0.2 for mean in point["means"]])
-    assert not lemmas.checks(config, [biased])[0]["holds"]
-    noisy = dict(point, squares=[square + 5 * point["expected_variance"] for square in point["squares"]])
-    assert not lemmas.checks(config, [noisy])[2]["holds"]
+    point = lemmas.measure(config, 1)
+    biased = dict(point, means=[mean + 2 for mean in point["means"]])
+    assert not lemmas.checks(config, biased)[0]["holds"]
+    noisy = dict(point, squares=[square + 50 * point["expected_variance"] for square in point["squares"]])
+    assert not lemmas.checks(config, noisy)[2]["holds"]
+
+
+def test_a_bias_in_a_run_fails_lemma_1() -> None:
+    short = [{"way": "keys arrive", "means": [0.88 + 0.001 * (number % 5) for number in range(38)]}]
+    assert not lemmas.run_checks(SMALL.in_a_run, short)[0]["holds"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", lemmas.WAYS)
+def test_steps_are_unbiased_over_the_rounds_of_a_run(way: str) -> None:
+    """Within six standard errors, from the third round on, where users may have no key package."""
+    means = lemmas.measure_run(InARun(clients=30, dim=1500, rounds=24), way, 0)["means"]
+    error = np.std(means, ddof=1) / np.sqrt(len(means))
+    assert np.mean(means) == pytest.approx(1, abs=6 * error)
+    assert error < 0.06
 
 
 def test_a_loss_above_the_bound_fails_theorem_4(numbers: Any) -> None:
