@@ -74,27 +74,31 @@ class TestFromFlower:
         from flower.local_grid import LocalGrid, model, training_app
         from sparsesecagg.flower import SecAgg
 
-        strategy = SecAgg(FedAvg(fraction_evaluate=0.0), timeout=0.3, poll_seconds=0.01, max_weight=10)
+        strategy = SecAgg(FedAvg(fraction_evaluate=0.0), timeout=0.3)
         start = model(w=np.zeros(60, np.float32))
         with caplog.at_level(logging.INFO, "flwr"):
             strategy.start(grid=LocalGrid(training_app(shift), 5), initial_arrays=start, num_rounds=1, timeout=0.3)
         return "\n".join(record.getMessage() for record in caplog.records if record.getMessage().startswith("SecAgg:"))
 
-    def test_what_the_train_function_raises_is_in_the_servers_log(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_what_the_train_function_raises_is_one_fixed_text(self, caplog: pytest.LogCaptureFixture) -> None:
+        """Its own words stay in the node's log: they may depend on data."""
+
         def shift(partition: int, arrays: dict[str, np.ndarray], server_round: int) -> dict[str, np.ndarray]:
             if partition == 2:
                 raise TypeError(BUG)
             return arrays
 
         log = self.log_of_a_round(caplog, shift)
-        assert "node 102 dropped out at UPLOAD" in log and "TypeError" in log and "injected" in log
+        assert "node 102 refused at UPLOAD" in log
+        assert "the ClientApp failed in this round; the log of the node says why" in log
+        assert "injected" not in log
 
     @pytest.mark.parametrize("method", STAGES)
-    def test_a_bug_of_ours_is_in_the_servers_log_by_its_kind(
+    def test_a_bug_of_ours_is_no_silence(
         self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, method: str
     ) -> None:
         """Its text could hold a secret: that is in the node's log only."""
         inject(monkeypatch, method)
         log = self.log_of_a_round(caplog, lambda partition, arrays, server_round: arrays)
-        assert "the mod failed with TypeError; see the log of the node" in log
+        assert "the log of the node says why" in log
         assert "injected" not in log

@@ -14,11 +14,11 @@ import pytest
 
 from protocol.rounds import Run, small
 from sparsesecagg.crypto.secrets import Secret
-from sparsesecagg.simulate.simulation import seeded_entropy
 from sparsesecagg.errors import SparseSecAggError
 from sparsesecagg.protocol import Client, Policy, Stage
 from sparsesecagg.protocol import client as client_module
 from sparsesecagg.protocol.state import ClientState, secrets_in
+from sparsesecagg.simulate.simulation import seeded_entropy
 
 
 def spellings(secret: bytes) -> Iterator[bytes]:

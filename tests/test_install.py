@@ -17,7 +17,9 @@ import pytest
 from typer.main import get_command
 
 import sparsesecagg
-from sparsesecagg.cli import _app
+from sparsesecagg.lab.cli import whole_program
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
 FLOWER = "SPARSESECAGG_TEST_FLOWER_INSTALL"
@@ -94,7 +96,7 @@ class Answer(NamedTuple):
 
 ONE_AFTER_ANOTHER = """
 import contextlib, io, json
-from sparsesecagg.cli import main
+from sparsesecagg.lab.cli import main
 answers = []
 for line in lines:
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
@@ -124,7 +126,7 @@ MISTAKES = {
 def commands(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """Yield every command and group of commands as it is typed."""
     yield path
-    for name, below in getattr(command or get_command(_app()), "commands", {}).items():
+    for name, below in getattr(command or get_command(whole_program()), "commands", {}).items():
         yield from commands(below, (*path, name))
 
 
@@ -180,7 +182,7 @@ import sys
 for name in ("resource", "fcntl", "pwd", "grp", "termios"):
     sys.modules[name] = None
 import sparsesecagg
-from sparsesecagg.cli import main
+from sparsesecagg.lab.cli import main
 main({list(SMALL_ROUND)!r})
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)  # noqa: S603

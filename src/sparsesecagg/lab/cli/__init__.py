@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
+import typer
+
 from sparsesecagg.cli import make_app
 from sparsesecagg.cli.errors import run
 
 
-def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the program and exit: 0 on success, 2 on bad input, 1 on a failed round, 130 after Ctrl-C."""
+def whole_program() -> typer.Typer:
+    """Return the program with all commands."""
     from sparsesecagg.lab.cli import attack, audit, doctor, report, reproduce, train
 
     app = make_app()
@@ -29,4 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         reproduce.reproduce,
     ):
         app.command()(command)
-    run(app, arguments)
+    return app
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the program and exit: 0 on success, 2 on bad input, 1 on a failed round, 130 after Ctrl-C."""
+    run(whole_program(), arguments)
