@@ -375,7 +375,7 @@ def test_a_combiner_of_the_callers_own_gets_the_sums_of_all_groups() -> None:
             super().add(opened)
 
         def total(self) -> Total:
-            return replace(super().total(), mean=np.full(self.params.dim, 0.5, np.float32))
+            return replace(super().total(), robust=np.full(self.params.dim, 0.5, np.float32))
 
     run = Run(grouped())
     run.server = Server(run.params, threads=1, combine=Largest)
