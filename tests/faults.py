@@ -285,7 +285,8 @@ class Schedule:
 
     def _draw_parameters(self) -> Parameters:
         rng = self.rng
-        clients = int(rng.integers(3, LARGEST + 1, 4).min())  # Mostly few, because time grows with their square.
+        # Mostly few, because time grows with their square; six and more can be several groups.
+        clients = int(rng.integers(6, LARGEST + 1) if rng.random() < 0.2 else rng.integers(3, 6))
         pattern = str(rng.choice(["full", "pairwise", "sliced", "sliced"]))
         authenticated = bool(rng.random() < 0.25)
         sizes = [size for size in range(3, clients + 1) if clients // -(-clients // size) >= 3]
