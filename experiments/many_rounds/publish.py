@@ -10,14 +10,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.common.plotting import COLOURS, panels, save
+from experiments.common.plotting import panels, save
 
 ROOT = Path(__file__).parents[2]
 RESULTS, DOCUMENT, IMAGES = ROOT / "results" / "many_rounds.json", ROOT / "docs" / "privacy.md", ROOT / "docs" / "img"
 BEGIN, END = "<!-- table: results/many_rounds.json -->\n", "<!-- end of many rounds -->\n"
 WEIGHTS_BEGIN, WEIGHTS_END = "<!-- weights: results/many_rounds.json -->\n", "<!-- end of weights -->\n"
-NAMES = {"fresh": "fresh committees", "kept": "kept committees", "secagg": "SecAgg (`full`)"}
-_SHADES = {"fresh": COLOURS["pairwise"], "kept": COLOURS["committee"], "secagg": COLOURS["secagg"]}
+NAMES = {
+    "fresh": "ten groups, drawn anew in every round",
+    "kept": "ten groups that stay",
+    "secagg": "SecAgg (`full`)",
+    "one": "one group, α = 0.1 (the default for 100 users)",
+}
+_SHADES = dict(zip(NAMES, ("#c0392b", "#1f6fb2", "0.25", "#2e8b57"), strict=True))
 SHOWN = (50, 200, 1000)
 
 
@@ -61,7 +66,7 @@ def table(numbers: Mapping[str, Any]) -> str:
 def weights_table(numbers: Mapping[str, Any]) -> str:
     """Return after how many rounds weights are solved for as a Markdown table."""
     lines = [
-        ("users of the committee", "θ", "rounds until all its weights are known: median", "min", "max"),
+        ("users of the group", "θ", "rounds until all its weights are known: median", "min", "max"),
         ("---",) * 5,
         *(
             (
@@ -80,9 +85,7 @@ def weights_table(numbers: Mapping[str, Any]) -> str:
 def draw(numbers: Mapping[str, Any]) -> None:
     """Draw the correlations over the rounds, one panel per dropout rate."""
     dropouts = sorted({line["dropout"] for line in numbers["correlation"]})
-    figure, axes = panels(
-        len(dropouts), "What the sums of many rounds tell about a user (100 users, 10 committees)", 3.6
-    )
+    figure, axes = panels(len(dropouts), "What the sums of many rounds tell about a user (100 users)", 3.6)
     for panel, dropout in zip(axes, dropouts, strict=True):
         for line in numbers["correlation"]:
             if line["dropout"] == dropout:

@@ -8,6 +8,7 @@ Takes a minute or two. Publish what it measured with `python -m experiments.many
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,12 @@ from sparsesecagg.lab.audit.many_rounds import WAYS, ManyRounds, rounds_to_solve
 RESULTS = Path(__file__).parents[2] / "results" / "many_rounds.json"
 ROUNDS = (10, 20, 50, 100, 200, 500, 1000)
 DROPOUTS = (0.0, 0.1, 0.3)
-COHORT = ManyRounds(clients=100, committees=10, persistent=0.5)
+COHORT = ManyRounds(clients=100, groups=10, alpha=0.1, persistent=0.5)
+ONE_GROUP = ManyRounds(clients=100, groups=1, alpha=0.1, persistent=0.5)
+"""What 100 users are by default."""
 COORDINATES, DRAWS, SEED = 40, 5, 0
-COMMITTEES = ((10, 0.1), (34, 0.05), (34, 0.1), (34, 0.3), (100, 0.1))
-"""Members and dropout rate of the committees whose weights are solved for."""
+GROUPS = ((10, 0.1), (34, 0.05), (34, 0.1), (34, 0.3), (100, 0.1))
+"""Members and dropout rate of the groups whose weights are solved for."""
 REPEATS = 200
 
 
@@ -36,7 +39,8 @@ def main() -> None:
         "seed": SEED,
         "configuration": {
             "clients": COHORT.clients,
-            "committees": COHORT.committees,
+            "groups": COHORT.groups,
+            "alpha": COHORT.alpha,
             "persistent": COHORT.persistent,
             "coordinates": COORDINATES,
             "draws": DRAWS,
@@ -51,17 +55,18 @@ def correlations() -> list[dict[str, Any]]:
     """Return the correlation after each number of rounds, for all ways to add up and all dropout rates."""
     found = []
     for dropout in DROPOUTS:
-        cohort = ManyRounds(COHORT.clients, COHORT.committees, dropout=dropout, persistent=COHORT.persistent)
-        for way in WAYS:
-            values = watch(cohort, way, ROUNDS, coordinates=COORDINATES, draws=DRAWS, seed=SEED)
-            found.append({"way": way, "dropout": dropout, "correlation": [round(value, 4) for value in values]})
+        for name, cohort, way in (("one", ONE_GROUP, "kept"), *((way, COHORT, way) for way in WAYS)):
+            values = watch(
+                replace(cohort, dropout=dropout), way, ROUNDS, coordinates=COORDINATES, draws=DRAWS, seed=SEED
+            )
+            found.append({"way": name, "dropout": dropout, "correlation": [round(value, 4) for value in values]})
     return found
 
 
 def weights() -> list[dict[str, Any]]:
-    """Return after how many rounds a committee's weights are solved for."""
+    """Return after how many rounds a group's weights are solved for."""
     found = []
-    for members, dropout in COMMITTEES:
+    for members, dropout in GROUPS:
         needed = [
             rounds_to_solve(members, dropout, np.random.default_rng([SEED, members, round(1000 * dropout), repeat]))
             for repeat in range(REPEATS)

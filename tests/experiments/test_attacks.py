@@ -23,6 +23,13 @@ def test_the_committed_results_cover_every_attack() -> None:
 
 
 def test_a_row_of_the_committed_results_comes_out_again() -> None:
-    row = next(row for row in committed() if row["name"] == "other-members" and row["clients"] == 30)
-    again = play(ATTACKS["other-members"], Setting(30, 0.2, row["mode"], row["seed"])).as_json()
+    row = next(row for row in committed() if row["name"] == "other-members")
+    setting = Setting(row["clients"], row["alpha"], row["mode"], row["seed"])
+    again = play(ATTACKS["other-members"], setting).as_json()
     assert again == {key: row[key] for key in again}
+
+
+def test_what_is_promised_reads_nothing_and_every_control_reads() -> None:
+    for row in committed():
+        assert row["control_values_read"] > 0, row
+        assert row["values_read"] == 0 or not row["promised"], row

@@ -13,7 +13,10 @@ flower       the same kind of server against the mod for Flower, if that is inst
 The package itself has no switch that takes a check out; the controls replace it from here, while they run.
 """
 
-from sparsesecagg.lab.attacks import flower, headers, identities, questions, shares, users  # noqa: F401  # They enter attacks.
-from sparsesecagg.lab.attacks.base import ATTACKS, MODES, Attack, AttackOutcome, Mode, Setting, run
+from sparsesecagg.lab.attacks import headers, identities, questions, shares, users  # noqa: F401  # They enter attacks.
+from sparsesecagg.lab.attacks.base import ATTACKS, MODES, Attack, AttackOutcome, Mode, Setting, flower_installed, run
 
-__all__ = ["ATTACKS", "MODES", "Attack", "AttackOutcome", "Mode", "Setting", "run"]
+if flower_installed():
+    from sparsesecagg.lab.attacks import flower  # noqa: F401
+
+__all__ = ["ATTACKS", "MODES", "Attack", "AttackOutcome", "Mode", "Setting", "flower_installed", "run"]

@@ -62,13 +62,6 @@ class Attack:
     """In which it can be played."""
     promised: tuple[Mode, ...] = MODES
     """Modes that promise that it fails."""
-    extra: str = ""
-    """The extra that must be installed for it."""
-
-    @property
-    def available(self) -> bool:
-        """Whether it can be played here."""
-        return self.extra != "flower" or find_spec("flwr") is not None
 
 
 ATTACKS: dict[str, Attack] = {}
@@ -135,6 +128,14 @@ def _play(attack: Attack, setting: Setting) -> Loot:
     except SparseSecAggError as refusal:
         loot.refused(refusal)
     return loot
+
+
+def flower_installed() -> bool:
+    """Tell whether attacks on nodes of Flower can be played."""
+    try:
+        return find_spec("flwr") is not None
+    except ImportError:
+        return False
 
 
 @contextmanager

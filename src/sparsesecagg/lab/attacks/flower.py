@@ -1,4 +1,4 @@
-"""A server that lies to nodes of Flower, against the real mod. Needs the extra `flower`, and imports it when played."""
+"""A server that lies to nodes of Flower, against the real mod. Needs the extra `flower`."""
 
 from __future__ import annotations
 
@@ -9,43 +9,31 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
 from sparsesecagg.errors import InvalidInput, SparseSecAggError
-from sparsesecagg.lab.attacks.base import Control, Loot, Setting, attack, replaced
+from sparsesecagg.flower import context, exchanges, mod, node
+from sparsesecagg.flower.records import read_packet
+from sparsesecagg.lab.attacks.base import Loot, Setting, attack, replaced
+from sparsesecagg.lab.attacks.flower_world import CLIP, DIM, FIRST, RATE, FlowerWorld, answer_of, changed
+from sparsesecagg.lab.attacks.local_grid import stage_of, travel
 from sparsesecagg.lab.audit.adversary import Adversary
 from sparsesecagg.protocol import SqliteLedger
 from sparsesecagg.protocol.ledger import Entry
-from sparsesecagg.protocol.messages import Unmask, UnmaskRequest, decode_server_message, encode
+from sparsesecagg.protocol.messages import Unmask, encode
 from sparsesecagg.protocol.stages import Progress
 
-on_nodes = partial(attack, extra="flower")
+without = partial(partial, replaced)
+"""What puts something in the place of a part of the mod or the strategy."""
 
 
-def without(module: str, owner: str, name: str, value: Any) -> Control:
-    """Return what puts something in the place of a part of the engine, which is imported only then."""
-
-    @contextmanager
-    def control() -> Iterator[None]:
-        from importlib import import_module
-
-        found = import_module(f"sparsesecagg.flower.{module}")
-        with replaced(getattr(found, owner) if owner else found, name, value):
-            yield
-
-    return control
-
-
-@on_nodes(
+@attack(
     "All nodes but one are told a learning rate of zero, so that the sum is the last one's update.",
     "Nodes that are told different things have no masks in common, and the mod refuses.",
-    without("context", "Terms", "digest", lambda self, *told: bytes(32)),
+    without(context.Terms, "digest", lambda self, *told: bytes(32)),
 )
 def flower_other_rate(setting: Setting, loot: Loot) -> None:
     """Attack 3 of version 1."""
-    from flwr.app import ConfigRecord
-
-    from sparsesecagg.lab.attacks.flower_world import RATE, FlowerWorld
-    from sparsesecagg.lab.attacks.local_grid import stage_of
 
     with FlowerWorld(setting, loot) as world:
 
@@ -57,21 +45,18 @@ def flower_other_rate(setting: Setting, loot: Loot) -> None:
         loot.values += world.right(mean * world.nodes)
 
 
-def _unbound(message: Any, content: Any, round_number: int, context: Any) -> Any:
-    from flwr.app import Message
+def _unbound(message: Any, content: Any, *known: Any) -> Any:
 
     return Message(content=content, metadata=message.metadata)  # type: ignore[call-overload]
 
 
-@on_nodes(
+@attack(
     "An app's rate falls with the message's group_id, and all nodes but one are sent a large one.",
     "An app sees nothing of a message that the header does not bind: metadata are the node's own.",
-    without("mod", "", "for_app", _unbound),
+    without(mod, "for_app", _unbound),
 )
 def flower_group_id(setting: Setting, loot: Loot) -> None:
     """S9."""
-    from sparsesecagg.lab.attacks.flower_world import FlowerWorld
-    from sparsesecagg.lab.attacks.local_grid import stage_of
 
     with FlowerWorld(setting, loot) as world:
 
@@ -100,15 +85,13 @@ def without_record() -> Iterator[None]:
         yield
 
 
-@on_nodes(
+@attack(
     "A second UNMASK task runs on a context that was put back, with other survivors.",
     "A node gives its shares once: the ledger is a file of its own, whatever Flower's context says.",
     without_record,
 )
 def flower_second_task(setting: Setting, loot: Loot) -> None:
     """Attack 2 of version 1."""
-    from sparsesecagg.lab.attacks.flower_world import FIRST, FlowerWorld, answer_of, changed
-    from sparsesecagg.lab.attacks.local_grid import stage_of, travel
 
     with FlowerWorld(setting, loot) as world:
         kept: dict[int, tuple[Any, Any]] = {}
@@ -125,8 +108,6 @@ def flower_second_task(setting: Setting, loot: Loot) -> None:
             heard.append((user, first))
             message, world.grid.contexts[FIRST + user] = kept.pop(user)
             shown, others = world.shown, range(world.nodes - 1)
-            request = decode_server_message(message.content["secagg"]["payload"])
-            assert isinstance(request, UnmaskRequest)  # noqa: S101
             if user != world.victim:
                 adversary = _fed(world)
                 again = encode(adversary.request(shown.header, user, others))
@@ -150,7 +131,6 @@ def _fed(world: Any) -> Adversary:
 
 
 def _read(world: Any, heard: list[tuple[int, Unmask]]) -> int:
-    from sparsesecagg.lab.attacks.flower_world import CLIP
 
     adversary = _fed(world)
     for user, message in heard:
@@ -164,7 +144,6 @@ def _read(world: Any, heard: list[tuple[int, Unmask]]) -> int:
 @contextmanager
 def without_mod() -> Iterator[None]:
     """Let the mod pass messages of other servers on."""
-    from sparsesecagg.flower import mod
 
     class PassOn:
         def __init__(self, message: Any, owner: Any, packet: Any, call_next: Callable[..., Any]) -> None:
@@ -178,16 +157,13 @@ def without_mod() -> Iterator[None]:
         yield
 
 
-@on_nodes(
+@attack(
     "A server without secure aggregation asks for the trained model.",
     "A node with the mod sends no model in the clear.",
     without_mod,
 )
 def flower_in_the_clear(setting: Setting, loot: Loot) -> None:
     """As FedAvg alone does."""
-    from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
-
-    from sparsesecagg.lab.attacks.flower_world import DIM, FIRST, RATE, FlowerWorld
 
     with FlowerWorld(setting, loot) as world:
         model = ArrayRecord({"w": Array(np.zeros(DIM, np.float32))})
@@ -197,32 +173,28 @@ def flower_in_the_clear(setting: Setting, loot: Loot) -> None:
             loot.values += world.right(reply.content.array_records["arrays"]["w"].numpy())
 
 
-@on_nodes(
+@attack(
     "A server sends one node evaluate messages with models of its choice: differences of losses are its gradient.",
     "With a roster, a node evaluates only by its owner's leave; without one, open evaluation gives its gradient away.",
-    without("node", "Owner", "evaluates", property(lambda self: True)),
+    without(node.Owner, "evaluates", property(lambda self: True)),
     promised=("authenticated",),
 )
 def flower_evaluation(setting: Setting, loot: Loot) -> None:
     """S8."""
-    from flwr.app import Message, RecordDict
-
-    from sparsesecagg.lab.attacks.flower_world import FIRST, FlowerWorld
 
     with FlowerWorld(setting, loot) as world:
         reply = world.ask(world.victim, Message(RecordDict(), FIRST + world.victim, "evaluate"))
         loot.values += 0 if reply.has_error() else len(reply.content.metric_records["metrics"])
 
 
-@on_nodes(
+@attack(
     "The server asks for a metric that the owners have not named, to be averaged under the masks.",
     "With a roster, only metrics that the owner names leave a node, and the owner names the weight.",
-    without("node", "Owner", "allows_metric", lambda self, name: True),
+    without(node.Owner, "allows_metric", lambda self, name: True),
     promised=("authenticated",),
 )
 def flower_metric(setting: Setting, loot: Loot) -> None:
     """S7: count the nodes that answer."""
-    from sparsesecagg.lab.attacks.flower_world import FlowerWorld
 
     with FlowerWorld(setting, loot) as world:
         world.train = lambda user, message: (world.updates[user], {"has-disease": float(user == world.victim)})
@@ -243,22 +215,19 @@ def _strict_metric(metrics: Any, name: str) -> float:
     return float(metrics[name])
 
 
-@on_nodes(
+@attack(
     "The server asks for a metric, and a model on which training fails or overflows on some nodes' data.",
     "No reply depends on data: what is missing or not finite counts as 0, and an app that fails is one fixed text.",
-    without("mod", "", "_metric", _strict_metric),
+    without(mod, "_metric", _strict_metric),
 )
 def flower_data_oracle(setting: Setting, loot: Loot) -> None:
     """S3: count the nodes that can be told from the first by what comes back, apart from an app that raises."""
-    from sparsesecagg.flower.node import METRICS
-    from sparsesecagg.lab.attacks.flower_world import FlowerWorld
-    from sparsesecagg.lab.attacks.local_grid import stage_of
 
     with FlowerWorld(setting, loot) as world:
         metrics: list[dict[str, Any]] = [{"loss": 1.0}, {"loss": np.inf}, {}, {"loss": np.nan}]
         replies: dict[int, str] = {}
-        for context in world.grid.contexts.values():
-            context.node_config[METRICS] = "loss"
+        for each in world.grid.contexts.values():
+            each.node_config[node.METRICS] = "loss"
 
         def train(user: int, message: Any) -> Any:
             change = world.updates[user] * np.float32(np.nan if user % 2 else 1)
@@ -278,16 +247,15 @@ def flower_data_oracle(setting: Setting, loot: Loot) -> None:
         loot.values += sum(each != replies[0] for each in replies.values())
 
 
-@on_nodes(
+@attack(
     "A server leaves the roster out and runs without it among nodes that have one.",
     "A node that has a roster takes part in nothing that is not bound to it.",
-    without("node", "", "_enrolment", lambda named: None),
+    without(node, "_enrolment", lambda named: None),
     modes=("authenticated",),
     promised=("authenticated",),
 )
 def flower_downgrade(setting: Setting, loot: Loot) -> None:
     """Count the uploads that come."""
-    from sparsesecagg.lab.attacks.flower_world import FlowerWorld
 
     with FlowerWorld(setting, loot) as world:
         try:
@@ -296,18 +264,15 @@ def flower_downgrade(setting: Setting, loot: Loot) -> None:
             loot.values += len(world.uploads)
 
 
-@on_nodes(
+@attack(
     "One node is addressed as several users of a run, so that the sum is its own.",
     "A node is one user of a run: its ledger knows which.",
-    without("mod", "SqliteLedger", "users", lambda self: set()),
+    without(SqliteLedger, "users", lambda self: set()),
     modes=("plain",),
     promised=("plain",),
 )
 def flower_many_users(setting: Setting, loot: Loot) -> None:
     """S17: count the users beyond the first that one node advertises keys for."""
-    from sparsesecagg.flower.records import read_packet
-    from sparsesecagg.lab.attacks.flower_world import FlowerWorld, changed
-    from sparsesecagg.lab.attacks.local_grid import stage_of
 
     with FlowerWorld(setting, loot) as world:
 
@@ -321,15 +286,13 @@ def flower_many_users(setting: Setting, loot: Loot) -> None:
         world.start(lie)
 
 
-@on_nodes(
+@attack(
     "One message names the last epoch that there can be, so that the node is of no use to any later one.",
     "A node follows a bounded number of epochs; a larger leap is refused and changes nothing.",
-    without("mod", "", "LEAP", 1 << 64),
+    without(mod, "LEAP", 1 << 64),
 )
 def flower_far_epoch(setting: Setting, loot: Loot) -> None:
     """S15: count nodes that can't take part in an honest run afterwards."""
-    from sparsesecagg.lab.attacks.flower_world import FlowerWorld, changed
-    from sparsesecagg.lab.attacks.local_grid import stage_of
 
     with FlowerWorld(setting, loot) as world:
 
@@ -342,20 +305,19 @@ def flower_far_epoch(setting: Setting, loot: Loot) -> None:
 
 
 def _trusting(self: Any, stage: Any, sent: Any, replies: Any, answered: Any = None) -> None:
-    for node, reply in replies.items():
+    for number, reply in replies.items():
         if dict(reply.content["secagg"]).get("stage") in {"x": 0}:  # As version 2 looked it up.
             continue
-        self._accept(node, sent[node], reply, answered)
+        self._accept(number, sent[number], reply, answered)
 
 
-@on_nodes(
+@attack(
     "One node answers with a control record whose stage is a list.",
     "Whatever a node makes up costs its own part in the round, never the run.",
-    without("exchanges", "Exchanges", "take", _trusting),
+    without(exchanges.Exchanges, "take", _trusting),
 )
 def flower_odd_reply(setting: Setting, loot: Loot) -> None:
     """S4: count rounds that are lost."""
-    from sparsesecagg.lab.attacks.flower_world import FlowerWorld, changed
 
     with FlowerWorld(setting, loot) as world:
         world.spy = lambda user, reply: changed(reply, stage=["x"]) if user == 0 and not reply.has_error() else None

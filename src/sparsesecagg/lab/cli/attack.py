@@ -9,7 +9,7 @@ import typer
 from rich.table import Column, Table
 
 from sparsesecagg.cli.shared import DEFAULT_ALPHA, AlphaOption, JsonOption, SeedOption, counting, err, out, print_json
-from sparsesecagg.errors import InvalidInput, MissingExtra
+from sparsesecagg.errors import InvalidInput
 
 if TYPE_CHECKING:
     from sparsesecagg.lab.attacks import AttackOutcome, Mode
@@ -35,7 +35,7 @@ def attack(
     check taken out that stops it, where it must succeed. Exits with 1 if a promise is broken or a control shows
     nothing.
     """
-    from sparsesecagg.lab.attacks import ATTACKS, MODES, Setting, run
+    from sparsesecagg.lab.attacks import ATTACKS, MODES, Setting, flower_installed, run
 
     if name not in (*ATTACKS, "list", "all"):
         raise InvalidInput("name", f"must be list, all, or one of {', '.join(ATTACKS)}, got {name!r}")
@@ -49,12 +49,9 @@ def attack(
     modes: tuple[Mode, ...] = MODES
     if authenticated is not None:
         modes = ("authenticated",) if authenticated else ("plain",)
-    chosen = [each for each in ATTACKS.values() if each.available] if name == "all" else [ATTACKS[name]]
-    for each in chosen:
-        if not each.available:
-            raise MissingExtra(each.extra, f"the attack {each.name}")
-    if missing := len(ATTACKS) - len(chosen) if name == "all" else 0:
-        err.print(f"note: {missing} attacks on nodes of Flower are not available: install sparsesecagg\\[flower].")
+    chosen = list(ATTACKS.values()) if name == "all" else [ATTACKS[name]]
+    if not flower_installed():
+        err.print("note: attacks on nodes of Flower are left out: install sparsesecagg\\[flower].")
     played = [(each, mode) for mode in modes for each in chosen if mode in each.modes]
     if not played:
         raise InvalidInput("name", f"must name an attack on {modes[0]} runs, got {name!r}, which is none")
@@ -93,15 +90,12 @@ def _list(json: bool) -> None:
     from sparsesecagg.lab.attacks import ATTACKS
 
     if json:
-        rows = [
-            {"name": each.name, "lie": each.lie, "promise": each.promise, "available": each.available}
-            for each in ATTACKS.values()
-        ]
+        rows = [{"name": each.name, "lie": each.lie, "promise": each.promise} for each in ATTACKS.values()]
         print_json({"attacks": rows})
         return
     table = Table(Column("name", no_wrap=True), "lie", "promise")
     for each in ATTACKS.values():
-        table.add_row(each.name + ("" if each.available else " (needs the extra flower)"), each.lie, each.promise)
+        table.add_row(each.name, each.lie, each.promise)
     out.print(table)
 
 
