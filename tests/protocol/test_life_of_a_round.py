@@ -105,7 +105,7 @@ class TestOrder:
         refuses(run, 0, old, AlreadyAnswered)
 
     def test_an_earlier_round_is_refused_as_soon_as_a_later_one_is_seen(self) -> None:
-        """By a package, too: what was dealt for earlier rounds is gone."""
+        """By a package, too: what was made for earlier rounds is gone."""
         run = Run(small()).begin()
         old = run.inbox[0]
         run.clients[0].share_keys(2)

@@ -301,7 +301,7 @@ def shares_without_a_polynomial(run: Run, package: KeyPackage) -> KeyPackage:
 
 
 def few_shares_that_open(run: Run, package: KeyPackage) -> KeyPackage:
-    """Deal six holders of nine what opens, the owner's own makes seven: no secret has a share to spare."""
+    """Deal five holders of nine what opens; with the own share of their owner that is one too few."""
     parts = pieces(decode_client_message(package.message).shares, USERS - 1, 48, "")  # type: ignore[union-attr]
     return resent(package, shares=b"".join([*parts[:5], *(bytes(48) for _ in parts[5:])]))
 

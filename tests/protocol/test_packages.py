@@ -68,8 +68,8 @@ class TestMaking:
 
     def test_every_package_is_fresh(self) -> None:
         run = Run(small(), late=range(5))
-        dealt = [decode_client_message(each) for client in run.clients.values() for each in client.share_keys(0)]
-        made = [message for message in dealt if isinstance(message, ShareKeys)]
+        sent = [decode_client_message(each) for client in run.clients.values() for each in client.share_keys(0)]
+        made = [message for message in sent if isinstance(message, ShareKeys)]
         assert len({each.mask_key for each in made}) == len({each.commitment for each in made}) == 10
 
     def test_a_server_may_skip_rounds_but_not_over_any_number_of_them(self) -> None:
@@ -101,7 +101,7 @@ class TestMaking:
         assert run.clients[0]._state.secrets[8] != run.clients[0]._state.secrets[9]
 
     def test_a_package_is_bound_to_its_round_its_owner_and_its_holder(self) -> None:
-        """Shares open for the holder, in the round, from the owner that they were dealt by; for nobody else."""
+        """Shares open for the holder, in the round, from the owner that made them; for nobody else."""
         run = Run(small())
         owner, holder = run.clients[0], run.clients[1]
         package = decode_client_message(owner._state.packages[1].message)
