@@ -9,6 +9,7 @@ numbers travel. All lengths follow from the parameters and the groups, and are c
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -179,13 +180,15 @@ def encode_users(users: Users, count: int) -> bytes:
     return np.packbits(bits, bitorder="little").tobytes()
 
 
+@lru_cache(maxsize=64)  # The users of a round nearly all send the same one, and each is read several times.
 def decode_users(data: bytes, count: int) -> Users:
-    """Return the sorted indices of a bitmap; refuse a bitmap of another group's size."""
+    """Return the sorted indices of a bitmap, read-only; refuse a bitmap of another group's size."""
     if len(data) != (count + 7) // 8:
         raise MalformedMessage(f"a set of {count} users takes {(count + 7) // 8} bytes, got {len(data)}")
     users = np.flatnonzero(np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little"))
     if len(users) and users[-1] >= count:
         raise MalformedMessage(f"index {users[-1]} is not among the {count} of the group")
+    users.flags.writeable = False
     return users
 
 
