@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from inspect import signature
 from typing import Any
 
@@ -12,7 +13,7 @@ from flwr.serverapp.strategy import FedAvg
 from flower.local_grid import LocalGrid, Silent, model, secagg, stage_of, training_app, values
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.flower import SecAgg
-from sparsesecagg.flower.settings import Clips, headroom
+from sparsesecagg.flower.settings import DEFAULTS, Clips, headroom
 from sparsesecagg.protocol import RoundOptions
 
 
@@ -157,7 +158,7 @@ class TestClips:
         def train(partition: int, arrays: dict[str, np.ndarray], server_round: int) -> dict[str, np.ndarray]:
             return {name: arrays[name] + np.float32(move) for name, move in moves.items()}
 
-        strategy = SecAgg(FedAvg(fraction_evaluate=0.0), gain=1.0, downlink_bits=32)
+        strategy = SecAgg(FedAvg(fraction_evaluate=0.0), replace(DEFAULTS, alpha=0.2), gain=1.0, downlink_bits=32)
         start = model(weight=np.zeros(2000, np.float32), variance=np.ones(20, np.float32))
         result = strategy.start(grid=LocalGrid(training_app(train), 10), initial_arrays=start, num_rounds=5)
         after = values(result.arrays)

@@ -77,8 +77,8 @@ class SecAgg(Strategy):
     ) -> None:
         """Wrap `strategy`; raises `InvalidInput` for what can't work.
 
-        `options`: as everywhere in this package; by default each node sends a fifth of the model in words of 20 bits,
-        and all nodes weigh the same. Groups follow from the number of nodes. `options.clip` is the largest change of
+        `options`: as everywhere in this package; by default each node sends `DEFAULT_ALPHA` of the model in words of 20
+        bits, and all nodes weigh the same. Groups follow from the number of nodes. `options.clip` is the largest change of
         one parameter in the first round; later ones follow the last mean, for each array by itself. With
         `options.max_weight` nodes weigh as their owners say (`num-examples` of the app's metrics), rounded at random to
         a power of two: over tens of rounds a server can solve for weights, and that is all there is to solve for.
