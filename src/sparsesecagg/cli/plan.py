@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields
 from typing import Annotated, Any, cast
 
@@ -144,7 +145,7 @@ def _table(answer: Plan, options: RoundOptions) -> Table:
         ("all received", bytes_text(answer.all_bytes_received or 0), "per user and round, without the model"),
         (
             "privacy fails",
-            f"2^{answer.privacy_failure_log2:.1f}" if several else "never",
+            f"2^{math.ceil(10 * (answer.privacy_failure_log2 or 0)) / 10:g}" if several else "never",
             f"per run: more than {answer.colluders} colluding users in a group"
             if several
             else f"with at most {goal.colluders} colluding users",

@@ -21,10 +21,8 @@ def advice(params: Parameters) -> list[str]:
     failed = failed_rounds(size, params.quorum, params.dropout)
     if failed > MANY_FAILED:
         what = "of the rounds fail" if params.groups == 1 else "of the rounds lose a given group"
-        sentences.append(
-            f"about {failed:.0%} {what}, with fewer than {params.quorum} of {size} users left: "
-            "lower --dropout or --threshold"
-        )
+        remedy = "lower --dropout or --threshold" if params.quorum > size // 2 + 1 else "lower --dropout"
+        sentences.append(f"about {failed:.0%} {what}, with fewer than {params.quorum} of {size} users left: {remedy}")
     if params.authenticated and params.shape.protects:
         promise = kept_by(params, "malicious", params.colluding)
         if promise.anonymity < 2:
