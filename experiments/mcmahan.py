@@ -27,4 +27,4 @@ SCALES = {
     ),
 }
 
-EXPERIMENT = to_target("mcmahan", "MNIST, IID, McMahan's network: upload until 97 %", 17.9, SCALES, cpu_minutes=800)
+EXPERIMENT = to_target("mcmahan", "MNIST, IID, McMahan's network: upload until 97 %", 17.9, SCALES, cpu_minutes=600)

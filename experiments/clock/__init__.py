@@ -13,4 +13,5 @@ EXPERIMENT = Experiment(
     plot=plot,
     compare=compare,
     needs=lambda config: tuple(dict.fromkeys(setting.dataset for setting in config.settings)),
+    cpu_minutes=60,
 )

@@ -14,5 +14,5 @@ EXPERIMENT = Experiment(
     compare=compare,
     needs=lambda config: tuple(dict.fromkeys(figure.dataset for figure in config.figures)),
     seeds=lambda config: config.seeds,
-    cpu_minutes=400,
+    cpu_minutes=900,
 )

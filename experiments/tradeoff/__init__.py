@@ -14,4 +14,5 @@ EXPERIMENT = Experiment(
     compare=compare,
     needs=lambda config: (config.training.dataset,),
     seeds=lambda config: config.training.seeds,
+    cpu_minutes=45,
 )
