@@ -1,0 +1,1 @@
+"""The table of the README: real rounds of each system, one row each."""
