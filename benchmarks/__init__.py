@@ -15,7 +15,7 @@
     peer_flower    Flower's legacy SecAgg+, its own functions, stage by stage
     lone_client    one client's UPLOAD in a cohort too large to run whole
     child          one measurement in a process of its own, so that peak memory is its own
-    memory         peak memory, and the estimate that refuses what would not fit
+    memory         the estimate that refuses what would not fit
     results        reading and writing results/*.json, with commit, protocol, machine and load
 
 `python -m benchmarks` measures all of it and writes results/.

@@ -39,17 +39,18 @@ _PAIR = ("secagg", "sliced")
 def _parts(full: bool) -> dict[str, tuple[int, Callable[[], dict[str, Any]]]]:
     """Return, by the name of the result file, about how many seconds a part takes, and what measures it."""
     return {
-        "whole": (180, lambda: whole.measure(full=full)),
-        "compare-flower": (150, lambda: compare.compare(FLOWER, repeats=5)),
-        "compare-secagg": (100, lambda: compare.compare(SECAGG, _PAIR, repeats=2)),
-        "compare-short": (100, lambda: compare.compare(replace(SECAGG, modulus_bits=9), _PAIR, repeats=2)),
-        "growth": (150, lambda: growth.measure(full=full)),
-        "profile": (90, profiling.measure),
+        "whole": (150, lambda: whole.measure(full=full)),
+        "compare-flower": (120, lambda: compare.compare(FLOWER, repeats=3)),
+        "compare-secagg": (60, lambda: compare.compare(SECAGG, _PAIR, repeats=2)),
+        "compare-short": (60, lambda: compare.compare(replace(SECAGG, modulus_bits=9), _PAIR, repeats=2)),
+        "growth": (100, lambda: growth.measure(full=full)),
+        "profile": (75, profiling.measure),
         "scale": (300, scale.measure),
-        "scale-sample": (120, scale.measure_sample),
-        "threads": (60, threads.measure),
-        "authenticated": (60, authenticated.measure),
-        "deployment": (240, deployment.measure),
+        "scale-sample": (60, scale.measure_sample),
+        "threads": (45, threads.measure),
+        "authenticated": (45, authenticated.measure),
+        "deployment": (240, lambda: deployment.measure(secagg_plus=True)),
+        "deployment-roster": (130, lambda: deployment.measure(roster=True)),
     }
 
 

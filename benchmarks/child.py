@@ -14,9 +14,9 @@ from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import memory
 from benchmarks.setting import Setting
 from sparsesecagg.errors import ProtocolError
+from sparsesecagg.simulate.peak_memory import peak
 
 _ROOT = Path(__file__).resolve().parent.parent
 JOBS = {
@@ -62,7 +62,7 @@ def _main(job: str, arguments: str) -> None:
         answer = asdict(found) if is_dataclass(found) and not isinstance(found, type) else found
     except ProtocolError as problem:
         answer = {"failed": str(problem)}
-    sys.stdout.write(json.dumps({**answer, "peak_memory_bytes": memory.peak()}) + "\n")
+    sys.stdout.write(json.dumps({**answer, "peak_memory_bytes": peak()}) + "\n")
 
 
 if __name__ == "__main__":

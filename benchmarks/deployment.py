@@ -1,8 +1,8 @@
 """A real Flower deployment on this machine: seconds per round beside plain FedAvg, and beside Flower's SecAgg+.
 
-    .venv/bin/python -m benchmarks.deployment [--nodes 5] [--rounds 6] [--no-secagg-plus] [--json]
+    .venv/bin/python -m benchmarks.deployment [--nodes 5] [--rounds 4] [--roster] [--secagg-plus] [--json]
 
-A SuperLink and SuperNodes run as processes, once without and once with a roster. Secure rounds and rounds of plain
+A SuperLink and SuperNodes run as processes, without or with a roster. Secure rounds and rounds of plain
 FedAvg take turns in one ServerApp, so that a busy moment of the machine hits both alike; nodes hardly train, so
 exchanges are what is measured. Reported are medians of the rounds after the first, which also exchanges keys. Flower's
 SecAgg+ works with the legacy workflow only, so it runs before them, among the same SuperNodes.
@@ -31,13 +31,14 @@ _PATIENCE = 120.0
 
 def main(
     nodes: Annotated[int, typer.Option(help="SuperNodes.")] = 5,
-    rounds: Annotated[int, typer.Option(help="Rounds of each kind.")] = 6,
+    rounds: Annotated[int, typer.Option(help="Rounds of each kind.")] = 4,
     dim: Annotated[int, typer.Option(help="Coordinates of the model (d).")] = 165_000,
-    secagg_plus: Annotated[bool, typer.Option("--secagg-plus/--no-secagg-plus", help="Flower's SecAgg+ too.")] = True,
+    roster: Annotated[bool, typer.Option("--roster", help="Nodes prove who they are.")] = False,
+    secagg_plus: Annotated[bool, typer.Option("--secagg-plus", help="Measure Flower's SecAgg+ too.")] = False,
     json: command.JsonOption = False,
 ) -> None:
     """Start a deployment, run the rounds, and report seconds per round and the ratio to plain FedAvg."""
-    answer = measure(nodes, rounds, dim, secagg_plus=secagg_plus)
+    answer = measure(nodes, rounds, dim, roster=roster, secagg_plus=secagg_plus)
     if json:
         command.print_json(answer)
         return
@@ -49,34 +50,38 @@ def main(
         )
 
 
-def measure(nodes: int = 5, rounds: int = 6, dim: int = 165_000, *, secagg_plus: bool = True) -> dict[str, Any]:
+def measure(
+    nodes: int = 5, rounds: int = 4, dim: int = 165_000, *, roster: bool = False, secagg_plus: bool = False
+) -> dict[str, Any]:
     """Return medians after the first round, and what every round came to."""
     for option, value, least in (("nodes", nodes, 3), ("rounds", rounds, 2), ("dim", dim, 1)):
         if value < least:
             raise InvalidInput(option, f"must be at least {least}, got {value}")
-    common = {"rounds": rounds, "nodes": nodes, "dim": dim, "upload-seconds": _PATIENCE}
-    plain = _deployed(common, secagg_plus)
-    return summary(plain, _deployed({**common, "roster": True}, secagg_plus=False), common)
+    settings = {"rounds": rounds, "nodes": nodes, "dim": dim, "upload-seconds": _PATIENCE}
+    return summary(_deployed(settings, roster, secagg_plus), {**settings, "roster": roster})
 
 
-def summary(without: dict[str, Any], with_roster: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
-    """Return a row for each kind of round; each secure one is compared with the plain ones beside it."""
-    base = _after_first(without["seconds"]["plain"])
-    rows = {"plain FedAvg": {"exchanges": 1.0, "seconds": base, "ratio": 1.0}}
-    if "secagg_plus" in without["seconds"]:
-        peer = _after_first(without["seconds"]["secagg_plus"])
-        rows["Flower SecAgg+"] = {"exchanges": 4.0, "seconds": peer, "ratio": peer / base}
-    for name, found in (("sliced", without), ("sliced, with a roster", with_roster)):
-        seconds = _after_first(found["seconds"]["secure"])
-        rows[name] = {
-            "exchanges": statistics.median(one["exchanges"] for one in found["rounds"][1:]),
-            "seconds": seconds,
-            "ratio": seconds / _after_first(found["seconds"]["plain"]),
-            "failed_rounds": sum(one["status"] != "ok" for one in found["rounds"]),
-        }
+def summary(found: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+    """Return a row for each kind of round, compared with the plain ones beside it."""
+    seconds = {name: _after_first(values) for name, values in found["seconds"].items()}
+    names = {"plain": "plain FedAvg", "secagg_plus": "Flower SecAgg+", "secure": "sliced"}
+    exchanges = {
+        "plain": 1,
+        "secagg_plus": 4,
+        "secure": statistics.median(one["exchanges"] for one in found["rounds"][1:]),
+    }
     return {
-        "rows": rows,
-        "seconds_of_rounds": {"without": without["seconds"], "with_roster": with_roster["seconds"]},
+        "rows": {
+            names[kind] + ", with a roster" * (settings["roster"] and kind == "secure"): {
+                "exchanges": exchanges[kind],
+                "seconds": seconds[kind],
+                "ratio": seconds[kind] / seconds["plain"],
+            }
+            for kind in names
+            if kind in seconds
+        },
+        "failed_rounds": sum(one["status"] != "ok" for one in found["rounds"]),
+        "seconds_of_rounds": found["seconds"],
         "settings": settings,
     }
 
@@ -85,13 +90,13 @@ def _after_first(seconds: Sequence[float]) -> float:
     return statistics.median(seconds[1:])
 
 
-def _deployed(settings: dict[str, Any], secagg_plus: bool) -> dict[str, Any]:
+def _deployed(settings: dict[str, Any], roster: bool, secagg_plus: bool) -> dict[str, Any]:
     """Start a SuperLink and SuperNodes, run the apps, and return what they wrote down."""
     federation_class, enrol_users = _tools()
     nodes, limit = settings["nodes"], (settings["rounds"] + 2) * 3 * _PATIENCE
     with tempfile.TemporaryDirectory(prefix="deployment-") as name, federation_class(Path(name) / "f") as federation:
         folder = Path(name)
-        people = enrol_users(folder / "people", nodes) if settings.get("roster") else None
+        people = enrol_users(folder / "people", nodes) if roster else None
         for index in range(nodes):
             own = people.node_config(index) if people else {}
             federation.add_node(index, {"partition-id": index, "num-partitions": nodes, **own})

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import memory
 from benchmarks.setting import ANYBODY
 from sparsesecagg.crypto.keys import PUBLIC_KEY_SIZE
 from sparsesecagg.patterns import Group
@@ -32,8 +31,7 @@ from sparsesecagg.protocol.messages import (
     encode_users,
 )
 from sparsesecagg.simulate.allocation import keep_freed_memory
-
-_NOISE_CHUNK = 1 << 20
+from sparsesecagg.simulate.peak_memory import peak
 
 
 def measure_upload(clients: int, dim: int, repeats: int = 3, **options: Any) -> dict[str, Any]:
@@ -47,7 +45,7 @@ def measure_upload(clients: int, dim: int, repeats: int = 3, **options: Any) -> 
     headers = [_header(params, client) for client in users]
     update = _update(dim)
 
-    before = memory.peak()
+    before = peak()
     wall, processor, size = [], [], 0
     for client, header in zip(users, headers, strict=True):
         start, start_processor = time.perf_counter(), time.process_time()
@@ -59,7 +57,7 @@ def measure_upload(clients: int, dim: int, repeats: int = 3, **options: Any) -> 
         "processor_seconds": min(processor),
         "upload_bytes": size,
         "update_bytes": update.nbytes,
-        "above_update_bytes": memory.peak() - update.nbytes,
+        "above_update_bytes": peak() - update.nbytes,
         "before_upload_bytes": before - update.nbytes,
         "settings": {"clients": clients, "dim": dim, "repeats": repeats, **options},
     }
@@ -90,10 +88,7 @@ def _others_keys(group: Group, index: int, own: bytes) -> bytes:
 
 def _update(dim: int) -> NDArray[np.float32]:
     """Return an update, made in place so that making it leaves no mark in the peak."""
-    rng = np.random.default_rng(0)
     update = np.empty(dim, np.float32)
-    for start in range(0, dim, _NOISE_CHUNK):
-        part = update[start : start + _NOISE_CHUNK]
-        rng.standard_normal(out=part, dtype=np.float32)
-        part *= np.float32(0.1)
+    np.random.default_rng(0).standard_normal(out=update, dtype=np.float32)
+    update *= np.float32(0.1)
     return update

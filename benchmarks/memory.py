@@ -1,4 +1,4 @@
-"""Peak memory, and the estimate that refuses a comparison which would not fit."""
+"""The estimate that refuses a comparison which would not fit into memory."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ from pathlib import Path
 from benchmarks.setting import Setting
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.patterns.groups import LARGEST_SINGLE_GROUP
-from sparsesecagg.simulate.peak_memory import peak
-
-__all__ = ["available", "estimate", "peak", "refuse_what_does_not_fit"]
 
 _MEMINFO = Path("/proc/meminfo")
 _BASE = 120 << 20

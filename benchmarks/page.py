@@ -94,10 +94,10 @@ def _whole(result: dict[str, Any]) -> str:
     return _markdown(("users", "", "up", "down", "in all", "exchanges", "client", "server"), rows)
 
 
-def _deployment(result: dict[str, Any]) -> str:
+def _deployment(*found: dict[str, Any]) -> str:
     rows = [
         (name, f"{one['exchanges']:g}", f"{one['seconds']:.1f} s", f"{one['ratio']:.2f}×")
-        for name, one in result["rows"].items()
+        for name, one in {key: row for result in reversed(found) for key, row in result["rows"].items()}.items()
     ]
     return _markdown(("", "exchanges", "a round", "against plain FedAvg"), rows)
 

@@ -67,7 +67,7 @@ def run(setting: Setting) -> tuple[Measurement, np.ndarray[Any, Any]]:
     from flwr.server.workflow.constant import MAIN_CONFIGS_RECORD, MAIN_PARAMS_RECORD, Key
     from flwr.server.workflow.secure_aggregation.secaggplus_workflow import SecAggPlusWorkflow, WorkflowState
 
-    _quiet()
+    logging.getLogger("flwr").setLevel(logging.CRITICAL)
     _identify()
     workflow = SecAggPlusWorkflow(
         num_shares=1.0,  # Everybody holds shares, as in our complete share graph.
@@ -205,10 +205,6 @@ def _strategy(setting: Setting) -> Any:
             return results[0][1].parameters, {}
 
     return PassOn()
-
-
-def _quiet() -> None:
-    logging.getLogger("flwr").setLevel(logging.CRITICAL)
 
 
 def _identify() -> None:

@@ -115,10 +115,6 @@ def setup_costs(run: InProcessRun) -> dict[str, float]:
     return {
         "client_seconds": run.setup_clock.client_means(stages)["total"],
         "server_seconds": run.setup_clock.server_totals(stages)["total"],
-        "sent_bytes": _mean_total(run.setup_sent, run.params.clients),
-        "received_bytes": _mean_total(run.setup_received, run.params.clients),
+        "sent_bytes": sum(sum(sizes.values()) for sizes in run.setup_sent.values()) / run.params.clients,
+        "received_bytes": sum(sum(sizes.values()) for sizes in run.setup_received.values()) / run.params.clients,
     }
-
-
-def _mean_total(sizes: dict[str, dict[int, int]], clients: int) -> float:
-    return sum(sum(by_user.values()) for by_user in sizes.values()) / clients

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import child, growth, lone_client, memory
+from benchmarks import child, growth, lone_client
 from benchmarks.setting import ANYBODY
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.protocol import Parameters, RoundOptions
@@ -50,9 +50,3 @@ def test_a_lone_client_sends_what_a_client_of_a_whole_round_sends(setting: Any, 
 def test_a_lone_client_keeps_the_rules_of_a_round() -> None:
     with pytest.raises(InvalidInput, match="alpha"):
         lone_client.measure_upload(clients=10, dim=5, alpha=0.1)
-
-
-def test_peak_memory_counts_what_was_touched() -> None:
-    block = bytearray(64 << 20)
-    block[::4096] = b"x" * len(block[::4096])
-    assert memory.peak() > 64 << 20

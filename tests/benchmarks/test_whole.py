@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import deployment, peer_flower, whole
+from benchmarks import deployment, page, peer_flower, whole
 from benchmarks.setting import Setting
 from sparsesecagg.errors import InvalidInput, MissingExtra
 
@@ -12,22 +12,26 @@ WITHOUT = {
     "seconds": {"secure": [30.0, 11.0, 12.0, 13.0], "plain": [9.0, 6.0, 7.0, 6.0], "secagg_plus": [99.0, 24.0, 18.0]},
     "rounds": [{"exchanges": n, "status": status} for n, status in ((4, "ok"), (2, "ok"), (2, "ok"), (2, "failed"))],
 }
-WITH_ROSTER = {
-    "seconds": {"secure": [30.0, 14.0, 15.0, 16.0], "plain": [9.0, 5.0, 5.0, 5.0]},
-    "rounds": [{"exchanges": n, "status": "ok"} for n in (4, 2, 2, 2)],
-}
 
 
 def test_medians_leave_out_the_first_round_which_exchanges_keys() -> None:
-    rows = deployment.summary(WITHOUT, WITH_ROSTER, {"nodes": 5})["rows"]
-    assert rows["plain FedAvg"] == {"exchanges": 1, "seconds": 6.0, "ratio": 1.0}
-    assert rows["sliced"] == {"exchanges": 2, "seconds": 12.0, "ratio": 2.0, "failed_rounds": 1}
-    assert rows["Flower SecAgg+"] == {"exchanges": 4, "seconds": 21.0, "ratio": 3.5}
+    answer = deployment.summary(WITHOUT, {"roster": False})
+    assert answer["rows"] == {
+        "plain FedAvg": {"exchanges": 1, "seconds": 6.0, "ratio": 1.0},
+        "Flower SecAgg+": {"exchanges": 4, "seconds": 21.0, "ratio": 3.5},
+        "sliced": {"exchanges": 2, "seconds": 12.0, "ratio": 2.0},
+    }
+    assert answer["failed_rounds"] == 1
 
 
-def test_rounds_with_a_roster_are_compared_with_the_plain_ones_beside_them() -> None:
-    rows = deployment.summary(WITHOUT, WITH_ROSTER, {})["rows"]
-    assert rows["sliced, with a roster"] == {"exchanges": 2, "seconds": 15.0, "ratio": 3.0, "failed_rounds": 0}
+def test_rounds_with_a_roster_are_a_row_of_their_own_beside_the_others() -> None:
+    seconds = {"secure": [30.0, 15.0], "plain": [9.0, 5.0]}
+    with_roster = deployment.summary({**WITHOUT, "seconds": seconds}, {"roster": True})
+    assert with_roster["rows"]["sliced, with a roster"] == {"exchanges": 2, "seconds": 15.0, "ratio": 3.0}
+    lines = page._deployment(deployment.summary(WITHOUT, {"roster": False}), with_roster).splitlines()
+    assert "| plain FedAvg | 1 | 6.0 s | 1.00× |" in lines
+    assert "| sliced, with a roster | 2 | 15.0 s | 3.00× |" in lines
+    assert len(lines) == 2 + 4
 
 
 @pytest.mark.parametrize(
