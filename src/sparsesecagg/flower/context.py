@@ -25,6 +25,7 @@ from math import isfinite
 
 import numpy as np
 from flwr.app import DEFAULT_TTL, Array, ArrayRecord, Context, Message, Metadata, RecordDict
+from numpy.typing import NDArray
 
 from sparsesecagg.crypto.kdf import digest
 from sparsesecagg.errors import InvalidInput, MalformedMessage
@@ -83,6 +84,16 @@ class Terms:
             else:
                 parts.append(digest(type(record).__name__, _encoded_items(record)))
         return digest("flower context", app, *parts)
+
+    def means(self, mean: NDArray[np.float32], sent: NDArray[np.bool_]) -> dict[str, float]:
+        """Return the mean of each metric, over the copies of it behind the model that were sent."""
+        copies = len(mean) // len(self.metrics) if self.metrics else 0
+        means: dict[str, float] = {}
+        for place, (name, bound) in enumerate(self.metrics.items()):
+            own = slice(place * copies, (place + 1) * copies)
+            if sent[own].any():
+                means[name] = float(np.mean(mean[own][sent[own]])) * bound
+        return means
 
 
 def model_digest(record: ArrayRecord) -> bytes:

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flwr.app import MetricRecord
+from flwr.app import ArrayRecord, MetricRecord
 
 from sparsesecagg.errors import SparseSecAggError
 from sparsesecagg.files import write_atomically
 from sparsesecagg.flower.errors import remedy_of
+from sparsesecagg.flower.settings import described
 from sparsesecagg.protocol import STAGES, Parameters, Result, RoundOptions, Stage
 
 PREFIX = "secagg-"
+Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 
 
 @dataclass
@@ -199,6 +201,7 @@ class History:
         self._folder = folder
         self._earlier = ""
         """Lines of rounds before this process."""
+        self._cohort: tuple[int, ...] = ()
 
     def begin(self, number: int) -> RoundRecord:
         """Return the record of a new round."""
@@ -222,6 +225,16 @@ class History:
                     record.loss = float(value)
         self.write()
 
+    def watching(self, evaluate_fn: Evaluate, before: int) -> Evaluate:
+        """Return an evaluation function whose figures are noted; `before` rounds were another process's."""
+
+        def watched(number: int, arrays: ArrayRecord) -> MetricRecord | None:
+            metrics = evaluate_fn(number + before, arrays)
+            self.note_evaluation(number + before, metrics)
+            return metrics
+
+        return watched
+
     def resume(self, rounds: int) -> None:
         """Keep the lines of the rounds that an earlier process has done."""
         if self._folder is None:
@@ -230,10 +243,18 @@ class History:
             lines = (self._folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
             self._earlier = "".join(line for line in lines if json.loads(line)["round"] <= rounds)
 
-    def write_config(self, params: Parameters, options: RoundOptions, strategy: str) -> None:
-        """Write the options of the run, and what they come to for the cohort."""
-        if self._folder is None:
-            return
+    def described(self, params: Parameters, options: RoundOptions, strategy: str) -> list[str]:
+        """Return what the options come to for a cohort, once for each cohort, and write it down."""
+        cohort = params.clients, params.dim, params.groups, params.threshold
+        if cohort == self._cohort:
+            return []
+        self._cohort = cohort
+        if self._folder is not None:
+            self._write_config(self._folder, params, options, strategy)
+        return described(params)
+
+    @staticmethod
+    def _write_config(folder: Path, params: Parameters, options: RoundOptions, strategy: str) -> None:
         config = {
             **asdict(options),
             "aggregator": params.pattern,
@@ -250,8 +271,8 @@ class History:
                 "threshold": params.threshold,
             },
         }
-        self._folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(self._folder / "config.json", json.dumps(config, indent=1) + "\n")
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / "config.json", json.dumps(config, indent=1) + "\n")
 
     def write(self) -> None:
         """Write all rounds anew: the accuracy of a round becomes known after its aggregate."""

@@ -118,7 +118,12 @@ def described(params: Parameters) -> list[str]:
     ]
     kept, server, colluders = promised(params)
     fails = failed_rounds(min(params.sizes), params.threshold, params.dropout)
-    if params.shape.protects:
+    if not params.shape.protects:
+        lines.append(
+            f"{params.pattern}, the published pattern, reveals many single values to the server: use it to study, not "
+            "to protect (docs/privacy.md)"
+        )
+    else:
         lines.append(
             f"every sum holds {kept} honest nodes or more against a {server} server with {colluders} nodes colluding"
             + ("" if params.authenticated else "; a malicious one takes a roster")
@@ -126,16 +131,6 @@ def described(params: Parameters) -> list[str]:
             f"{params.dropout:.0%} of the nodes drop out"
         )
     return lines
-
-
-def warnings_about(params: Parameters) -> list[str]:
-    """Return what should be said aloud about these parameters."""
-    if not params.shape.protects:
-        return [
-            f"{params.pattern}, the published pattern, reveals many single values to the server: use it to study, not "
-            "to protect (docs/privacy.md)"
-        ]
-    return []
 
 
 def _size(count: float) -> str:

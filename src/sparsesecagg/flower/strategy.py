@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result as FlowerResult
@@ -28,7 +27,7 @@ from sparsesecagg.flower.context import Invitation, Terms, common_digest, invite
 from sparsesecagg.flower.courier import Courier, PatientGrid
 from sparsesecagg.flower.downlink import make_downlink
 from sparsesecagg.flower.errors import MissingMod
-from sparsesecagg.flower.figures import History, RoundRecord
+from sparsesecagg.flower.figures import Evaluate, History, RoundRecord
 from sparsesecagg.flower.run import SecureRun
 from sparsesecagg.flower.saved import ModelState, SavedRun, number_rounds
 from sparsesecagg.flower.settings import (
@@ -36,13 +35,11 @@ from sparsesecagg.flower.settings import (
     Clips,
     check_metrics,
     check_options,
-    described,
     first_clip,
     parameters,
     require_averaging,
     require_positive,
     too_few,
-    warnings_about,
 )
 from sparsesecagg.patterns.groups import SMALLEST_GROUP
 from sparsesecagg.protocol import Parameters, Result, RoundOptions, Server, Stage
@@ -51,8 +48,6 @@ _LOG = logging.getLogger("flwr")
 _DEFAULT_WEIGHT_KEY = "num-examples"
 _LONG = 3600.0
 _PAUSE = 1.0
-
-Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 
 
 class SecAgg(Strategy):
@@ -78,8 +73,8 @@ class SecAgg(Strategy):
         """Wrap `strategy`; raises `InvalidInput` for what can't work.
 
         `options`: as everywhere in this package; by default each node sends `DEFAULT_ALPHA` of the model in words of 20
-        bits, and all nodes weigh the same. Groups follow from the number of nodes. `options.clip` is the largest change of
-        one parameter in the first round; later ones follow the last mean, for each array by itself. With
+        bits, and all nodes weigh the same. Groups follow from the number of nodes. `options.clip` is the largest change
+        of one parameter in the first round; later ones follow the last mean, for each array by itself. With
         `options.max_weight` nodes weigh as their owners say (`num-examples` of the app's metrics), rounded at random to
         a power of two: over tens of rounds a server can solve for weights, and that is all there is to solve for.
         Anonymity counts nodes, not weight: who weighs more than all others together is hardly hidden.
@@ -123,7 +118,6 @@ class SecAgg(Strategy):
         """The round under way: an invitation that stands for all, and its terms."""
         self._excluded: set[int] = set()
         """Nodes that get no more rounds."""
-        self._described: tuple[object, ...] = ()
 
     def __getattr__(self, name: str) -> Any:
         """Return what the wrapped strategy has: subclasses of strategies have methods of their own."""
@@ -155,7 +149,7 @@ class SecAgg(Strategy):
         self._upload_timeout = require_positive("timeout", timeout)
         initial_arrays = self._resume(initial_arrays)
         num_rounds = max(0, num_rounds - self._rounds_before)
-        watched = self._watch(evaluate_fn) if evaluate_fn else None
+        watched = self._history.watching(evaluate_fn, self._rounds_before) if evaluate_fn else None
         patient = PatientGrid(grid, self._courier)
         result = super().start(patient, initial_arrays, num_rounds, timeout, train_config, evaluate_config, watched)
         if not result.arrays:
@@ -281,7 +275,8 @@ class SecAgg(Strategy):
                 f"must choose {params.threshold} nodes or more, since rounds with this roster need so many of its "
                 f"{params.clients} users, and chose {invited}: raise fraction_train and min_available_nodes",
             )
-        self._describe(params)
+        for sentence in self._history.described(params, self._options, type(self.strategy).__name__):
+            _LOG.info("SecAgg: %s", sentence)
         server, before = Server(params, self._roster), self._run.server if self._run else None
         if before is not None:
             server.catch_up(before.round_number)
@@ -305,7 +300,7 @@ class SecAgg(Strategy):
         record.gain = gain.value
         weight = len(result.survivors) if result.combined.weights is None else int(result.combined.weights.max())
         metrics: dict[str, Any] = {getattr(self.strategy, "weighted_by_key", _DEFAULT_WEIGHT_KEY): weight}
-        metrics |= _metric_means(terms.metrics, mean[template.dim :], updated[template.dim :])
+        metrics |= terms.means(mean[template.dim :], updated[template.dim :])
         tested = {name: value for name, value in metrics.items() if name.startswith("eval") and name in terms.metrics}
         self._history.note_evaluation(server_round - 1, tested)  # Of the model that this round began with.
         key = next(iter(invitation.content.array_records))
@@ -347,39 +342,3 @@ class SecAgg(Strategy):
         keys = "with the keys of its epoch" if self._run else "in a new epoch"
         _LOG.info("SecAgg: resuming after round %d of the run in %s, %s", state.round_number, self._saved.folder, keys)
         return model
-
-    # Figures
-
-    def _describe(self, params: Parameters) -> None:
-        """Log once what the options come to for this cohort, and write it down."""
-        shape = params.clients, params.dim, params.groups, params.threshold
-        if shape == self._described:
-            return
-        self._described = shape
-        for sentence in described(params):
-            _LOG.info("SecAgg: %s", sentence)
-        for sentence in warnings_about(params):
-            _LOG.warning("SecAgg: %s", sentence)
-        self._history.write_config(params, self._options, type(self.strategy).__name__)
-
-    def _watch(self, evaluate_fn: Evaluate) -> Evaluate:
-        """Return the evaluation function with its figures also noted in the history."""
-
-        def watched(server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
-            server_round += self._rounds_before
-            metrics = evaluate_fn(server_round, arrays)
-            self._history.note_evaluation(server_round, metrics)
-            return metrics
-
-        return watched
-
-
-def _metric_means(bounds: Mapping[str, float], mean: Any, updated: Any) -> dict[str, float]:
-    """Return each metric's mean over the copies of it that were sent."""
-    copies = len(mean) // len(bounds) if bounds else 0
-    means: dict[str, float] = {}
-    for place, (name, bound) in enumerate(bounds.items()):
-        own = slice(place * copies, (place + 1) * copies)
-        if updated[own].any():
-            means[name] = float(np.mean(mean[own][updated[own]])) * bound
-    return means
