@@ -21,14 +21,14 @@ from sparsesecagg.protocol import RoundOptions, Stage
 RESULTS = Path(__file__).parents[2] / "results" / "audit.json"
 CLIENTS, DIM, SEED = 100, 1000, 0
 THIRD = 1 / 3
-SHORT, LONGER = {"rounds": 2}, {"rounds": 4}
+SHORT, LONGER = {"rounds": 2}, {"rounds": 10}
 MALICIOUS = {**SHORT, "server": "malicious"}
 # Pattern, α, θ, γ and more: DESIGN §3's table, then slices and plain SecAgg at the same settings.
 SETTINGS: tuple[tuple[str, float, float, float, dict[str, Any]], ...] = (
     ("pairwise", 0.1, 0.0, 0.0, SHORT),
     ("pairwise", 0.1, 0.3, 0.0, LONGER),
     ("pairwise", 0.1, 0.3, THIRD, LONGER),
-    ("pairwise", 0.2, 0.3, THIRD, SHORT),
+    ("pairwise", 0.2, 0.3, THIRD, LONGER),
     ("sliced", 0.1, 0.3, 0.0, SHORT),
     ("sliced", 0.1, 0.3, THIRD, SHORT),
     ("sliced", 0.01, 0.3, THIRD, SHORT),
