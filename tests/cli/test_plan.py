@@ -7,7 +7,7 @@ import re
 import pytest
 
 from cli.commands import run, run_json
-from sparsesecagg import RoundOptions
+from sparsesecagg import Parameters, RoundOptions
 
 CONTRACT = {
     "feasible",
@@ -144,3 +144,86 @@ def test_bad_input_exits_with_2_and_one_sentence_that_names_option_and_range(
 def test_a_missing_option_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run(capsys, "plan", "--clients", "10")
     assert (code, err) == (2, "sparsesecagg: --dim is required.\n")
+
+
+NOISY = "plan --dim 7850 --dropout 0.1 --colluding 0.1 --min-anonymity 5 --rounds 100"
+MEANING = "user level, zero-out neighbours, no amplification"
+
+
+def test_differential_privacy_has_its_own_key_and_one_large_group(capsys: pytest.CaptureFixture[str]) -> None:
+    answer = run_json(capsys, *NOISY.split(), "--clients", "1000", "--epsilon", "8", "--delta", "1e-5")
+    assert answer.keys() == CONTRACT
+    assert (answer["feasible"], answer["groups"]) == (True, 1)
+    dp = answer["dp"]
+    assert dp.keys() == {
+        "epsilon",
+        "delta",
+        "noise_multiplier",
+        "honest_noise_users",
+        "noise_std_vs_trusted_server",
+        "noise_norm_in_clips",
+    }
+    assert (dp["epsilon"], dp["delta"]) == (8, 1e-5)
+    assert dp["honest_noise_users"] == answer["anonymity"]
+    assert MEANING in answer["reason"]
+    several = run_json(capsys, *NOISY.split(), "--clients", "1000", "--epsilon", "8", "--group-size", "100")
+    assert several["groups"] == 10
+    assert several["dp"]["noise_std_vs_trusted_server"] > 4 * dp["noise_std_vs_trusted_server"]
+
+
+def test_what_cannot_learn_is_refused_with_remedies_that_work(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = [*NOISY.split(), "--clients", "100", "--epsilon", "8"]
+    answer = run_json(capsys, *asked)
+    assert answer["feasible"] is False
+    assert answer["dp"]["noise_norm_in_clips"] > 3
+    assert MEANING in answer["reason"]
+    remedies = answer["reason"].split("; feasible: ")[1].split(";")[0].split(" or ")
+    assert [remedy.split()[0] for remedy in remedies] == ["--rounds", "--dim", "--clients", "--epsilon"]
+    for remedy in remedies:
+        better = run_json(capsys, *asked, *remedy.split())
+        assert better["feasible"] is True, remedy
+        assert 2.8 < better["dp"]["noise_norm_in_clips"] <= 3, "no more than needed is given up"
+
+
+def test_the_lines_of_a_private_plan_carry_clip_and_noise(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = f"{NOISY} --clients 1000 --epsilon 8 --clip-norm 0.5".split()
+    _, out, _ = run(capsys, *asked)
+    assert MEANING in " ".join(re.sub("[│┃]", " ", out).split())
+    flower = re.search(r"SecAgg\(FedAvg\(\), options=(RoundOptions\(.*\))\)", out)
+    assert flower is not None
+    options = eval(flower[1], {"RoundOptions": RoundOptions})  # noqa: S307
+    params = Parameters.create(1000, 7850, options)
+    assert params.mechanism is not None
+    assert params.mechanism.clip == 0.5
+    assert 7.95 < params.mechanism.cost.times(100).epsilon(1e-5) <= 8
+    trained = pasted(out, "train")
+    assert " ".join(trained).endswith("--colluding 0.1 --rounds 100 --dp-epsilon 8 --dp-delta 1e-05 --dp-clip 0.5")
+    code, _, err = run(capsys, "train", *trained, "--rounds", "0")
+    assert (code, err) == (2, "sparsesecagg: --rounds must be at least 1, got 0.\n"), "all other options are known"
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ("--epsilon 0 --rounds 9", "--epsilon must be above 0, got 0"),
+        ("--epsilon -1 --rounds 9", "--epsilon must be above 0, got -1"),
+        ("--epsilon nan --rounds 9", "--epsilon must be above 0, got nan"),
+        ("--epsilon inf --rounds 9", "--epsilon must be above 0, got inf"),
+        ("--epsilon 1 --rounds 9 --delta 0.001", "--delta must be above 2^-40,"),
+        ("--epsilon 1 --rounds 9 --delta 0", "below 1/1000, one over the users, got 0"),
+        ("--epsilon 1 --rounds 9 --failure-log2 -10", "--delta must be above 2^-10,"),
+        ("--epsilon 1 --rounds 0", "--rounds must be at least 1, got 0"),
+        ("--epsilon 1 --rounds 9 --clip-norm 0", "--clip-norm must be above 0 and at most 1e30, got 0"),
+        ("--epsilon 1", "--rounds is required with --epsilon"),
+        ("--rounds 9", "--rounds must be given together with --epsilon"),
+        ("--delta 1e-6", "--delta must be given together with --epsilon"),
+        ("--clip-norm 1", "--clip-norm must be given together with --epsilon"),
+        ("--epsilon 1 --rounds 9 --levels 4", "--levels must not be given with --epsilon"),
+        ("--epsilon 1 --rounds 9 --clip 2", "--clip must not be given with --epsilon: use --clip-norm"),
+    ],
+)
+def test_bad_input_about_noise_is_one_sentence(capsys: pytest.CaptureFixture[str], given: str, problem: str) -> None:
+    code, out, err = run(capsys, *f"{TENTH} --clients 1000 --json {given}".split())
+    assert (code, out) == (2, "")
+    assert problem in err
+    assert err.count("\n") == 1

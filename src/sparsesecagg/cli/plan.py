@@ -11,7 +11,9 @@ from rich.table import Table
 
 from sparsesecagg.cli.shared import JsonOption, bytes_text, out, print_json
 from sparsesecagg.downlink.gain import DEFAULT_ALPHA
+from sparsesecagg.errors import InvalidInput
 from sparsesecagg.planning.message_sizes import default_levels
+from sparsesecagg.planning.noise import MEANING, USUAL_DELTA, NoiseGoal, NoisePlan
 from sparsesecagg.planning.plan import DEFAULT_FAILURE_LOG2, Goal, Plan
 from sparsesecagg.planning.planner import plan_round
 from sparsesecagg.privacy.anonymity import ServerModel
@@ -42,13 +44,24 @@ def plan(
         int | None,
         typer.Option(help="Minimum quantisation levels from 0 to the clip.", show_default="by size of the groups"),
     ] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="Differential privacy over all rounds (ε).", show_default="no noise")
+    ] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="With --epsilon: δ, below 1/N.", show_default=f"{USUAL_DELTA:g}")
+    ] = None,
+    rounds: Annotated[int | None, typer.Option(help="With --epsilon: rounds of the run.")] = None,
+    clip_norm: Annotated[
+        float | None, typer.Option(help="With --epsilon: largest 2-norm of an update.", show_default="1")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Find groups and a threshold that keep an anonymity, or say why there are none and what would help.
 
     Exact tail probabilities; nothing is sampled. "Not feasible" is an answer and exits with 0. In the JSON,
     abort_probability is the chance per round that a given group's sum is lost, because fewer users than the threshold
-    stay; with one group the round fails then. Bytes are per round and user, without the model.
+    stay; with one group the round fails then. Bytes are per round and user, without the model. With --epsilon users add
+    noise: user level, zero-out neighbours, no amplification. What could not learn under it is not feasible.
     """
     goal = Goal(
         clients=clients,
@@ -62,6 +75,7 @@ def plan(
         clip=clip,
         levels=levels,
         group_size=group_size,
+        noise=_noise_goal(epsilon, delta, rounds, clip_norm),
     )
     answer = plan_round(goal)
     if json:
@@ -76,8 +90,22 @@ def plan(
             out.print(f"  {line}", highlight=False, soft_wrap=True, markup=False)
 
 
+def _noise_goal(
+    epsilon: float | None, delta: float | None, rounds: int | None, clip_norm: float | None
+) -> NoiseGoal | None:
+    """Return what noise has to keep; None if nothing is asked for."""
+    if epsilon is None:
+        for option, value in (("delta", delta), ("rounds", rounds), ("clip_norm", clip_norm)):
+            if value is not None:
+                raise InvalidInput(option, "must be given together with --epsilon")
+        return None
+    if rounds is None:
+        raise InvalidInput("rounds", "is required with --epsilon")
+    return NoiseGoal(epsilon, rounds, USUAL_DELTA if delta is None else delta, 1.0 if clip_norm is None else clip_norm)
+
+
 def as_json(answer: Plan) -> dict[str, Any]:
-    """Return the command's JSON object; all figures are null if nothing is feasible."""
+    """Return the command's JSON object; figures are null if nothing is feasible, but those of too much noise."""
     return {
         "feasible": answer.feasible,
         "reason": answer.reason,
@@ -93,7 +121,18 @@ def as_json(answer: Plan) -> dict[str, Any]:
         "compression_vs_secagg": answer.compression_vs_secagg,
         "privacy_failure_log2": answer.privacy_failure_log2,
         "abort_probability": answer.abort_probability,
-        "dp": None,
+        "dp": None if answer.noise is None else _noise_json(answer.noise),
+    }
+
+
+def _noise_json(noise: NoisePlan) -> dict[str, float]:
+    return {
+        "epsilon": noise.goal.epsilon,
+        "delta": noise.goal.delta,
+        "noise_multiplier": noise.multiplier,
+        "honest_noise_users": noise.honest,
+        "noise_std_vs_trusted_server": noise.std_vs_trusted_server,
+        "noise_norm_in_clips": noise.norm_in_clips,
     }
 
 
@@ -102,24 +141,29 @@ def lines_to_paste(answer: Plan, options: RoundOptions) -> list[str]:
     goal = answer.goal
     malicious = goal.server == "malicious"
     size = [] if options.group_size is None else [f"--group-size {options.group_size}"]
+    bits = [f"--modulus-bits {options.modulus_bits}"]
     common = [
         f"--clients {goal.clients}",
         f"--alpha {options.alpha:g}",
-        f"--modulus-bits {options.modulus_bits}",
         *size,
         f"--threshold {options.threshold}",
         f"--dropout {goal.dropout:g}",
         *(["--authenticated"] if malicious else []),
     ]
     clip = [] if options.clip is None else [f"--clip {options.clip:g}"]
+    noise = goal.noise
+    trained = bits  # With noise, `train` takes the word that its own model needs.
+    if noise is not None:
+        private = f"--dp-epsilon {noise.epsilon:g} --dp-delta {noise.delta:g} --dp-clip {noise.clip_norm:g}"
+        trained = [f"--colluding {goal.colluding:g}", f"--rounds {noise.rounds}", private]
     changed = [
         f"{field.name}={getattr(options, field.name)!r}"
         for field in fields(options)
         if getattr(options, field.name) != field.default
     ]
     lines = [
-        " ".join(["sparsesecagg simulate", *common, f"--dim {goal.dim}", *clip]),
-        " ".join(["sparsesecagg train --aggregator sliced", *common]),
+        " ".join(["sparsesecagg simulate", *common, *bits, f"--dim {goal.dim}", *clip]),
+        " ".join(["sparsesecagg train --aggregator sliced", *common, *trained]),
         f"SecAgg(FedAvg(), options=RoundOptions({', '.join(changed)}))",
     ]
     if malicious:
@@ -156,12 +200,25 @@ def _table(answer: Plan, options: RoundOptions) -> Table:
             f"of {'a group' if several else 'the run'}; nothing is revealed then",
         ),
     ]
+    if (noise := answer.noise) is not None:
+        rows += [
+            (
+                "epsilon",
+                f"{noise.goal.epsilon:g}",
+                f"δ = {noise.goal.delta:g}, all {noise.goal.rounds} rounds: {MEANING}",
+            ),
+            ("noise", f"{noise.multiplier:g}", f"multiplier; {noise.honest} honest users share it in every sum"),
+            ("", f"{noise.std_vs_trusted_server:.2f}", "times the standard deviation of a trusted server's noise"),
+            ("", f"{noise.norm_in_clips:.2g}", "clips is the norm of a trusted server's noise in the mean"),
+        ]
     for row in rows:
         table.add_row(*row)
     return table
 
 
 def _levels_text(answer: Plan) -> str:
+    if answer.noise is not None:
+        return "the shortest that hold sums with noise"
     if answer.goal.levels is not None:
         return f"{answer.goal.levels} levels from 0 to the clip, as asked"
     size = answer.goal.clients // (answer.groups or 1)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.patterns.groups import SMALLEST_GROUP
+from sparsesecagg.planning.noise import NoiseGoal, NoisePlan
 from sparsesecagg.privacy.anonymity import SERVER_MODELS, ServerModel, planned_colluders
 from sparsesecagg.protocol.options import RoundOptions
 from sparsesecagg.protocol.parameters import MAX_CLIENTS, MAX_DIM
@@ -40,6 +42,8 @@ class Goal:
     """Minimum number of quantisation levels from 0 to the clip; None: by size of the groups."""
     group_size: int | None = None
     """Users of a group, at most; None: the planner chooses."""
+    noise: NoiseGoal | None = None
+    """Differential privacy that the users' own noise has to keep; None: no noise."""
 
     def __post_init__(self) -> None:
         """Refuse what no plan can be made for."""
@@ -62,6 +66,16 @@ class Goal:
             raise InvalidInput("server", f"must be one of {', '.join(SERVER_MODELS)}, got {self.server!r}")
         if self.levels is not None and self.levels < 1:
             raise InvalidInput("levels", f"must be at least 1, got {self.levels}")
+        if self.noise is not None:
+            self.noise.check(self.clients, self.failure_log2)
+            for option, remedy in (("levels", "noise decides them"), ("clip", "use --clip-norm")):
+                if getattr(self, option) is not None:
+                    raise InvalidInput(option, f"must not be given with --epsilon: {remedy}")
+
+    @property
+    def most_clients(self) -> int:
+        """The largest cohort of which this could be asked: δ has to be below 1/N."""
+        return MAX_CLIENTS if self.noise is None else min(MAX_CLIENTS, math.ceil(1 / self.noise.delta) - 1)
 
     @cached_property
     def colluders(self) -> int:
@@ -98,3 +112,5 @@ class Plan:
     """The chance, per run, of more colluding users in some group than the anonymity allows for, as log2."""
     abort_probability: float | None = None
     """The chance, per round, that a given group's sum is lost; with one group, that the round fails."""
+    noise: NoisePlan | None = None
+    """Differential privacy; also there if the noise is why nothing is feasible."""

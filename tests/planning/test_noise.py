@@ -1,0 +1,117 @@
+"""Plans with noise keep (ε, δ), say what that costs, and have groups as large as can be."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sparsesecagg.planning.noise import LARGEST_NORM, MEANING, NoiseGoal, rounded
+from sparsesecagg.planning.plan import Goal
+from sparsesecagg.planning.planner import plan_round
+from sparsesecagg.privacy.accountant import Cost
+from sparsesecagg.privacy.anonymity import availability
+from sparsesecagg.protocol import Parameters, Policy
+from sparsesecagg.protocol.policy import kept_by
+
+DELTA = 1e-5
+
+
+def planned(clients: int, dim: int, epsilon: float, rounds: int = 100, **changes: Any) -> Any:
+    """Return the plan. Which of its figures are there depends on the goal, and each test knows."""
+    goal = Goal(clients, dim, 0.1, 0.1, 5, noise=NoiseGoal(epsilon, rounds, DELTA, 0.5))
+    return plan_round(replace(goal, **changes))
+
+
+@pytest.mark.parametrize(
+    ("clients", "dim", "epsilon", "norm"),
+    [
+        (100, 7_850, 8, 5.65),
+        (100, 165_000, 8, 25.9),
+        (1000, 7_850, 2, 1.90),
+        (1000, 7_850, 8, 0.57),
+        (1000, 165_000, 2, 8.73),
+        (1000, 165_000, 8, 2.59),
+        (10_000, 1_663_370, 8, 0.82),
+    ],
+)
+def test_runs_whose_noise_exceeds_three_clips_are_refused(clients: int, dim: int, epsilon: float, norm: float) -> None:
+    plan = planned(clients, dim, epsilon)
+    assert plan.noise.norm_in_clips == pytest.approx(norm, rel=0.01)
+    assert plan.noise.norm_in_clips == math.sqrt(dim) * plan.noise.multiplier / clients
+    assert plan.feasible == (norm <= LARGEST_NORM)
+    assert (plan.options is None) != plan.feasible
+    assert MEANING in plan.reason
+
+
+@pytest.mark.parametrize(("epsilon", "rounds", "alpha"), [(2, 30, 0.2), (8, 100, 1.0), (0.5, 3, 0.5), (8, 1, 0.1)])
+def test_users_with_just_that_budget_answer_just_so_many_rounds(epsilon: float, rounds: int, alpha: float) -> None:
+    """What counts is what each user computes itself: honest users, cost of an upload, and δ without the failures."""
+    plan = planned(600, 2_000, epsilon, rounds, alpha=alpha)
+    params = Parameters.create(600, 2_000, plan.options)
+    assert params.mechanism is not None
+    assert kept_by(params, "malicious", 0.1).anonymity == plan.noise.honest == plan.anonymity
+    policy, spent = Policy(max_epsilon=epsilon, delta=DELTA, clip_norm=0.5), Cost()
+    for _ in range(rounds):
+        policy.check_budget(params, spent)
+        spent += params.mechanism.cost
+    least = spent.epsilon(DELTA - 2**-40)
+    assert 0.99 * epsilon < least <= epsilon
+
+
+def test_delta_includes_the_chance_that_the_groups_fail() -> None:
+    usual, rare = (planned(600, 2_000, 2, failure_log2=failure).noise.multiplier for failure in (-40, -17))
+    assert rare > usual, "2^-17 is three quarters of this delta"
+
+
+@pytest.mark.parametrize(("clients", "groups"), [(10, 1), (129, 1), (1000, 1), (1001, 2), (5000, 5)])
+def test_groups_are_as_large_as_can_be(clients: int, groups: int) -> None:
+    plan = planned(clients, 20, 8)
+    assert plan.groups == groups
+    survivors = clients / groups * availability(0.1)
+    expected = math.sqrt(groups * survivors / plan.noise.honest)
+    assert plan.noise.std_vs_trusted_server == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("clients", "factor"), [(10, 1.34), (100, 1.14), (1000, 1.09)])
+def test_one_group_costs_little_more_than_a_trusted_server(clients: int, factor: float) -> None:
+    assert planned(clients, 20, 8).noise.std_vs_trusted_server == pytest.approx(factor, abs=0.01)
+
+
+def test_the_word_is_the_shortest_that_has_room_for_the_noise() -> None:
+    plan = planned(1000, 7_850, 2)
+    params = Parameters.create(1000, 7_850, plan.options)
+    assert params.mechanism is not None
+    assert params.mechanism.largest_sum(1000) <= params.word.largest
+    with pytest.raises(ValueError, match="modulus_bits must be"):
+        Parameters.create(1000, 7_850, replace(plan.options, modulus_bits=plan.options.modulus_bits - 1))
+
+
+def test_noise_that_no_table_holds_is_refused_in_a_sentence() -> None:
+    """A million users can learn under noise that a single group's words have no room for."""
+    plan = plan_round(Goal(1_000_000, 10**10, 0.1, 0.1, 5, noise=NoiseGoal(8, 100, 1e-7)))
+    assert plan.noise is not None
+    assert not plan.feasible
+    assert plan.noise.norm_in_clips <= LARGEST_NORM
+    assert plan.reason.startswith("noise: there is more of it than a word of 32 bits has room for")
+
+
+def test_remedies_for_too_few_honest_users_can_also_learn() -> None:
+    plan = planned(100, 7_850, 8, min_anonymity=85)
+    assert not plan.feasible
+    assert plan.noise is None
+    assert "--min-anonymity" not in plan.reason, "fewer honest users would be kept, and drowned"
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "up", "expected"),
+    [
+        (21.4967, 4, True, 21.5),
+        (6.38087, 4, True, 6.381),
+        (2213.0, 2, False, 2200),
+        (188.3, 2, True, 190),
+        (1, 2, 1, 1),
+    ],
+)
+def test_rounding_never_goes_the_other_way(value: float, digits: int, up: bool, expected: float) -> None:
+    assert rounded(value, digits, up=up) == expected
