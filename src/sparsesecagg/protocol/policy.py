@@ -20,6 +20,7 @@ from sparsesecagg.privacy.anonymity import (
     Promise,
     ServerModel,
     colluder_count,
+    planned_colluders,
     promise,
     sparse_promise,
 )
@@ -140,7 +141,7 @@ class Policy:
 
 def kept_by(params: Parameters, server: ServerModel, colluding: float, failure_log2: float = -40.0) -> Promise:
     """Return what a run's groups and threshold keep."""
-    colluders = colluder_count(params.clients, colluding)
+    colluders = planned_colluders(params.clients, colluding) if colluding else 0
     if params.neighbours:
         if server == "malicious":
             return Promise(0, colluders, 0.0)

@@ -41,7 +41,7 @@ from sparsesecagg.protocol.messages import (
 from sparsesecagg.protocol.parameters import Parameters
 from sparsesecagg.protocol.result import Result
 from sparsesecagg.protocol.server_group import GroupRound, GroupState, ServerEpoch, ServerGroup
-from sparsesecagg.protocol.stages import NEXT_STAGE, Stage
+from sparsesecagg.protocol.stages import NEXT_STAGE, STAGES, Stage
 
 MESSAGE_OF: dict[Stage, type[Message]] = {
     Stage.ADVERTISE_KEYS: AdvertiseKeys,
@@ -131,9 +131,7 @@ class Server:
         self.sent_bytes[self.stage.name][message.sender] = len(data)
         return message.sender
 
-    def _take_answer(self, message: Message) -> None:
-        if not isinstance(message, Upload | Unmask):
-            raise WrongStage(type(message).__name__, self.stage.name)
+    def _take_answer(self, message: Upload | Unmask) -> None:
         group, index = self._epoch.group_of(message.sender)
         current = self._rounds[group.epoch.group.number]
         if message.binding != current.header.binding:
@@ -354,8 +352,8 @@ class Server:
         return outbound
 
     def _forget_sizes(self) -> None:
-        first = Stage.ADVERTISE_KEYS if self.stage is Stage.ADVERTISE_KEYS else None
-        stages = (first, Stage.SHARE_KEYS) if first else (Stage.SHARE_KEYS, Stage.UPLOAD, Stage.UNMASK)
+        of_round = (Stage.SHARE_KEYS, Stage.UPLOAD, Stage.UNMASK)
+        stages = STAGES[:2] if self.stage is Stage.ADVERTISE_KEYS else of_round
         self.sent_bytes: Sizes = {stage.name: {} for stage in stages}
         """By stage and user: bytes of this round; before the first round, of the set-up."""
         self.received_bytes: Sizes = {stage.name: {} for stage in stages}
