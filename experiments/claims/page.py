@@ -30,7 +30,7 @@ def parts(folder: Path) -> dict[str, str]:
     found = known(folder, NAMES)
     claims = tables(found)
     lines = {name: _table(rows) for name, rows in claims.items()}
-    lines["outcome"] = [_counted(claims), _missing(found)]
+    lines["outcome"] = [f"{_counted(claims)} {_missing(found)}"]
     lines["hypotheses"] = measured.hypotheses(found)
     lines["provenance"] = ["Measured: " + "; ".join(_provenance(found[name]) for name in NAMES if name in found) + "."]
     return {name: "\n".join(some) + "\n" for name, some in lines.items()}

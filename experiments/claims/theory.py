@@ -94,7 +94,7 @@ def _theorems(found: Results) -> list[Claim]:
         Claim(
             "Theorem 3",
             "server's work O(dN²)",
-            "exponent ≤ 3 in N = d·const",
+            "exponent ≤ 3 as N and d double",
             f"{fits['pairwise', 'N and d']['server_work']:.2f}",
             "–",
             f"{grown}; gaps drawn in place of bits",
@@ -103,7 +103,7 @@ def _theorems(found: Results) -> list[Claim]:
         Claim(
             "Theorem 3",
             "a user's work O(N + d)",
-            "exponent ≤ 1",
+            "exponent ≤ 1 as N and d double",
             f"masks {fits['pairwise', 'N and d']['user_work']:.2f} (gaps; the paper's d words per pair: 2), shares "
             f"in N {more['sharing_exponent']:.2f}, SecAgg {fits['full', 'N and d']['user_work']:.2f}",
             "“the same as” SecAgg",
