@@ -33,5 +33,7 @@ def rows() -> list[str]:
         users = anonymity(alpha, CLIENTS, dropout, colluder_count(CLIENTS, colluding) / CLIENTS)
         counted, read = pairwise_singled_out_fraction(*setting), pairwise_revealed_fraction(*setting)
         share = "1/3" if colluding else "0"
-        found.append(f"| {alpha:g} | {dropout:g} | {share} | {users:.1f} | {counted:.2%} | {read:.1%} |")
+        found.append(
+            f"| {alpha:g} | {dropout:g} | {share} | {users:.1f} | {100 * counted:.2f} % | {100 * read:.1f} % |"
+        )
     return found
