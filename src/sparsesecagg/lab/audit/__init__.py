@@ -6,6 +6,7 @@
     audit         run rounds, attack them, count
     audit_report  what an audit is asked and what it found
     many_rounds   what the sums of many rounds tell about single users
+    canaries      how much privacy noise keeps at least, measured
     theory        the published pattern in closed form
     exposure      the share of values that theory says is revealed
     graph_tails   holders of shares in a k-regular graph

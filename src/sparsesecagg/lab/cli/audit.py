@@ -33,6 +33,7 @@ from sparsesecagg.cli.shared import (
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.lab.audit.audit import run_audit
 from sparsesecagg.lab.audit.audit_report import AuditReport, AuditSettings, Score
+from sparsesecagg.lab.audit.canaries import CanarySettings, compare_noise, dp_in_words
 from sparsesecagg.lab.audit.many_rounds import WAYS, ManyRounds, compare_ways
 from sparsesecagg.lab.cli.audit_picture import draw
 from sparsesecagg.patterns import PATTERNS
@@ -82,6 +83,12 @@ def audit(
     ] = Stage.UPLOAD.name,
     authenticated: Annotated[bool, typer.Option("--authenticated", help="Use a roster of identities.")] = False,
     compare: Annotated[bool, typer.Option("--compare", help="Audit every pattern at these settings.")] = False,
+    dp_epsilon: Annotated[
+        float | None,
+        typer.Option(help="Put noise for this ε in one round to the test, with canaries.", show_default="no noise"),
+    ] = None,
+    dp_delta: Annotated[float, typer.Option(help="With --dp-epsilon: δ.")] = 1e-5,
+    canaries: Annotated[int, typer.Option(help="With --dp-epsilon: how many, with noise and without.")] = 2000,
     plot: Annotated[Path | None, typer.Option(help="Draw the component sizes into this .png, .pdf or .svg.")] = None,
     workers: Annotated[
         int, typer.Option(callback=at_least(0), help="Processes for several runs; 0 for one per processor.")
@@ -115,6 +122,7 @@ def audit(
     chosen = settings_of(pattern)
     audited = [chosen, *(settings_of(name) for name in PATTERNS if name != pattern)] if compare else [chosen]
     watched = None if persistent is None else _watched(chosen, persistent)
+    noisy = None if dp_epsilon is None else _canaries(dp_epsilon, dp_delta, canaries, seed)
     check_memory(dim)
     if plot is not None:
         check_picture(plot)
@@ -122,10 +130,12 @@ def audit(
         err.print(f"[yellow]note:[/yellow] {sentence}.", highlight=False, soft_wrap=True)
     reports = [_run(settings, workers or os.cpu_count() or 1) for settings in audited]
     many = compare_ways(watched, _milestones(rounds), seed=seed) if watched else None
+    dp = compare_noise(noisy) if noisy else None
     if plot is not None:
         draw(reports, plot)
     if json:
-        print_json({**as_json(pattern, reports), **({"many_rounds": many} if many else {})})
+        extra = {"many_rounds": many, "dp": dp}
+        print_json({**as_json(pattern, reports), **{name: found for name, found in extra.items() if found}})
         return
     out.print(_table(reports))
     for report in reports:
@@ -138,8 +148,18 @@ def audit(
             "(differential privacy) ends that.",
             highlight=False,
         )
+    if dp:
+        out.print(dp_in_words(dp), highlight=False)
     if plot is not None:
         out.print(f"Drawn to {plot}.", highlight=False)
+
+
+def _canaries(epsilon: float, delta: float, canaries: int, seed: int) -> CanarySettings:
+    try:
+        return CanarySettings(epsilon, delta, canaries, seed=seed)
+    except InvalidInput as problem:
+        name = problem.option if problem.option == "canaries" else f"dp_{problem.option}"
+        raise InvalidInput(name, problem.problem) from None
 
 
 def _stage(name: str) -> Stage:
