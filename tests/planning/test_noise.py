@@ -4,8 +4,10 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from sparsesecagg.errors import RoundRefused
 from sparsesecagg.planning.noise import LARGEST_NORM, MEANING, NoiseGoal, rounded
 from sparsesecagg.planning.plan import Goal
 from sparsesecagg.planning.planner import plan_round
@@ -13,6 +15,8 @@ from sparsesecagg.privacy.accountant import Cost
 from sparsesecagg.privacy.anonymity import availability
 from sparsesecagg.protocol import Parameters, Policy
 from sparsesecagg.protocol.policy import kept_by
+from sparsesecagg.simulate import Cohort, InProcessRun
+from sparsesecagg.simulate.simulation import make_identities, seeded_entropy
 
 DELTA = 1e-5
 
@@ -57,6 +61,18 @@ def test_users_with_just_that_budget_answer_just_so_many_rounds(epsilon: float, 
         spent += params.mechanism.cost
     least = spent.epsilon(DELTA - 2**-40)
     assert 0.99 * epsilon < least <= epsilon
+
+
+def test_users_of_a_real_run_refuse_the_round_after_the_last_planned_one() -> None:
+    plan = plan_round(Goal(20, 60, 0.1, 0.1, 5, noise=NoiseGoal(8, 3)))
+    assert plan.options is not None
+    people = make_identities(20, "budget", seeded_entropy(1))
+    cohort = Cohort(policy=Policy(max_epsilon=8, delta=DELTA, clip_norm=1.0), identities=people)
+    run = InProcessRun(Parameters.create(20, 60, plan.options, roster=cohort.roster), cohort)
+    for _ in range(3):
+        assert run.round([np.zeros(60)] * 20).exact
+    with pytest.raises(RoundRefused, match="would spend epsilon"):
+        run.round([np.zeros(60)] * 20)
 
 
 def test_delta_includes_the_chance_that_the_groups_fail() -> None:
