@@ -82,7 +82,7 @@ def test_persistent_updates_are_watched_over_many_rounds(run) -> None:
     many = found["many_rounds"]
     assert many["rounds"] == [10, 20, 40]
     assert {way: len(many[way]) for way in ("kept", "fresh", "secagg")} == {"kept": 3, "fresh": 3, "secagg": 3}
-    assert many["fresh"][-1] >= many["kept"][-1]
+    assert abs(many["fresh"][-1] - many["kept"][-1]) < 0.2  # One group: nothing is drawn, whichever way.
 
 
 def test_the_table_of_many_rounds_says_what_ends_it(run) -> None:

@@ -108,7 +108,6 @@ train     --out {t}/file                 --out
 train     --out {t}/file/below           --out must name a place that can be used, got
 train     --out {t}/full                 --out
 train     --resume {t}/none              --out and --resume exclude each other
-reproduce --paper                        --quick and --paper exclude each other
 reproduce --minutes nan                  --minutes must be at least 0, got nan
 reproduce --out {t}/file                 --out must name a place that can be used, got
 enrol     --run=                         --run must not be empty

@@ -3,7 +3,7 @@
 train, reproduce   training, and the paper's figures; train_display: a run on the screen
 audit, attack      what a server reads; audit_picture: the same drawn
 report             run folders, drawn and compared
-doctor             what to change in a Flower app; doctor_app: reading the app
+doctor             what to change in a Flower app
 """
 
 from __future__ import annotations
