@@ -64,7 +64,9 @@ def answer_one(http: httpx.Client, client: Client, train: Train) -> bool:
                     time.sleep(0.5)
             case "UPLOAD":
                 model = np.frombuffer(patiently(http, "GET", "/model").content, np.float32)
-                context = hashlib.sha256(model.tobytes()).digest()  # Of what this user was told, not of what is claimed.
+                context = hashlib.sha256(
+                    model.tobytes()
+                ).digest()  # Of what this user was told, not of what is claimed.
                 answer = client.accept(data, context=context)  # On record before any training: no second header.
                 send(http, client.upload(data, train(model), context=context) if answer is None else answer)
             case "UNMASK":

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from sparsesecagg.errors import InvalidInput, ProtocolError
-from sparsesecagg.lab.audit.audit import AuditSettings, run_audit
+from sparsesecagg.lab.audit.audit import run_audit
+from sparsesecagg.lab.audit.audit_report import AuditSettings
 from sparsesecagg.lab.audit.theory import pairwise_revealed_fraction
 from sparsesecagg.protocol import RoundOptions, Stage
 
