@@ -53,15 +53,13 @@ def convolutional(alpha: float, epochs: int, partition: str, **other: Any) -> Ce
 
 
 def alphas() -> Iterator[Cell]:
-    """All α with the adaptive gain: the default α is read from these."""
-    for epochs, partition, alpha in product((1, 5), PARTITIONS, (1.0, 0.5, 0.2, 0.1)):
-        yield convolutional(alpha, epochs, partition)
-    for task, epochs, partition, alpha in product(("digits", "MNIST"), (1, 5), PARTITIONS, ALPHAS):
-        yield Cell(task, 25, alpha, epochs=epochs, partition=partition)
+    """All α with the adaptive gain: the default α is read from these and from the convolutional network."""
+    for task, partition, alpha in product(("digits", "MNIST"), PARTITIONS, ALPHAS):
+        yield Cell(task, 25, alpha, partition=partition)
     for users, task, partition, alpha in product((100, 10), ("digits", "MNIST"), PARTITIONS, (0.5, 0.3)):
         yield Cell(task, users, alpha, partition=partition)
-    for task, partition, alpha in product(("digits", "MNIST"), PARTITIONS, (1.0, 0.2, 0.1)):
-        yield Cell(task, 25, alpha, epochs=2, partition=partition)
+    for task, epochs, partition, alpha in product(("digits", "MNIST"), (2, 5), PARTITIONS, (1.0, 0.5, 0.2, 0.1)):
+        yield Cell(task, 25, alpha, epochs=epochs, partition=partition)
 
 
 def gains() -> Iterator[Cell]:
@@ -69,8 +67,14 @@ def gains() -> Iterator[Cell]:
     fixed: tuple[float | str, ...] = (1, 3, 5, "1/κ")
     for task, epochs in product(("digits", "MNIST"), (1, 5)):
         yield from (Cell(task, 25, 0.1, gain, epochs) for gain in fixed)
-    for epochs, gain in product((1, 5), (5, "1/κ")):
-        yield convolutional(0.1, epochs, "iid", gain=gain)
+
+
+def networks() -> Iterator[Cell]:
+    """The convolutional network: all α, and the boldest gain."""
+    for epochs, partition, alpha in product((1, 5), PARTITIONS, (1.0, 0.5, 0.2, 0.1)):
+        yield convolutional(alpha, epochs, partition)
+    for epochs in (1, 5):
+        yield convolutional(0.1, epochs, "iid", gain="1/κ")
 
 
 def cuts() -> Iterator[Cell]:
@@ -103,10 +107,11 @@ SECTIONS = {
     "must_show": must_show,
     "alphas": alphas,
     "gains": gains,
-    "cuts": cuts,
     "strategies": strategies,
+    "cuts": cuts,
     "levels": levels,
     "cifar": cifar,
+    "networks": networks,
 }
 
 

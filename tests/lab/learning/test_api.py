@@ -72,7 +72,7 @@ def test_real_mnist_is_learnt(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     folder = real_data()
     result = train_federated(
-        "mnist", out=tmp_path / "run", data_dir=folder, samples=2000, clients=10, rounds=2, epochs=3, lr=0.05,
+        "mnist", out=tmp_path / "run", data_dir=folder, samples=2000, clients=10, rounds=5, epochs=3, lr=0.05,
         alpha=0.5, dropout=0.1, modulus_bits=8,
     )  # fmt: skip
     assert result.accuracy > 0.8
