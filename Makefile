@@ -36,7 +36,7 @@ test: lint ## ruff, mypy --strict, pytest
 	$(BIN)/pytest
 
 test-fast: .venv/.all ## The tests of the core, in less than a minute: for the loop at the desk
-	$(BIN)/pytest -m 'not slow' tests/field tests/crypto tests/quantize tests/downlink tests/patterns tests/protocol tests/privacy tests/vectors tests/test_*.py
+	$(BIN)/pytest -m 'not slow' tests/field tests/crypto tests/rounding tests/privacy tests/patterns tests/protocol tests/downlink tests/vectors tests/test_layout.py
 
 coverage: .venv/.all ## Which lines and branches no test runs
 	$(BIN)/pytest --cov --cov-report term --cov-report html
