@@ -36,7 +36,7 @@ test: lint ## ruff, mypy --strict, pytest
 	$(BIN)/pytest
 
 test-fast: .venv/.all ## The tests of the core, in less than a minute: for the loop at the desk
-	$(BIN)/pytest -m 'not slow' tests/field tests/crypto tests/rounding tests/privacy tests/patterns tests/protocol tests/downlink tests/vectors tests/test_layout.py
+	$(BIN)/pytest -m 'not slow and not soak' tests/field tests/crypto tests/rounding tests/privacy tests/patterns tests/protocol tests/downlink tests/vectors tests/test_layout.py
 
 coverage: .venv/.all ## Which lines and branches no test runs
 	$(BIN)/pytest --cov --cov-report term --cov-report html
@@ -51,6 +51,7 @@ bench: .venv/.all ## Measure, and write benchmarks/results/ (minutes)
 	$(BIN)/python -m benchmarks
 
 soak: .venv/.all ## 100,000 runs over a broken network, 200,000 interleavings on one node (an hour and a half on two cores)
+	$(BIN)/pytest -m soak --timeout 3600
 	$(BIN)/python tests/soak.py --out results/soak.json
 
 mutants: .venv/.all ## Change protocol/ and crypto/ in every small way and see whether a test notices (an hour)

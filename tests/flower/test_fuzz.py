@@ -95,7 +95,7 @@ def test_odd_replies_do_not_end_an_authenticated_run(tmp_path: Any, monkeypatch:
     assert play(7, 300, monkeypatch, users.node_config, users.roster) >= 150
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(3000)
 def test_twenty_thousand_odd_replies(monkeypatch: pytest.MonkeyPatch) -> None:
     assert play(20_000, 26_000, monkeypatch) >= 20_000

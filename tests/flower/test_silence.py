@@ -278,7 +278,7 @@ class TestTwoNodes:
     ) -> None:
         compare(world, monkeypatch, which, some, Data(0, one), Data(seed, two))
 
-    @pytest.mark.slow
+    @pytest.mark.soak
     @given(st.integers(0, 20), changes(), st.integers(1, 9), st.sampled_from(FAULTS), st.sampled_from(FAULTS))
     @MANY
     def test_answers_to_five_thousand_messages_are_the_same(
@@ -327,7 +327,7 @@ class TestOneByte:
     def test_whatever_is_changed(self, world: World, some: list[Any]) -> None:
         self.require_same_view(world, some)
 
-    @pytest.mark.slow
+    @pytest.mark.soak
     @given(changes())
     @MANY
     def test_whatever_is_changed_five_thousand_times(self, world: World, some: list[Any]) -> None:
