@@ -110,7 +110,7 @@ print(json.dumps(answers))
 MISTAKES = {
     "simulate --colour red": "--colour is not an option",
     "simulate --dim ten": "--dim must be a whole number",
-    "simulate --alpha nothing": "--alpha must be a number, got 'nothing'",
+    "simulate --alpha nothing": "--alpha must be a number",
     "simulate --alpha 2": "--alpha must",
     "simulate --seed -1": "--seed must be at least 0, got -1",
     "simulate --dim": "--dim requires",
