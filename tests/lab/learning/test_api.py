@@ -62,7 +62,7 @@ def test_unknown_options_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("bits", [8, 16])
 def test_digits_reach_92_percent_with_slices(tmp_path: Path, bits: int) -> None:
-    """The embedded data with every default but fewer rounds: 50 users, α = 0.2, θ = 0.1, the gain adapts."""
+    """The embedded data with every default but fewer rounds: 50 users, θ = 0.1, the gain adapts."""
     result = train_federated("digits", out=tmp_path / "run", modulus_bits=bits, target_accuracy=0.92, rounds=25)
     assert result.reached_target_at is not None
 
