@@ -15,6 +15,7 @@ from sparsesecagg.lab.attacks.users import play_round
 from sparsesecagg.lab.attacks.world import TOLERANCE, World, without_policy, without_refusal
 from sparsesecagg.privacy.mechanism import Noise
 from sparsesecagg.protocol import Client, Parameters, RoundOptions, client, state
+from sparsesecagg.protocol.epoch import AHEAD
 from sparsesecagg.protocol.header import Header
 from sparsesecagg.protocol.parameters import MAX_DIM
 from sparsesecagg.rounding import Clip
@@ -140,7 +141,8 @@ def _subtract(world: World, tolerance: float | None) -> None:
     for index, update in world.updates.items():
         world.updates[index] = update / np.linalg.norm(update) if world.params.clip_norm else update
     first = play_round(world)
-    period = world.params.shape.block  # type: ignore[attr-defined]  # Rounds until the same slice is sent again.
+    block = world.params.shape.block  # type: ignore[attr-defined]  # Rounds until the same slice is sent again.
+    period = block * -(-2 * AHEAD // block)  # So far ahead that the victim has sent no key package for it yet.
     server.catch_up(period)
     for user, each in world.run.clients.items():
         for package in each.share_keys(period):
