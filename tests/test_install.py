@@ -118,7 +118,7 @@ MISTAKES = {
     "reproduce": "NAME is required",
     "nothing": "nothing",
     # What the package does not carry: the data come with an extra, the experiments with the source tree.
-    "train --rounds 1": "pip install 'sparsesecagg[learn]'",
+    "train --rounds 1": "pip install '.[learn]' in a checkout",
     "reproduce table1": "git clone",
 }
 

@@ -226,7 +226,7 @@ def test_without_the_extras_every_package_imports() -> None:
 def test_without_flower_importing_it_says_which_extra_is_missing() -> None:
     done = run_without_extras("import sparsesecagg.flower")
     assert done.returncode == 1
-    assert "sparsesecagg[flower]" in done.stderr.strip().splitlines()[-1]
+    assert "pip install '.[flower]'" in done.stderr.strip().splitlines()[-1]
 
 
 def test_the_block_works() -> None:

@@ -38,6 +38,12 @@ def test_every_file_that_a_page_links_to_exists(page: str) -> None:
     assert not [link for link in links if "://" not in link and not (folder / link).exists()]
 
 
+@pytest.mark.parametrize("page", sorted(PAGES))
+def test_no_page_installs_by_a_name_that_somebody_else_could_register(page: str) -> None:
+    """Until 0.1.0 is on PyPI; `errors.install_command` is the place to change then."""
+    assert not re.search(r"pip install '?sparsesecagg", (ROOT / page).read_text(encoding="utf-8"))
+
+
 def test_the_readme_stays_short() -> None:
     assert len(README.splitlines()) <= 120
 

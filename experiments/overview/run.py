@@ -1,16 +1,18 @@
-"""Run one round of each system in steady state; write results/overview.json and the README's table.
+"""Run a few rounds of each system; write results/overview.json and the tables of README and start page.
 
-    .venv/bin/python -m experiments.overview.run
+    .venv/bin/python -m experiments.overview.run [--publish]
 
-Real clients and servers in one process, 165,000 parameters, a tenth of the users drops out of each round. Bytes are
-those that one user sends and receives in a round, keys for later rounds included, the model itself left out. Honest
-users are those that every sum has which a server can open, a tenth of all users colluding with it: with a roster even
-if the server lies, without one if it follows the protocol. The accuracy beside them is that of results/slices.json.
+Real clients and servers in one process, 165,000 parameters; a tenth of the users drop out of each round. Bytes are
+those of one user in the last round: keys for later rounds and the model itself are included. Our own rows use the
+planner's settings. Their model travels down as steps of four bits; all other systems send it whole. Flower's SecAgg+
+is Flower's own workflow and mod. The accuracy comes from results/slices.json. What nodes of a Flower app save is
+computed from the message formats at the default settings. `--publish` measures nothing and writes the tables.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,18 +21,27 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import peer_flower
+from benchmarks.setting import Setting
 from experiments.common.results import commit
-from sparsesecagg import Cohort, InProcessRun, Parameters, Policy, RoundOptions, Stage
+from sparsesecagg import Cohort, Goal, InProcessRun, Parameters, Policy, RoundOptions, Stage, plan_round
+from sparsesecagg.downlink import Spread, StepLog
+from sparsesecagg.downlink.gain import DEFAULT_ALPHA
 from sparsesecagg.files import write_atomically
 from sparsesecagg.patterns import PATTERNS
+from sparsesecagg.planning.message_sizes import message_bytes
+from sparsesecagg.privacy.anonymity import planned_colluders
 from sparsesecagg.protocol.parameters import VERSION
 from sparsesecagg.protocol.policy import kept_by
 from sparsesecagg.simulate.simulation import make_identities, seeded_entropy
 
 ROOT = Path(__file__).parents[2]
-RESULTS, README, SLICES = ROOT / "results" / "overview.json", ROOT / "README.md", ROOT / "results" / "slices.json"
-BEGIN, END = "<!-- table: results/overview.json -->\n", "<!-- end: overview -->\n"
+RESULTS, SLICES = ROOT / "results" / "overview.json", ROOT / "results" / "slices.json"
+PAGES = (ROOT / "README.md", ROOT / "docs" / "index.md")
 DIM, DROPOUT, COLLUDING, ROUNDS = 165_000, 0.1, 0.1, 3
+WHOLE = 4 * DIM
+"""Bytes of the model as float32."""
+STEP_BITS, NODES, FLOWER_DIM = 4, (10, 50, 300), 100_000
 
 
 @dataclass(frozen=True)
@@ -41,28 +52,47 @@ class Row:
     clients: int
     options: RoundOptions
     roster: bool = True
+    steps: bool = False
+    """The model travels down in steps."""
 
 
-ROWS = (
-    Row("SecAgg, 100 users", 100, RoundOptions(pattern="full")),
-    Row("SparseSecAgg as published, 100 users", 100, RoundOptions(pattern="pairwise", alpha=0.1), roster=False),
-    Row("**ours**, 10 users", 10, RoundOptions(alpha=0.1, modulus_bits=7)),
-    Row("**ours**, 100 users", 100, RoundOptions(alpha=0.1, modulus_bits=9)),
-    Row("**ours**, 1,000 users in 10 groups", 1000, RoundOptions(alpha=0.1, modulus_bits=9, group_size=100)),
-)
+def ours(name: str, clients: int) -> Row:
+    """Return a row at the planner's settings."""
+    plan = plan_round(Goal(clients, DIM, DROPOUT, COLLUDING, min_anonymity=5, alpha=DEFAULT_ALPHA))
+    assert plan.options
+    return Row(name, clients, plan.options, steps=True)
+
+
+def rows() -> tuple[Row, ...]:
+    """Return the systems whose rounds run through this package."""
+    return (
+        Row("SecAgg, 100 users", 100, RoundOptions(pattern="full")),
+        Row("SparseSecAgg as published, 100 users", 100, RoundOptions(pattern="pairwise", alpha=0.1), roster=False),
+        ours("**ours**, 10 users", 10),
+        ours("**ours**, 100 users", 100),
+        ours("**ours**, 1,000 users in 10 groups", 1000),
+    )
 
 
 def main() -> None:
     """Measure, save, publish."""
-    rows = [measure(row) for row in ROWS]
-    about = {
-        "command": "python -m experiments.overview.run",
-        "protocol": VERSION,
-        "commit": commit(),
-        "date": datetime.now(UTC).date().isoformat(),
-        "settings": {"dim": DIM, "dropout": DROPOUT, "colluding": COLLUDING, "rounds": ROUNDS},
-    }
-    write_atomically(RESULTS, json.dumps(about | {"rows": rows}, indent=1, ensure_ascii=False) + "\n")
+    if "--publish" not in sys.argv[1:]:
+        about = {
+            "command": "python -m experiments.overview.run",
+            "protocol": VERSION,
+            "commit": commit(),
+            "date": datetime.now(UTC).date().isoformat(),
+            "settings": {
+                "dim": DIM,
+                "dropout": DROPOUT,
+                "colluding": COLLUDING,
+                "rounds": ROUNDS,
+                "alpha": DEFAULT_ALPHA,
+                "step_bits": STEP_BITS,
+            },
+        }
+        measured = {"rows": [measure_peer(), *map(measure, rows())], "flower": [of_nodes(nodes) for nodes in NODES]}
+        write_atomically(RESULTS, json.dumps(about | measured, indent=1, ensure_ascii=False) + "\n")
     publish()
 
 
@@ -77,9 +107,14 @@ def measure(row: Row) -> dict[str, Any]:
     run = InProcessRun(params, Cohort(policy=Policy(min_anonymity=0, patterns=frozenset(PATTERNS)), identities=people))
     rng = np.random.default_rng(0)
     update = (rng.standard_normal(DIM) / 10).astype(np.float32)
+    turns = params.shape.turns(params.epoch_seed(1, people[0].roster if people else None))
+    spread = Spread([DIM], turns)
+    log = StepLog(np.zeros(spread.size, np.float32), STEP_BITS)
     for _ in range(ROUNDS):
         gone = rng.choice(row.clients, round(DROPOUT * row.clients), replace=False)
         outcome = run.round(lambda _: update, drops=dict.fromkeys(gone.tolist(), Stage.UPLOAD))
+        before = log.sequence
+        log.advance(spread.join([spread.split(log.model)[0] + outcome.result.mean()]))
     result = outcome.result
     kept = kept_by(params, "malicious" if people else "semi-honest", COLLUDING).anonymity
     return {
@@ -91,10 +126,53 @@ def measure(row: Row) -> dict[str, Any]:
         "exact": outcome.exact,
         "sent_bytes": result.mean_bytes(result.sent_bytes)["total"],
         "received_bytes": result.mean_bytes(result.received_bytes)["total"],
-        "upload_bytes": result.mean_bytes(result.sent_bytes)["UPLOAD"],
+        "model_bytes": len(log.for_node(before)) if row.steps else WHOLE,
         "exchanges": 2,
         "honest_users": kept if params.shape.protects else None,
         "authenticated": row.roster,
+    }
+
+
+def measure_peer() -> dict[str, Any]:
+    """Run one round of Flower's own SecAgg+, with everybody holding everybody's shares."""
+    setting = Setting(clients=100, dim=DIM, alpha=1.0, dropout=DROPOUT, modulus_bits=32)
+    measured = peer_flower.measure(setting)
+    return {
+        "name": "Flower's SecAgg+, 100 users",
+        "clients": setting.clients,
+        "alpha": 1.0,
+        "modulus_bits": measured.settings["modulus_bits"],
+        "threshold": setting.majority,
+        "exact": measured.exact,
+        "sent_bytes": measured.sent_bytes,
+        "received_bytes": measured.received_bytes,
+        "model_bytes": WHOLE,
+        "exchanges": 4,
+        "honest_users": setting.majority - planned_colluders(setting.clients, COLLUDING),
+        "authenticated": False,
+    }
+
+
+def of_nodes(nodes: int) -> dict[str, Any]:
+    """Return what `SecAgg(FedAvg())` costs a node, and what it keeps with a roster and without one."""
+    from sparsesecagg.flower.settings import DEFAULTS
+
+    params = Parameters.create(nodes, FLOWER_DIM, DEFAULTS)
+    people = make_identities(nodes, "overview", seeded_entropy(1))
+    listed = Parameters.create(nodes, FLOWER_DIM, DEFAULTS, roster=people[0].roster)
+    log = StepLog(np.zeros(FLOWER_DIM, np.float32), STEP_BITS)
+    log.advance((np.arange(FLOWER_DIM) < params.shape.coverage * FLOWER_DIM).astype(np.float32))
+    sizes = message_bytes(params)
+    return {
+        "nodes": nodes,
+        "dim": FLOWER_DIM,
+        "alpha": params.shape.fraction(),
+        "modulus_bits": params.modulus_bits,
+        "sent_bytes": sizes.all_sent,
+        "received_bytes": sizes.all_received,
+        "model_bytes": len(log.for_node(0)),
+        "honest_users_plain": kept_by(params, "semi-honest", COLLUDING).anonymity,
+        "honest_users_roster": kept_by(listed, "malicious", COLLUDING).anonymity,
     }
 
 
@@ -117,35 +195,65 @@ def accuracy_lost(clients: int, alpha: float) -> float | None:
 
 
 def publish() -> None:
-    """Write the table into the README."""
+    """Write the tables into the pages."""
     result = json.loads(RESULTS.read_text(encoding="utf-8"))
-    text = README.read_text(encoding="utf-8")
-    start, stop = text.index(BEGIN) + len(BEGIN), text.index(END)
-    README.write_text(text[:start] + table(result) + text[stop:], encoding="utf-8")
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for name, lines in (("overview", table(result, page)), ("nodes", nodes_table(result))):
+            begin, end = f"<!-- table: results/overview.json, {name} -->\n", f"<!-- end: {name} -->\n"
+            if begin in text:
+                before, rest = text.split(begin)
+                text = before + begin + "\n".join(lines) + "\n" + end + rest.split(end, 1)[1]
+        page.write_text(text, encoding="utf-8")
 
 
-def table(result: dict[str, Any]) -> str:
-    """Return the rows as Markdown."""
-    whole = 4 * DIM
-    base = next(row for row in result["rows"] if row["name"].startswith("SecAgg"))
+def table(result: dict[str, Any], page: Path) -> list[str]:
+    """Return the systems side by side, as Markdown."""
+    docs = "" if page.parent.name == "docs" else "docs/"
     lines = [
-        "| one round | honest users in every sum | sent per user | received, without the model "
-        "| times less than SecAgg | accuracy lost | exchanges |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
-        f"| plain FedAvg | 1: the server reads each update | {whole / 1e3:,.0f} kB | – | – | 0 | 1 |",
+        "| one user, one round | honest users in every sum | bytes up + down "
+        "| times less | accuracy lost | exchanges |",
+        "| --- | --- | ---: | ---: | ---: | ---: |",
+        f"| plain FedAvg | 1: the server reads every update | {2 * WHOLE / 1e3:,.0f} kB | 1× | 0 | 1 |",
     ]
     for row in result["rows"]:
-        moved = row["sent_bytes"] + row["received_bytes"]
-        ratio = (base["sent_bytes"] + base["received_bytes"]) / moved
-        lost = accuracy_lost(row["clients"], round(row["alpha"], 6)) if row["authenticated"] else None
-        if row is base:
-            lost = 0.0
-        honest = "1: see [why](docs/weakness.md)" if row["honest_users"] is None else f"{row['honest_users']}"
+        up, down = row["sent_bytes"], row["received_bytes"] + row["model_bytes"]
         lines.append(
-            f"| {row['name']} | {honest} | {row['sent_bytes'] / 1e3:,.1f} kB | {row['received_bytes'] / 1e3:,.1f} kB "
-            f"| {ratio:.1f}× | {'–' if lost is None else f'{max(0.0, lost):.1f} points'} | {row['exchanges']} |"
+            f"| {row['name']} | {_honest(row, docs)} | {up / 1e3:,.0f} + {down / 1e3:,.0f} kB "
+            f"| {2 * WHOLE / (up + down):.{0 if row['name'].startswith('**') else 1}f}× | {_lost(row)} "
+            f"| {row['exchanges']} |"
         )
-    return "\n".join(lines) + "\n"
+    return lines
+
+
+def _honest(row: dict[str, Any], docs: str) -> str:
+    if row["honest_users"] is None:
+        return f"1: [half of the values are readable]({docs}weakness.md)"
+    if row["name"].startswith("Flower"):
+        return f"{row['honest_users']} if the server is honest, else [1]({docs}peers.md#flowers-secagg)"
+    return str(row["honest_users"])
+
+
+def _lost(row: dict[str, Any]) -> str:
+    if row["alpha"] == 1:
+        return "0"
+    lost = accuracy_lost(row["clients"], round(row["alpha"], 6)) if row["name"].startswith("**") else None
+    return "not measured" if lost is None else f"{max(0.0, lost):.1f} points"
+
+
+def nodes_table(result: dict[str, Any]) -> list[str]:
+    """Return what a Flower app saves, as Markdown."""
+    lines = [
+        "| nodes | bytes up + down | plain Flower | times less | honest nodes in every sum, with a roster / without |",
+        "| ---: | ---: | ---: | ---: | --- |",
+    ]
+    for row in result["flower"]:
+        up, down, plain = row["sent_bytes"], row["received_bytes"] + row["model_bytes"], 8 * row["dim"]
+        lines.append(
+            f"| {row['nodes']} | {up / 1e3:,.0f} + {down / 1e3:,.0f} kB | {plain / 1e3:,.0f} kB "
+            f"| {plain / (up + down):.1f}× | {row['honest_users_roster']} / {row['honest_users_plain']} |"
+        )
+    return lines
 
 
 if __name__ == "__main__":

@@ -6,6 +6,11 @@ error texts reach logs and, through engines such as Flower, the server.
 """
 
 
+def install_command(*extras: str) -> str:
+    """Return the command that installs this package with some extras; the one place that says where it comes from."""
+    return f"pip install '.[{','.join(extras)}]' in a checkout of the source (the package is not on PyPI yet)"
+
+
 class SparseSecAggError(Exception):
     """Root of all errors raised on purpose by this package."""
 
@@ -27,7 +32,7 @@ class MissingExtra(SparseSecAggError):
 
     def __init__(self, extra: str, purpose: str) -> None:
         self.extra = extra
-        super().__init__(f"{purpose} needs the '{extra}' extra: pip install 'sparsesecagg[{extra}]'")
+        super().__init__(f"{purpose} needs the '{extra}' extra: {install_command(extra)}")
 
 
 class LedgerUnusable(InvalidInput):

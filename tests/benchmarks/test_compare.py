@@ -119,7 +119,7 @@ def test_a_missing_peer_is_named_with_its_remedy_and_the_rest_runs(
     assert list(answer["systems"]) == ["sliced"]
     assert answer["missing"] == ["flower_secagg_plus"]
     assert answer["ratios"] == {}
-    assert "pip install 'sparsesecagg[flower]'" in capsys.readouterr().err
+    assert "pip install '.[flower]' in a checkout" in capsys.readouterr().err
 
 
 def test_a_peer_that_is_not_installed_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

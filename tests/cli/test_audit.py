@@ -164,4 +164,4 @@ def test_a_picture_without_matplotlib_names_the_extra(run, monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     code, _, err = run("--plot", str(tmp_path / "a.png"))
     assert code == 2
-    assert "sparsesecagg[learn]" in err
+    assert "pip install '.[learn]'" in err

@@ -59,11 +59,12 @@ def test_an_app_that_does_not_ask_for_the_package_is_told_the_line(tmp_path: Pat
 def test_what_is_installed_from_a_folder_can_not_be_installed_by_name(
     tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    app = write_app(tmp_path / "app", PROJECT.replace(" @ file:///srv/sparsesecagg", ""))
+    project = PROJECT.replace("[flower] @ file:///srv/sparsesecagg", "[flower,learn]")  # Extras are kept.
+    app = write_app(tmp_path / "app", project)
     monkeypatch.setattr("sparsesecagg.lab.cli.doctor._installed_from", lambda: "file:///home/me/sparsesecagg")
     code, found = examine(capsys, app)
     assert code == 1
-    assert '"sparsesecagg[flower] @ file:///home/me/sparsesecagg"' in found["dependency"]["change"]
+    assert '"sparsesecagg[flower,learn] @ file:///home/me/sparsesecagg"' in found["dependency"]["change"]
     monkeypatch.setenv("FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION", "1")
     assert examine(capsys, app)[0] == 0
 

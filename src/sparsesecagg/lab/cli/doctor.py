@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import sys
 import tomllib
@@ -17,7 +18,7 @@ from rich.markup import escape
 
 from sparsesecagg.cli.errors import EXIT_FAILED
 from sparsesecagg.cli.shared import JsonOption, out, print_json
-from sparsesecagg.errors import InvalidInput
+from sparsesecagg.errors import InvalidInput, install_command
 
 OLDEST_FLOWER = (1, 41)
 NO_INSTALLATION = "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION"
@@ -62,7 +63,7 @@ def _versions() -> Finding:
     try:
         flower = metadata.version("flwr")
     except metadata.PackageNotFoundError:
-        return Finding("versions", False, "Flower is not installed here", "pip install 'sparsesecagg[flower]'")
+        return Finding("versions", False, "Flower is not installed here", install_command("flower"))
     found = f"Flower {flower}, Python {sys.version_info.major}.{sys.version_info.minor}"
     if tuple(int(part) for part in flower.split(".")[:2]) < OLDEST_FLOWER:
         wanted = ".".join(map(str, OLDEST_FLOWER))
@@ -81,7 +82,8 @@ def _dependency(app: Path) -> Finding:
         return Finding("dependency", True, f"{NO_INSTALLATION}=1: Flower uses what is installed here")
     wanted = next((each for each in asked if each.startswith("sparsesecagg")), None)
     origin = _installed_from()
-    remedy = f'"sparsesecagg[flower] @ {origin or "file:///path/to/sparsesecagg"}" in its dependencies'
+    name = re.split("[ @<>=!~;]", wanted or "sparsesecagg[flower]")[0]  # With the extras that the app asks for.
+    remedy = f'"{name} @ {origin or "file:///path/to/sparsesecagg"}" in its dependencies'
     if wanted is None:
         return Finding("dependency", False, "the app's pyproject.toml does not ask for sparsesecagg", remedy)
     if "@" not in wanted and origin is not None:
