@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs notebook test test-fast lint coverage bench soak mutants fuzz flower-demo audit-deps lock clean
+.PHONY: help setup demo docs notebook test test-fast lint coverage bench soak mutants fuzz flower-demo audit-deps release lock clean
 
 help: ## List the jobs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,6 +69,9 @@ audit-deps: .venv/.all ## Known vulnerabilities and licences of what is installe
 	$(PIP) pip-audit pip-licenses
 	$(BIN)/pip-licenses --format markdown --order license
 	$(BIN)/pip-audit --local --progress-spinner off
+
+release: .venv/.all ## Build wheel and source, check and try them in a fresh environment; uploads nothing
+	$(BIN)/python tests/release.py
 
 lock: ## Write constraints.txt from what is installed now
 	$(BIN)/python -m pip list --format freeze --exclude sparsesecagg --exclude pip --exclude setuptools | sed 's/+cpu//' > constraints.txt

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -44,3 +47,28 @@ def test_exact_versions_are_for_constraints_only() -> None:
     groups = [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()]
     assert not [name for names in groups for name in names if "==" in name]
     assert "version" in PROJECT["dynamic"]
+
+
+def test_the_library_does_without_the_packages_of_the_command_line() -> None:
+    hidden = "import sys; sys.modules.update(dict.fromkeys(('typer', 'rich', 'click')))"
+    code = f"{hidden}; from sparsesecagg import Client, Server, secure_sum; print(secure_sum([[1.0]] * 3).sum())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)  # noqa: S603
+    assert done.stdout.strip() == "[3.]", done.stderr
+
+
+def test_version_changelog_and_citation_agree() -> None:
+    from release import release_notes
+
+    import sparsesecagg
+
+    assert len(release_notes(sparsesecagg.__version__).splitlines()) > 10
+    citation = read_yaml("CITATION.cff")
+    assert str(citation["version"]) == sparsesecagg.__version__
+    assert citation["references"][0]["identifiers"][0]["value"] == "arXiv:2112.12872"
+
+
+def test_the_support_matrix_names_the_pythons_that_are_tested() -> None:
+    page = (ROOT / "docs" / "releasing.md").read_text(encoding="utf-8")
+    (row,) = (line for line in page.splitlines() if line.startswith("| Python |"))
+    tested = read_yaml(".github/workflows/ci.yml")["jobs"]["test"]["strategy"]["matrix"]["python"]
+    assert re.findall(r"3\.\d+", row) == tested
