@@ -57,9 +57,8 @@ def test_the_library_does_without_the_packages_of_the_command_line() -> None:
 
 
 def test_version_changelog_and_citation_agree() -> None:
-    from release import release_notes
-
     import sparsesecagg
+    from release import release_notes
 
     assert len(release_notes(sparsesecagg.__version__).splitlines()) > 10
     citation = read_yaml("CITATION.cff")
