@@ -7,15 +7,15 @@ Differs from the paper: it names McMahan's network, which has about 10⁶ parame
 from __future__ import annotations
 
 from experiments.common.pictures import Config, to_target
-from experiments.common.training import CohortRuns, Training
+from experiments.common.training import Training, in_waves, paper_cohort
 
 SCALES = {
     # Digits instead of CIFAR-10, because they are embedded: the machinery is the same, the numbers mean little.
-    "quick": Config(Training("digits", (CohortRuns(25, lr=None),), target=0.8, rounds=8)),
+    "quick": Config(Training("digits", (paper_cohort(25, lr=None),), target=0.8, rounds=8)),
     "default": Config(
         Training(
             "cifar10",
-            (CohortRuns(25, 3), CohortRuns(100, 3), CohortRuns(50), CohortRuns(75)),
+            in_waves((paper_cohort(25, 3), paper_cohort(100, 3)), (paper_cohort(50), paper_cohort(75))),
             target=0.55,
             rounds=120,
             model="cifar-cnn",

@@ -6,14 +6,14 @@ Differs from the paper: a small network (21,840 parameters) in place of McMahan'
 from __future__ import annotations
 
 from experiments.common.pictures import Config, to_target
-from experiments.common.training import CohortRuns, Training
+from experiments.common.training import Training, in_waves, paper_cohort
 
 SCALES = {
-    "quick": Config(Training("digits", (CohortRuns(25, lr=None),), target=0.8, rounds=8)),
+    "quick": Config(Training("digits", (paper_cohort(25, lr=None),), target=0.8, rounds=8)),
     "default": Config(
         Training(
             "mnist",
-            tuple(CohortRuns(clients, 5) for clients in (25, 50, 75, 100)),
+            in_waves((paper_cohort(25, 5), paper_cohort(100, 5)), (paper_cohort(50, 5), paper_cohort(75, 5))),
             target=0.97,
             rounds=100,
             model="strided-cnn",

@@ -5,20 +5,20 @@ One seed, because a round's training takes minutes.
 
 from __future__ import annotations
 
-from experiments.common.pictures import Config, to_target
-from experiments.common.training import PAIRWISE, SECAGG, SLICED, SLICED_SHORT, CohortRuns, Training
+from dataclasses import replace
 
-ALL = (SECAGG, PAIRWISE, SLICED, SLICED_SHORT)
+from experiments.common.pictures import Config, to_target
+from experiments.common.training import Training, paper_cohort
 
 SCALES = {
-    "quick": Config(Training("digits", (CohortRuns(25, lr=None, ablations=()),), target=0.8, rounds=8)),
+    "quick": Config(Training("digits", (paper_cohort(25, lr=None),), target=0.8, rounds=8)),
     "default": Config(
         Training(
             "mnist",
             (
-                CohortRuns(25, systems=ALL, ablations=()),
-                CohortRuns(100, systems=ALL, ablations=(), lr=0.05),
-                CohortRuns(100, systems=ALL, ablations=()),
+                replace(paper_cohort(25), ablations=()),
+                replace(paper_cohort(100, lr=0.05), ablations=()),
+                replace(paper_cohort(100), ablations=()),
             ),
             target=0.97,
             rounds=60,

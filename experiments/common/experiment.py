@@ -97,7 +97,7 @@ def reproduce(
     configuration = experiment.configurations[scale]
     identity = results.describe(name, scale, seed, dataclasses.asdict(configuration))
     work = Work(work_dir / scale / name, identity, data_dir=data_dir, deadline=deadline, report=report, fresh=fresh)
-    about = {
+    about: dict[str, Any] = {
         "seeds": [seed + more for more in range(experiment.seeds(configuration))],
         "data": describe_data(experiment.needs(configuration), data_dir),
         "commit": results.commit(),
@@ -106,11 +106,23 @@ def reproduce(
     if work.resumed:
         report("resuming where an earlier run stopped", 0, 1)
     path = out / f"{name}.json"
+    before = results.read(path) if path.exists() and not fresh else None
+    if before and (before["scale"], before["data"]) == (scale, about["data"]):
+        work.earlier = before
+
+    def save(found: Findings) -> dict[str, Any]:
+        commits = dict.fromkeys(run["commit"] for run in found.numbers.get("runs", ()) if "commit" in run)
+        whole = about | ({"commit": ", ".join(map(str, commits))} if commits else {})
+        return results.write(path, identity, found.numbers, found.timings, found.complete, about=whole)
+
+    work.commit, work.save = about["commit"], save
     try:
         findings = experiment.run(configuration, seed, work)
     except OutOfTime:
         return Reproduced(name, None, path, (), (), time.monotonic() - began)
-    result = results.write(path, identity, findings.numbers, findings.timings, findings.complete, about=about)
+    # All of it taken from the file: then it stays as it is, with its date and machine.
+    same = before is not None and (before["numbers"], before["complete"]) == (findings.numbers, findings.complete)
+    result = before if before is not None and same else save(findings)
     if findings.complete:
         work.finish()
     return Reproduced(

@@ -1,6 +1,7 @@
 """Result files: what was measured, with all that is needed to measure it again.
 
-`numbers` follow from seed, configuration and commit, on any machine. `timings` are measured and differ each time.
+`numbers` follow from seed, configuration and commit, up to floating point. `timings` are measured and differ each time.
+Files of trainings hold the commit of every run; `commit` then names them all.
 """
 
 from __future__ import annotations
@@ -88,6 +89,11 @@ def commit() -> str | None:
     except (OSError, subprocess.CalledProcessError):
         return None
     return head + ("+" if changed else "")
+
+
+def clean(commits: str | None) -> bool:
+    """Return whether a commit, or each of several, stands for what was measured."""
+    return bool(commits) and "+" not in str(commits)
 
 
 def _git(*arguments: str) -> str:

@@ -2,29 +2,33 @@
 
 Conditions are the paper's: learning rate 0.01, and dropouts at UPLOAD only. Keys of all users arrive, so that θ is the
 part of the uploads that is missing and all N take part in drawing the pattern; every threshold is ⌊N/2⌋ + 1. Every run
-is a `FederatedRun` in the working folder, so it resumes after the last finished round. The systems see the same data,
-the same dropouts and the same first model.
+is a `FederatedRun` in the working folder, so it resumes after the last finished round; runs that the result file holds
+already are taken from it, with the commit that trained them. The systems see the same data, the same dropouts and the
+same first model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 
 from experiments.common.experiment import Findings
+from experiments.common.results import clean
 from experiments.common.rounds import majority
-from experiments.common.work import OutOfTime, Work
+from experiments.common.work import Json, OutOfTime, Work
 from sparsesecagg.lab.audit.exposure import expected_fraction
 from sparsesecagg.lab.learning.aggregators import PATTERN_OF
 from sparsesecagg.lab.learning.config import TrainingConfig
 from sparsesecagg.lab.learning.federated import FederatedRun, Task
 from sparsesecagg.lab.learning.models.base import Vector
 from sparsesecagg.lab.learning.workers import Job, Trained, TrainingPool
+from sparsesecagg.planning.message_sizes import default_levels, shortest_word
 from sparsesecagg.privacy.anonymity import colluder_count
 from sparsesecagg.protocol import Parameters, RoundOptions
 from sparsesecagg.protocol.policy import kept_by
@@ -67,8 +71,14 @@ _USUAL = {"pairwise": "expected"}
 SECAGG, PAIRWISE = System("secagg", 1.0, 32), System("pairwise", 0.1, 32, normalisation="expected")
 PAIRWISE_OBSERVED = System("pairwise", 0.1, 32)
 """The published pattern, averaged over who really contributed: what our rule alone would give it."""
-SLICED, SLICED_SHORT = System("sliced", 0.1, 32), System("sliced", 0.1, 16)
-"""Ours in one group, with the paper's α: with SecAgg's words, and with the words that it has by default."""
+SLICED = System("sliced", 0.1, 32)
+"""Ours in one group, with the paper's α and SecAgg's words."""
+SHORTEST_WORD = 8
+
+
+def sliced_short(clients: int) -> System:
+    """Return ours with the word that `plan` gives so many users, at least a byte: 8 bits, and 9 from 64 users on."""
+    return System("sliced", 0.1, max(SHORTEST_WORD, shortest_word(clients, default_levels(clients))))
 
 
 @dataclass(frozen=True)
@@ -78,12 +88,27 @@ class CohortRuns:
     clients: int
     seeds: int = 1
     """How many: the one that was asked for, and those that follow."""
-    systems: tuple[System, ...] = (SECAGG, PAIRWISE, SLICED)
-    ablations: tuple[System, ...] = (SLICED_SHORT, PAIRWISE_OBSERVED)
+    systems: tuple[System, ...] = ()
+    ablations: tuple[System, ...] = ()
     lr: float | None = LEARNING_RATE
     """None: that of the data set, for the embedded one."""
     samples: int | None = None
     """Training samples used; all unless said otherwise."""
+
+
+def paper_cohort(clients: int, seeds: int = 1, lr: float | None = LEARNING_RATE) -> CohortRuns:
+    """Return SecAgg, the published pattern and ours with all seeds; with the first one also what tells them apart."""
+    systems = (SECAGG, PAIRWISE, sliced_short(clients))
+    return CohortRuns(clients, seeds, systems, (SLICED, PAIRWISE_OBSERVED), lr)
+
+
+def in_waves(*waves: tuple[CohortRuns, ...]) -> tuple[CohortRuns, ...]:
+    """Return cohorts in the order in which they are trained: those of a wave with their first seed, then the others."""
+    return tuple(
+        one
+        for wave in waves
+        for one in (*(replace(cohort, seeds=1, ablations=()) for cohort in wave if cohort.seeds > 1), *wave)
+    )
 
 
 @dataclass(frozen=True)
@@ -129,41 +154,82 @@ class Training:
         )
 
 
-def train_all(training: Training, seed: int, work: Work) -> Findings:
-    """Train every system in every cohort with every seed, or as far as time allows."""
-    runs, timings, complete = [], [], True
+def train_all(
+    training: Training, seed: int, work: Work, more: Callable[[list[Json]], dict[str, Json]] = lambda _: {}
+) -> Findings:
+    """Train every system in every cohort with every seed, or as far as time allows; `more` follows from the runs.
+
+    Every finished run is saved at once. Those that the result file holds already are not trained again.
+    """
     todo = in_order(training, seed)
     planned = [system.rounds or training.rounds for _, system, _ in todo]
+    earlier = _earlier(training, work)
+    runs: list[Json] = []
+    timings: list[Json] = []
     tasks: dict[tuple[Any, ...], Task] = {}
-    with ExitStack() as stack:
+
+    def found(complete: bool) -> Findings:
+        return Findings({"runs": runs} | more(runs), {"runs": timings}, complete)
+
+    with ExitStack() as stack, suppress(OutOfTime):
         pools = Pools(stack)
         for number, (cohort, system, one_seed) in enumerate(todo):
             config = training.options(cohort, system, one_seed)
+            if known := _known(earlier, config, system, planned[number]):
+                runs.append(known[0])
+                timings.append(known[1])
+                continue
             run = _opened(config, cohort, system, tasks, work)
             before, rounds = sum(planned[:number]), sum(planned)
-            with suppress(OutOfTime):
-                _train(run, f"N={cohort.clients}, seed {one_seed}, {system.label}", work, before, rounds, pools)
-            if run.finished:
-                lines = run.folder.metrics()
-                runs.append(_numbers(config, system, run, lines))
-                timings.append(_timings(config, system, lines))
-            if not run.finished:
-                complete = False
-                break
+            _train(run, f"N={cohort.clients}, seed {one_seed}, {system.label}", work, before, rounds, pools)
+            lines = run.folder.metrics()
+            runs.append(_numbers(config, system, run, lines) | {"commit": work.commit})
+            timings.append(_timings(config, system, lines))
+            work.save(found(False))
     if not runs:
         raise OutOfTime
-    return Findings({"runs": runs}, {"runs": timings}, complete)
+    return found(len(runs) == len(todo))
 
 
 def in_order(training: Training, seed: int) -> list[tuple[CohortRuns, System, int]]:
-    """Return all runs: cohort by cohort, so that one figure is complete at some N early; ablations at the end."""
+    """Return all runs, each once: cohort by cohort as they are listed, seed by seed; ablations at the end."""
     every = [
         (cohort, system, seed + place)
         for cohort in training.cohorts
         for place in range(cohort.seeds)
         for system in cohort.systems
     ]
-    return every + [(cohort, system, seed) for cohort in training.cohorts for system in cohort.ablations]
+    every += [(cohort, system, seed) for cohort in training.cohorts for system in cohort.ablations]
+    once: dict[tuple[Any, ...], tuple[CohortRuns, System, int]] = {}
+    for cohort, system, one_seed in every:
+        once.setdefault((cohort.clients, cohort.lr, system, one_seed), (cohort, system, one_seed))
+    return list(once.values())
+
+
+def _earlier(training: Training, work: Work) -> dict[tuple[Json, ...], tuple[Json, Json]]:
+    """Return the runs of the result file by what identifies them, with their timings; of the same training only."""
+    if work.earlier is None:
+        return {}
+    now, then = dataclasses.asdict(training), work.earlier["configuration"]["training"]
+    if any(now[name] != then.get(name) for name in now if name not in ("cohorts", "rounds")):
+        return {}
+    pairs = zip(work.earlier["numbers"]["runs"], work.earlier["timings"]["runs"], strict=True)
+    return {tuple(run[name] for name in _NAME): (run, timing) for run, timing in pairs if clean(run["commit"])}
+
+
+_NAME = ("clients", "seed", "lr", "system", "alpha", "modulus_bits", "normalisation", "samples")
+
+
+def _known(
+    earlier: Mapping[tuple[Json, ...], tuple[Json, Json]], config: TrainingConfig, system: System, rounds: int
+) -> tuple[Json, Json] | None:
+    """Return a run that is finished as `rounds` has it: it reached the target by then, or had as many."""
+    named = config.clients, config.seed, config.lr, system.aggregator, system.alpha, system.modulus_bits
+    found = earlier.get((*named, system.normalisation, config.samples))
+    if found is None:
+        return None
+    done, reached = found[0]["rounds"], found[0]["reached_target_at"]
+    return found if done == rounds or (reached and done <= rounds) else None
 
 
 def _opened(
@@ -241,7 +307,7 @@ def _numbers(
         "modulus_bits": system.modulus_bits,
         "normalisation": system.normalisation,
         "dim": run.task.model.dim,
-        "samples": len(run.task.dataset.train_y),
+        "samples": config.samples,
         "rounds": len(lines),
         "failed_rounds": sum(line["status"] == "failed" for line in lines),
         "reached_target_at": run.reached_target_at,

@@ -43,6 +43,11 @@ class Work:
     ) -> None:
         """Open or begin `folder` for the work that `identity` (name, scale, seed, configuration, version) describes."""
         self.folder, self.data_dir, self.report = folder, data_dir, report
+        self.earlier: Mapping[str, Json] | None = None
+        """The result file as it was, if it was measured on the same data: what is finished in it need not be redone."""
+        self.commit: str | None = None
+        self.save: Callable[[Any], object] = lambda _: None
+        """Called with the findings so far, whenever a long piece is done."""
         self._deadline = deadline
         # Through JSON and back, because tuples come back as lists.
         wanted = json.loads(json.dumps(dict(identity)))

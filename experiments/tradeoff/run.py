@@ -13,9 +13,7 @@ from experiments.tradeoff.config import Config
 
 def run(config: Config, seed: int, work: Work) -> Findings:
     """Train, then read the accuracy at every budget."""
-    found = train_all(config.training, seed, work)
-    points = [_point(config, one) for one in found.numbers["runs"]]
-    return Findings(found.numbers | {"points": points}, found.timings, found.complete)
+    return train_all(config.training, seed, work, lambda runs: {"points": [_point(config, one) for one in runs]})
 
 
 def _point(config: Config, run: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from experiments.common import training
 from experiments.common.data import NO_DATA, NOTES, UNKNOWN, describe_data
 from experiments.common.pictures import compare
 from experiments.common.summaries import Spread, crossing, one_more, paper_total, settings_of
-from experiments.common.training import PAIRWISE, PAIRWISE_OBSERVED, SECAGG, SLICED, SLICED_SHORT, System
+from experiments.common.training import PAIRWISE, PAIRWISE_OBSERVED, SECAGG, SLICED, System, sliced_short
 from experiments.common.work import Work
 from sparsesecagg.errors import InvalidInput
 
@@ -65,7 +65,8 @@ def test_only_the_papers_rule_and_alpha_count_as_published() -> None:
         PAIRWISE,
         PAIRWISE_OBSERVED,
         SLICED,
-        SLICED_SHORT,
+        sliced_short(25),
+        sliced_short(100),
         System("pairwise", 0.05, 32, None, "expected"),
     )
     settings = settings_of([run(one, 0, [0.9]) for one in systems])
@@ -123,15 +124,21 @@ def test_conditions_are_the_papers(name: str) -> None:
             assert options.downlink == "model"
 
 
-def test_figures_5_and_6_ask_for_five_seeds_of_four_cohorts_smallest_first() -> None:
+def test_figures_5_and_6_train_five_seeds_of_four_cohorts_one_seed_at_25_and_100_first() -> None:
     from experiments.fig5 import SCALES as FIG5
     from experiments.fig6 import SCALES as FIG6
 
     for scales in (FIG5, FIG6):
-        cohorts = scales["default"].training.cohorts
-        assert [(one.clients, one.seeds) for one in cohorts] == [(25, 5), (50, 5), (75, 5), (100, 5)]
         order = training.in_order(scales["default"].training, 0)
-        assert {cohort.clients for cohort, _, _ in order[:15]} == {25}
+        runs = [(cohort.clients, seed, system.label) for cohort, system, seed in order]
+        assert len(set(runs)) == len(runs), "each once"
+        assert {(clients, seed) for clients, seed, _ in runs} == {(n, s) for n in (25, 50, 75, 100) for s in range(5)}
+        assert [run[:2] for run in runs[:6:3]] == [(25, 0), (100, 0)]
+        assert {clients for clients, *_ in runs[:30]} == {25, 100}
+
+
+def test_ours_has_words_of_8_bits_and_9_where_more_users_are_added_up() -> None:
+    assert [sliced_short(clients).modulus_bits for clients in (25, 50, 75, 100)] == [8, 8, 9, 9]
 
 
 def test_data_is_named_with_its_hash_and_what_is_known_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
