@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.common.experiment import Findings
+from experiments.common.results import clean
 from experiments.common.work import OutOfTime, Work
-from experiments.hypotheses.config import HYPOTHESES, RULES, Config, Figure, Hypothesis, Rule
+from experiments.hypotheses.config import HYPOTHESES, RULES, SECAGG, Config, Figure, Hypothesis, Rule
 from sparsesecagg.files import write_atomically
 from sparsesecagg.lab.audit.theory import edge_probability, selection_probability
 from sparsesecagg.lab.learning.config import TrainingConfig
@@ -25,33 +27,53 @@ from sparsesecagg.lab.learning.workers import TrainingPool
 
 
 def run(config: Config, seed: int, work: Work) -> Findings:
-    """Train one rule after the other, or as far as time allows; then put the hypotheses together."""
+    """Train one rule after the other, or as far as time allows; then put the hypotheses together.
+
+    Every finished run is saved at once. Those that the result file holds already are not trained again.
+    """
     jobs = [
         (figure, clients, seed + more, rule)
-        for figure in config.figures
         for clients in config.cohorts
+        for figure in config.figures
         for more in range(config.seeds)
         for rule in RULES
     ]
+    earlier = _earlier(config, work)
     runs: list[dict[str, Any]] = []
-    complete = True
-    with ExitStack() as stack:
+
+    def found(complete: bool) -> Findings:
+        return Findings({"runs": runs, "table": table(runs, config.beyond)}, {}, complete)
+
+    with ExitStack() as stack, suppress(OutOfTime):
         tasks = _Tasks(stack, config, work)
         for number, (figure, clients, one_seed, rule) in enumerate(jobs):
-            label = f"{figure.name}, N={clients}, seed {one_seed}, {rule.key}"
-            work.report(label, number, len(jobs))
-            try:
-                accuracy = _train(config, figure, clients, one_seed, rule, work, tasks)
-            except OutOfTime:
-                complete = False
-                break
-            runs.append(
-                {"figure": figure.name, "clients": clients, "seed": one_seed, "rule": rule.key, "accuracy": accuracy}
-                | {"target": figure.target, "lr": tasks.rate(figure)}
-            )
+            named = {"figure": figure.name, "clients": clients, "seed": one_seed, "rule": rule.key}
+            known = earlier.get((*named.values(), figure.target, tasks.rate(figure)))
+            if known:
+                runs.append(known)
+                continue
+            work.report(", ".join(map(str, named.values())), number, len(jobs))
+            base = next((one for one in runs if {**named, "rule": SECAGG.key}.items() <= one.items()), None)
+            limit = min(config.rounds, config.patience * len(base["accuracy"])) if base else config.rounds
+            accuracy = _train(config, limit, figure, clients, one_seed, rule, work, tasks)
+            told = {"target": figure.target, "lr": tasks.rate(figure), "commit": work.commit}
+            runs.append({**named, "accuracy": accuracy, **told})
+            work.save(found(False))
     if not runs:
         raise OutOfTime
-    return Findings({"runs": runs, "table": table(runs, config.beyond)}, {}, complete)
+    return found(len(runs) == len(jobs))
+
+
+def _earlier(config: Config, work: Work) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """Return the runs of the result file by what identifies them; of the same tasks and conditions only."""
+    if work.earlier is None:
+        return {}
+    then, now = work.earlier["configuration"], json.loads(json.dumps(dataclasses.asdict(config)))
+    if any(now[name] != then.get(name) for name in ("figures", "rounds", "beyond", "patience", "dropout")):
+        return {}
+    names = ("figure", "clients", "seed", "rule", "target", "lr")
+    runs = work.earlier["numbers"]["runs"]
+    return {tuple(run[name] for name in names): run for run in runs if clean(run["commit"])}
 
 
 class _Tasks:
@@ -90,12 +112,12 @@ class _Tasks:
 
 
 def _train(
-    config: Config, figure: Figure, clients: int, seed: int, rule: Rule, work: Work, tasks: _Tasks
+    config: Config, limit: int, figure: Figure, clients: int, seed: int, rule: Rule, work: Work, tasks: _Tasks
 ) -> list[float]:
     """Return the accuracy after every round, until some rounds after the first crossing; saves its state each round."""
     path = work.folder / "runs" / f"{figure.name}-{clients}-{seed}-{rule.key}.json"
     accuracy, model = _saved(path)
-    while not _finished(accuracy, figure.target, config):
+    while not _finished(accuracy, figure.target, limit, config.beyond):
         work.check_time()
         task, pool = tasks.of(figure, clients, seed)
         before = task.initial if model is None else model
@@ -107,13 +129,13 @@ def _train(
         evaluation = pool.evaluate(model)
         accuracy.append(evaluation.correct / evaluation.samples)
         _save(path, accuracy, model)
-        work.report(f"{path.stem}: {accuracy[-1]:.1%}", number, config.rounds)
+        work.report(f"{path.stem}: {accuracy[-1]:.1%}", number, limit)
     return accuracy
 
 
-def _finished(accuracy: Sequence[float], target: float, config: Config) -> bool:
+def _finished(accuracy: Sequence[float], target: float, limit: int, beyond: int) -> bool:
     first = next((number for number, value in enumerate(accuracy, 1) if value >= target), None)
-    return len(accuracy) >= (config.rounds if first is None else min(config.rounds, first + config.beyond))
+    return len(accuracy) >= (limit if first is None else min(limit, first + beyond))
 
 
 def averaged(

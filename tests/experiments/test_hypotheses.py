@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
@@ -82,3 +84,16 @@ def test_training_resumes_after_the_last_round(tmp_path: Path) -> None:
     short = Config(config.figures, config.cohorts, rounds=1)
     run(short, 0, Work(tmp_path / "cut", {}))
     assert run(config, 0, Work(tmp_path / "cut", {})).numbers == whole
+    # On another machine only the result file is there.
+    fresh = Work(tmp_path / "fresh", {})
+    for one in whole["runs"]:
+        one["commit"] = "abc1234"
+    fresh.earlier = {"configuration": json.loads(json.dumps(dataclasses.asdict(config))), "numbers": whole}
+    assert run(config, 0, fresh).numbers == whole
+    assert not (tmp_path / "fresh" / "runs").exists()
+
+
+def test_a_rule_that_does_not_learn_is_given_up_after_some_times_secaggs_rounds(tmp_path: Path) -> None:
+    config = Config((Figure("fig5", "digits", "iid", 0.7, "softmax", None),), (5,), rounds=60, beyond=1, patience=2)
+    rounds = {one["rule"]: len(one["accuracy"]) for one in run(config, 0, Work(tmp_path, {})).numbers["runs"]}
+    assert max(rounds.values()) <= 2 * rounds["secagg"] < 60

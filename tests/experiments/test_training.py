@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -155,15 +157,29 @@ def test_results_from_a_tree_with_changes_are_not_published() -> None:
     publish.require_repeatable({"name": "fig5", "commit": "abc1234"})
 
 
+TWO_SEEDS = training.Training(
+    "digits",
+    (training.CohortRuns(10, 2, (SECAGG, System("sliced", 0.5, 16)), (), None),),
+    target=None,
+    rounds=1,
+    model="softmax",
+    dropout=0.1,
+)
+
+
+def trained(work: Work, setting: training.Training = TWO_SEEDS) -> dict[str, Any]:
+    """What the result file would hold."""
+    work.commit = "abc1234"
+    found = training.train_all(setting, 7, work)
+    configuration = {"training": dataclasses.asdict(setting)}
+    return {"configuration": configuration, "numbers": found.numbers, "timings": found.timings}
+
+
 @pytest.mark.slow
-def test_every_seed_trains_every_system(tmp_path: Path) -> None:
-    cohort = training.CohortRuns(10, 2, (SECAGG, System("sliced", 0.5, 16)), (), None)
-    found = training.train_all(
-        training.Training("digits", (cohort,), target=None, rounds=1, model="softmax", dropout=0.1),
-        7,
-        Work(tmp_path / "work", {}),
-    )
-    runs = found.numbers["runs"]
+def test_every_seed_trains_every_system_and_every_run_is_saved(tmp_path: Path) -> None:
+    work, saved = Work(tmp_path / "work", {}), []
+    work.save = lambda found: saved.append((len(found.numbers["runs"]), found.complete))
+    runs = trained(work)["numbers"]["runs"]
     assert [(one["seed"], one["system"]) for one in runs] == [
         (7, "secagg"),
         (7, "sliced"),
@@ -171,6 +187,34 @@ def test_every_seed_trains_every_system(tmp_path: Path) -> None:
         (8, "sliced"),
     ]
     assert runs[0]["accuracy"] != runs[2]["accuracy"]
+    assert saved == [(number, False) for number in (1, 2, 3, 4)]
+
+
+@pytest.mark.slow
+def test_runs_of_the_result_file_are_not_trained_again(tmp_path: Path) -> None:
+    """Not on a fresh machine either: only what is missing is trained, and what is kept names the commit it is from."""
+    first = trained(Work(tmp_path / "one", {}))
+    work = Work(tmp_path / "two", {})
+    work.earlier = first
+    assert trained(work)["numbers"] == first["numbers"]
+    assert not (tmp_path / "two" / "runs").exists(), "nothing was trained"
+
+    first["numbers"]["runs"][1]["commit"] = "old4321"
+    for place in (0, 2):  # From a tree with changes: nobody can repeat these.
+        first["numbers"]["runs"][place]["commit"] = "abc1234+"
+    again = trained(work)
+    assert [one["commit"] for one in again["numbers"]["runs"]] == ["abc1234", "old4321", "abc1234", "abc1234"]
+    assert len(list((tmp_path / "two" / "runs").iterdir())) == 2
+
+
+@pytest.mark.slow
+def test_runs_of_another_training_are_not_taken(tmp_path: Path) -> None:
+    first = trained(Work(tmp_path / "one", {}))
+    for number, other in enumerate((replace(TWO_SEEDS, dropout=0.2), replace(TWO_SEEDS, rounds=2))):
+        work = Work(tmp_path / f"other{number}", {})
+        work.earlier = first
+        trained(work, other)
+        assert len(list((tmp_path / f"other{number}" / "runs").iterdir())) == 4
 
 
 def test_one_more_seed_is_expected_within_students_interval() -> None:
