@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from experiments.slices.training import DROPOUT
+from sparsesecagg.field import Word
+from sparsesecagg.planning.message_sizes import message_bytes
+from sparsesecagg.protocol import Parameters, RoundOptions
 
 ROOT = Path(__file__).parents[2]
 RESULTS, DOCUMENT = ROOT / "results" / "slices.json", ROOT / "docs" / "slices.md"
@@ -18,6 +24,10 @@ FROM, STRETCH, CLOSE = 20, 10, 0.5
 """From this round on, in stretches of so many rounds, a default α stays within so many points of α = 1."""
 CLOSE_TO_END, LAST = 2.0, 60
 """Rounds are counted until so many points below what everything sent has at this round."""
+
+WIDE, SHORT_BITS = "MNIST, wide", {25: 8, 100: 9}
+"""The task with more than 100,000 parameters, and the words that it is uploaded in, by the number of users."""
+WIDE_DIM = 784 * 128 + 128 + 128 * 10 + 10
 
 Run = dict[str, Any]
 Curve = NDArray[np.float64]
@@ -60,7 +70,7 @@ def settings(runs: Iterable[Run]) -> list[dict[str, Any]]:
     found = {
         tuple(run[name] for name in ("task", "users", "epochs", "partition")): None
         for run in runs
-        if all(run[name] == value for name, value in usual.items())
+        if all(run[name] == value for name, value in usual.items()) and run["task"] != WIDE
     }
     return [dict(zip(("task", "users", "epochs", "partition"), one, strict=True)) for one in found]
 
@@ -100,6 +110,7 @@ def published(page: str, result: dict[str, Any]) -> str:
         cut_table,
         strategy_table,
         level_table,
+        upload_table,
     ]
     text = "\n".join("\n".join(part(runs)) + "\n" for part in parts)
     if not result["complete"]:
@@ -113,7 +124,7 @@ def must_show_table(runs: list[Run]) -> list[str]:
     head = ["task", "N", "partition", "epochs", "α = 1", "α = 0.2", "α = 0.1", "rounds, α = 1", "α = 0.1", "ratio"]
     rows = []
     for setting in settings(runs):
-        if "CNN" in setting["task"]:
+        if setting["task"] not in ("digits", "MNIST"):
             continue
         whole, fifth, tenth = (curve(runs, alpha=alpha, **setting) for alpha in (1.0, 0.2, 0.1))
         if whole is None or fifth is None or tenth is None:
@@ -199,6 +210,39 @@ def level_table(runs: list[Run]) -> list[str]:
                 rows.append([*_names(setting), f"{alpha:g}", *(_two(one) for one in values)])
     head = ["task", "N", "partition", "epochs", "α", "2 levels", "4", "8", "unrounded"]
     return _table("Rounded by the quantiser over the adaptive clip, accuracy at rounds 20 / 40:", head, rows)
+
+
+def most_levels(users: int, bits: int) -> int:
+    """Return the levels on either side of zero that the sum of so many users leaves room for."""
+    return Word.of(bits).largest // users
+
+
+def upload_table(runs: list[Run]) -> list[str]:
+    """The UPLOAD messages of one user, all of them until the target: those of SecAgg, and of slices in short words."""
+    rows = []
+    for users, partition in product(SHORT_BITS, ("iid", "shards")):
+        setting, bits = {"task": WIDE, "users": users, "epochs": 1, "partition": partition}, SHORT_BITS[users]
+        whole = curve(runs, alpha=1.0, **setting)
+        tenth = curve(runs, alpha=0.1, levels=most_levels(users, bits), **setting)
+        if whole is None or tenth is None:
+            continue
+        target = at(whole, LAST) - CLOSE_TO_END
+        rounds = [rounds_until(values, target) for values in (whole, tenth)]
+        sizes = [
+            message_bytes(Parameters.create(users, WIDE_DIM, options)).upload
+            for options in (
+                RoundOptions("full", dropout=DROPOUT),
+                RoundOptions(alpha=0.1, modulus_bits=bits, dropout=DROPOUT),
+            )
+        ]
+        row = [*_names(setting)[1:3], f"{target:.1f} %", *(str(one or "–") for one in rounds), f"{bits} bits"]
+        if rounds[0] and rounds[1]:
+            totals = [number * size for number, size in zip(rounds, sizes, strict=True) if number]
+            row += [*(f"{total / 1e6:.2f} MB" for total in totals), f"{totals[0] / totals[1]:.1f}×"]
+        rows.append(row)
+    head = ["N", "partition", "target", "rounds, SecAgg", "α = 0.1", "words", "uploaded, SecAgg", "α = 0.1", "less"]
+    title = f"A model of {WIDE_DIM:,} parameters on MNIST, UPLOAD messages of one user until two points below SecAgg:"
+    return _table(title, head, rows)
 
 
 def _names(setting: dict[str, Any]) -> tuple[str, str, str, str]:

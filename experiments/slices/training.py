@@ -38,11 +38,14 @@ class Task:
     tested: int
     batch: int
     lr: float
+    hidden: int = 64
+    """Units of an MLP's hidden layer."""
 
 
 TASKS = {
     "digits": Task("digits", "mlp", 200, 360, 10, 0.1),
     "MNIST": Task("mnist", "mlp", 60, 5000, 20, 0.05),
+    "MNIST, wide": Task("mnist", "mlp", 60, 5000, 20, 0.05, hidden=128),
     "MNIST, CNN": Task("mnist", "cnn", 300, 2000, 10, 0.05),
     "CIFAR-10, CNN": Task("cifar10", "cnn", 200, 2000, 20, 0.05),
 }
@@ -158,11 +161,11 @@ def load(name: str) -> Dataset:
 
 
 def make_network(task: Task, strategy: str) -> LayeredNetwork:
-    """Return the network of a task: 64 hidden units, or two convolutions and 32."""
+    """Return the network of a task: one hidden layer, or two convolutions and 32 units."""
     data, proximal = load(task.dataset), strategy == "FedProx"
     if task.model == "mlp":
         inputs = int(np.prod(data.sample_shape))
-        return (ProximalDense if proximal else DenseNetwork)(inputs, len(data.classes), (64,))
+        return (ProximalDense if proximal else DenseNetwork)(inputs, len(data.classes), (task.hidden,))
     channels, height, width = data.sample_shape
     made = ProximalStrided if proximal else StridedNetwork
     return made((channels, height, width), len(data.classes), (Convolution(5, 6), Convolution(5, 12)), 32)

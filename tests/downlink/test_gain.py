@@ -80,8 +80,8 @@ def test_the_gain_is_one_where_everything_is_covered() -> None:
     assert gain.value == 1
 
 
-@pytest.mark.parametrize(("coverage", "first"), [(0.1, 5), (0.5, 1), (0.9, 1), (0.02, 25)])
-def test_adapting_starts_at_half_of_the_largest_gain(coverage: float, first: float) -> None:
+@pytest.mark.parametrize(("coverage", "first"), [(0.1, 5), (0.15, 5), (0.2, 5), (0.5, 2), (1, 1), (0.02, 25)])
+def test_adapting_starts_at_the_largest_gain_up_to_five_and_at_half_of_it_beyond(coverage: float, first: float) -> None:
     assert Gain(coverage).value == pytest.approx(first)
 
 

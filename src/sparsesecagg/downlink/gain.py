@@ -5,7 +5,7 @@ update, which is right as long as local training is short. After long local trai
 already reacted to the others, and 1/κ overshoots. So the default adapts within 1 ≤ gain ≤ 1/κ, by what the server
 sees anyway:
 
-- It starts at half of 1/κ.
+- It starts at 1/κ where that is at most `BOLD`, else at half of it, but not below `BOLD`.
 - As long as coordinates come for the first time, it compares the size of this mean with that of the last one. Slices
   are random, so both stand for the whole model. Smaller: the model settles, and the gain grows. Larger: it shrinks.
 - From then on it compares this mean with the one that the same coordinates had before. A correlation above `TARGET`
@@ -34,6 +34,8 @@ RATE = 2.0
 """How fast it follows the correlation, per round and in logarithms."""
 SHRINK, GROW = 0.7, 1.5
 """The factors by which it changes in a round, at most."""
+BOLD = 5.0
+"""Up to this, 1/κ was the better start in every task that was tried; above, long local training overshoots."""
 FALLING, RISING, JUMP = 0.9, 1.05, 1.3
 """Sizes of a mean, relative to the last one."""
 
@@ -50,7 +52,7 @@ class Gain:
         if gain is not None and not 1 <= gain <= self._most * (1 + 1e-9):
             raise InvalidInput("gain", f"must be in [1, {self._most:g}], 1 over the part that is covered, got {gain}")
         self._adapts = gain is None and coverage < 1
-        self._value = max(1.0, self._most / 2) if gain is None else float(gain)
+        self._value = max(min(self._most, BOLD), self._most / 2) if gain is None else float(gain)
         self._size = 0.0
         self._last: NDArray[np.float32] | None = None
         """The last mean of each coordinate, NaN where there was none."""
