@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from experiments.network import lines as module
 from experiments.network.lines import lines
 from experiments.network.run import main
 from experiments.network.talk import Kind, receive, send
@@ -52,7 +51,7 @@ def _connected() -> tuple[socket.socket, socket.socket]:
 
 
 def test_whoever_may_not_lay_lines_is_told_what_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module.shutil, "which", lambda _: None)
+    monkeypatch.setattr("experiments.network.lines.shutil.which", lambda _: None)
     with pytest.raises(InvalidInput, match="root, and the commands ip and tc"), lines(2, MBIT):
         pass
 
