@@ -3,17 +3,22 @@
 Run: .venv/bin/python examples/train_your_own.py
 """
 
-import torch
 from sklearn.datasets import load_digits
+from torch import nn
 
-from sparsesecagg.lab.learning import Dataset, TorchModel, train_federated
+from sparsesecagg.lab.learning import Dataset, train_federated
 
 digits = load_digits()
 data = Dataset.from_arrays(digits.data / 16, digits.target, name="my digits")
-net = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.BatchNorm1d(64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
+
+
+def make_net() -> nn.Module:
+    """Return the model; a function, so that the seed decides its first weights."""
+    return nn.Sequential(nn.Linear(64, 64), nn.BatchNorm1d(64), nn.ReLU(), nn.Linear(64, 10))
+
 
 result = train_federated(
-    data, TorchModel(net), clients=30, rounds=15, aggregator="sliced", alpha=0.25, dropout=0.1,
+    data, make_net, clients=30, rounds=15, aggregator="sliced", alpha=0.25, dropout=0.1,
     modulus_bits=8, lr=0.1, batch=10,
     on_round=lambda done: print(f"round {done.round}: {done.accuracy:.1%}, {done.survivors} survivors"),
 )  # fmt: skip

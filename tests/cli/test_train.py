@@ -77,16 +77,40 @@ def test_authenticated_rounds_are_recorded_and_resumed(capsys: pytest.CaptureFix
 
 
 def test_seeds_give_mean_and_deviation(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """One folder per seed, one report for all of them."""
-    code, out, _ = run(
-        capsys, *SMALL, "--out", tmp_path / "all", "--seeds", "3,5", "--compare", "sliced,plain", "--json"
-    )
+    """In the JSON, in the table, and the same numbers in LaTeX from `report`; all seeds resume together."""
+    given = ["--seeds", "3,5", "--compare", "sliced:0.2:8,sliced:0.5:8,plain"]
+    code, out, _ = run(capsys, *SMALL, "--out", tmp_path / "all", *given, "--json")
     result = json.loads(out)
     assert code == 0 and set(result) == KEYS | {"runs", "seeds", "accuracy_deviation"}
-    both = [result["seeds"][seed]["runs"]["plain"]["accuracy"] for seed in ("3", "5")]
-    assert result["runs"]["plain"]["accuracy"] == pytest.approx(sum(both) / 2)
-    assert result["runs"]["plain"]["accuracy_deviation"] == pytest.approx(abs(both[0] - both[1]) / 2**0.5)
-    assert {path.name for path in (tmp_path / "all").iterdir()} == {"seed-3", "seed-5", "report.html"}
+    plain = result["runs"]["plain"]
+    both = [plain["seeds"][seed]["accuracy"] for seed in ("3", "5")]
+    assert plain["accuracy"] == pytest.approx(sum(both) / 2)
+    assert plain["accuracy_deviation"] == pytest.approx(abs(both[0] - both[1]) / 2**0.5)
+    code, out, _ = run(capsys, "train", "--resume", tmp_path / "all", "--rounds", "3", "--workers", "1", "--json")
+    found = json.loads(out)["runs"]
+    assert code == 0 and {each["rounds"] for each in found.values()} == {3}
+    _, table, _ = run(capsys, "report", tmp_path / "all")
+    _, latex, _ = run(capsys, "report", tmp_path / "all", "--table", "latex")
+    for name, each in found.items():
+        mean, deviation = 100 * each["accuracy"], 100 * each["accuracy_deviation"]
+        assert f"{mean:.1f}\u202f±\u202f{deviation:.1f}\u202f%" in next(
+            line for line in table.splitlines() if line.startswith(name)
+        )
+        assert rf"{name} & {mean:.1f}\,$\pm$\,{deviation:.1f}\,\%" in latex
+
+
+def test_a_recorded_configuration_starts_the_same_run_again(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """config.json is read back; a list in it makes one run for each value."""
+    run(capsys, *SMALL, "--out", tmp_path / "first", "--seed", "4", "--json")
+    again = ["train", "--config", tmp_path / "first" / "config.json", "--workers", "1", "--json"]
+    assert run(capsys, *again, "--out", tmp_path / "second")[0] == 0
+    models = [(tmp_path / name / "model.npz").read_bytes() for name in ("first", "second")]
+    assert models[0] == models[1]
+    (tmp_path / "sweep.toml").write_text("clients = 10\nrounds = 1\nsamples = 300\nlr = [0.05, 0.1]\nseed = [0, 1]\n")
+    code, out, _ = run(
+        capsys, "train", "--config", tmp_path / "sweep.toml", "--workers", "1", "--out", tmp_path / "all", "--json"
+    )
+    assert code == 0 and set(json.loads(out)["runs"]) == {"sliced-lr-0.05", "sliced-lr-0.1"}
 
 
 def test_options_come_from_a_file_too(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -128,7 +152,7 @@ def contents(folder):
         (["--dataset", "minst"], "--dataset must be one of digits, mnist"),
         (["--aggregator", "secag"], "--aggregator must be one of plain"),
         (["--compare", "plain,secag"], "--compare must name some of plain"),
-        (["--compare", "plain", "--aggregator", "plain"], "--compare and --aggregator"),
+        (["--compare", "plain", "--aggregator", "plain"], "--compare must not be given with --aggregator"),
         (["--model", "cnn"], "--model must be one of softmax"),
         (["--model", "small-cnn"], "--model small-cnn takes samples of shape"),
         (["--partition", "even"], "--partition must be one of iid"),
@@ -140,7 +164,7 @@ def contents(folder):
         (["--gain", "much"], "--gain must be a number of at least 1, or auto, got 'much'"),
         (["--seeds", "1,x"], "--seeds must be different whole numbers"),
         (["--seeds", "1,2", "--seed", "3"], "--seeds must not be given with --seed"),
-        (["--config", "nowhere.toml"], "--config must be a TOML file"),
+        (["--config", "nowhere.toml"], "--config must be a TOML or JSON file"),
         (["--weights", "votes"], "--weights must be one of uniform, examples"),
         (["--dropout", "1"], "--dropout must be in"),
         (["--rounds", "0"], "--rounds must be at least 1"),
@@ -177,8 +201,8 @@ def test_another_configuration_can_not_resume(capsys: pytest.CaptureFixture[str]
     for options, said in (
         (["--alpha", "0.4"], "begun with alpha 0.5, not 0.4"),
         (["--aggregator", "plain"], "begun with aggregator sliced"),
-        (["--compare", "plain,secagg"], "holds no comparison"),
-        (["--out", str(tmp_path / "other")], "--out and --resume"),
+        (["--compare", "plain,secagg"], "--compare must not be given with --resume"),
+        (["--out", str(tmp_path / "other")], "--out must not be given with --resume"),
     ):
         code, out, err = run(capsys, "train", "--resume", tmp_path / "run", *options)
         assert code == 2 and out == "" and said in err and contents(tmp_path) == before

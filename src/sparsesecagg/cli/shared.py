@@ -16,6 +16,7 @@ from typing import Annotated, Any, Final, TypeVar
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from sparsesecagg.downlink import gain
@@ -84,6 +85,11 @@ err = Console(stderr=True)
 def print_json(value: dict[str, Any]) -> None:
     """Write one JSON object to standard output."""
     sys.stdout.write(json.dumps(value, allow_nan=False) + "\n")
+
+
+def note(sentence: str) -> None:
+    """Say something about the settings on standard error."""
+    err.print(f"[yellow]note:[/yellow] {escape(sentence)}.", highlight=False, soft_wrap=True)
 
 
 def progress() -> Progress:

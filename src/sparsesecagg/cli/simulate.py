@@ -23,7 +23,7 @@ from sparsesecagg.cli.shared import (
     bytes_text,
     check_memory,
     counting,
-    err,
+    note,
     out,
     pattern_of,
     print_json,
@@ -115,11 +115,11 @@ def simulate(
     cohort = Cohort(_LENIENT, entropy_of_run(seed), people)
     options = replace(options, modulus_bits=word_bits(pattern, modulus_bits, params.contributors))
     params = Parameters.create(clients, dim, options, session=params.session, roster=cohort.roster)
-    notes = (
+    sentences = (
         [] if sparse or alpha in (1, DEFAULT_ALPHA) else [f"{pattern} sends everything: --alpha {alpha:g} is not used"]
     )
-    for sentence in notes + advice(params):
-        _note(sentence)
+    for sentence in sentences + advice(params):
+        note(sentence)
     peak_memory.forget_peak()
     schedule = [
         draw_dropouts(clients, dropout, stages, np.random.default_rng([seed, 1 + n]), first_round=n == 0)
@@ -155,7 +155,7 @@ def _run(
             except (ThresholdNotMet, TooLittleOpened, RoundRefused) as problem:
                 failure = problem
                 if len(schedule) > 1:
-                    _note(f"round {number} failed: {problem}")
+                    note(f"round {number} failed: {problem}")
     if failure and not outcomes:
         raise failure
     return run, outcomes
@@ -171,10 +171,6 @@ def _require_majority(size: int, threshold: int) -> None:
             f"must be from {least} to {size} with a roster, more than half of {size} users and {colluders} colluding "
             f"ones, got {threshold}",
         )
-
-
-def _note(sentence: str) -> None:
-    err.print(f"[yellow]note:[/yellow] {sentence}.", highlight=False, soft_wrap=True)
 
 
 class _Counting(Observer):

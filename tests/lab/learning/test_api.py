@@ -1,5 +1,6 @@
 """Federated training in one call."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.lab.learning import Dataset, DenseNetwork, TorchModel, train_federated
+from sparsesecagg.lab.learning import Dataset, DenseNetwork, TorchModel, TrainingConfig, train_federated
 from sparsesecagg.lab.learning.metrics import RoundLine
 
 from .support import blobs, real_data
@@ -38,6 +39,41 @@ def test_own_torch_module_with_batch_normalisation(tmp_path: Path) -> None:
     module = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.BatchNorm1d(8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
     result = train_federated(blobs(), TorchModel(module), out=tmp_path / "run", **(OPTIONS | {"rounds": 6}))
     assert result.accuracy > 0.9
+
+
+def test_a_bare_module_is_the_model_that_is_trained(tmp_path: Path) -> None:
+    """Its own weights are the first ones, and the record has its size; anything else is refused by name."""
+    torch = pytest.importorskip("torch")
+    net = torch.nn.Linear(6, 3)
+    with torch.no_grad():
+        net.weight.fill_(0.25)
+    options = OPTIONS | {"rounds": 1, "lr": 1e-9, "aggregator": "plain", "downlink": "model"}
+    result = train_federated(blobs(), net, out=tmp_path / "run", **options)
+    assert len(result.parameters) == 21 and np.allclose(result.parameters[:18], 0.25, atol=1e-4)
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["dim"] == 21
+    bad: Any
+    for bad in (7, net.state_dict(), lambda: "a net", torch.nn.Linear):
+        with pytest.raises(InvalidInput, match=r"model must be "):
+            train_federated(blobs(), bad, out=tmp_path / "none")
+
+
+def test_the_seed_decides_the_first_weights_of_a_module_that_a_function_makes(tmp_path: Path) -> None:
+    """The same seed gives the same model to the last bit, another seed another one."""
+    torch = pytest.importorskip("torch")
+    found = [
+        train_federated(
+            blobs(), lambda: torch.nn.Linear(6, 3), seed=seed, out=tmp_path / str(n), **(OPTIONS | {"rounds": 1})
+        ).parameters
+        for n, seed in enumerate((5, 5, 6))
+    ]
+    assert np.array_equal(found[0], found[1]) and not np.allclose(found[0], found[2])
+
+
+def test_options_have_one_set_of_names(tmp_path: Path) -> None:
+    """Those of the command line, its other words included."""
+    config = TrainingConfig.create(pattern="full", weighting="samples", gain="2", drop_at="unmask")
+    assert (config.aggregator, config.weights, config.gain) == ("secagg", "examples", 2.0)
+    assert config == TrainingConfig.create(aggregator="secagg", weights="examples", gain=2.0, drop_at="unmask")
 
 
 def test_a_run_is_resumed_with_the_same_data(tmp_path: Path) -> None:

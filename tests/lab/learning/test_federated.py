@@ -53,6 +53,21 @@ def test_the_folder_holds_what_was_yielded(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "metrics.csv").read_text().count("\n") == 4
 
 
+@pytest.mark.parametrize("name", ["sliced", "plain"])
+def test_a_part_of_the_users_may_be_invited_to_each_round(tmp_path: Path, name) -> None:
+    """Half of twenty, others in every round; a resumed run invites the same ones. Each secure round has a set-up."""
+    config, task = small_task(aggregator=name, clients=20, sample=0.5, rounds=5, dropout=0.0, downlink="steps")
+    lines = finish(run := FederatedRun.create(config, task, tmp_path / "run"))
+    assert [line["survivors"] for line in lines] == [10] * 5 and run.summary().accuracy > 0.8
+    cohorts = [tuple(run._cohort(number)) for number in range(1, 6)]
+    assert len(set(cohorts)) == 5 and len(set().union(*cohorts)) > 15
+    assert {line["exchanges"] for line in lines} == {4 if name == "sliced" else 1}
+    finish(FederatedRun.create(config.replace(rounds=2), task, tmp_path / "two"))
+    again = FederatedRun.resume(tmp_path / "two", {"rounds": 5}, dataset=blobs())
+    finish(again)
+    assert np.array_equal(again.summary().parameters, run.summary().parameters)
+
+
 def test_totals_are_sums_of_rounds(tmp_path: Path) -> None:
     """Bytes per user and in all, computing and transfer apart."""
     config, task = small_task(rounds=3, dropout=0.2, seed=3)

@@ -3,12 +3,10 @@
 import statistics
 from pathlib import Path
 
-import msgspec
-
 from lab.report.synthetic import write_run
 from sparsesecagg.lab.report.headline import Headline, headline
 from sparsesecagg.lab.report.measures import baseline, measure
-from sparsesecagg.lab.report.records import Run, read_run
+from sparsesecagg.lab.report.records import Run, merged, read_run
 
 
 def said(*runs: Run) -> Headline:
@@ -87,16 +85,13 @@ def test_the_warning_has_the_figure_of_the_run(tmp_path: Path) -> None:
 
 
 def test_several_seeds_come_with_their_spread(tmp_path: Path) -> None:
-    runs = [
-        msgspec.structs.replace(run(tmp_path / str(seed), "sliced", seed=seed), name=f"sliced-{seed}")
-        for seed in range(3)
-    ]
+    runs = [run(tmp_path / str(seed), "sliced", seed=seed) for seed in range(3)]
     accuracies = [each.rounds[-1].accuracy or 0 for each in runs]
-    words = said(*runs, run(tmp_path, "secagg"))
+    words = said(merged(runs), run(tmp_path, "secagg"))
     told = plain_spaces(words.sentences[1])
     mean, deviation = 100 * statistics.fmean(accuracies), 100 * statistics.stdev(accuracies)
-    assert f"sliced {mean:.1f} % ± {deviation:.1f} (3 seeds), secagg" in told
-    assert told.endswith("(one).")
+    assert f"sliced {mean:.1f} ± {deviation:.1f} % (3 seeds), secagg" in told
+    assert told.endswith("(1 seed).")
 
 
 def test_one_run_is_compared_with_nothing(tmp_path: Path) -> None:

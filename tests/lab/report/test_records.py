@@ -8,7 +8,7 @@ import pytest
 
 from lab.report.synthetic import write_comparison, write_run
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.lab.report import read_run, read_run_set
+from sparsesecagg.lab.report import read_folder, read_run, read_runs
 
 
 def append(folder: Path, text: str) -> None:
@@ -105,15 +105,31 @@ def test_a_run_that_has_only_just_begun_has_no_rounds(tmp_path: Path) -> None:
 
 def test_a_comparison_names_its_runs_by_folder(tmp_path: Path) -> None:
     """In the order of comparison.json."""
-    run_set = read_run_set(write_comparison(tmp_path / "all", ("secagg", "sliced"), rounds=2))
-    assert run_set.is_comparison
-    assert [run.name for run in run_set.runs] == ["secagg", "sliced"]
+    runs = read_folder(write_comparison(tmp_path / "all", ("secagg", "sliced"), rounds=2))
+    assert [run.name for run in runs] == ["secagg", "sliced"]
+
+
+def test_runs_that_differ_in_the_seed_alone_become_their_mean(tmp_path: Path) -> None:
+    """Round by round, as far as all of them got; the same seed again is another experiment."""
+    folders = [write_run(tmp_path / f"s{seed}", rounds=3, seed=seed, failed=(1,)[:seed]) for seed in (0, 1)]
+    metrics = folders[0] / "metrics.jsonl"
+    metrics.write_text("".join(metrics.read_text().splitlines(keepends=True)[:2]))  # It reached its target.
+    alone = [read_run(folder) for folder in folders]
+    (mean,) = read_runs(folders)
+    assert mean.name == "sliced" and mean.config["seed"] == [0, 1] and len(mean.rounds) == 2
+    accuracies = [[run.rounds[n].accuracy or 0.0 for run in alone] for n in range(2)]
+    assert [line.accuracy for line in mean.rounds] == pytest.approx([sum(pair) / 2 for pair in accuracies])
+    assert mean.spread == pytest.approx([abs(a - b) / 2**0.5 for a, b in accuracies])
+    assert mean.rounds[0].dropped["UPLOAD"] == sum(run.rounds[0].dropped["UPLOAD"] for run in alone) / 2
+    assert not mean.rounds[0].failed  # With one of the seeds it worked.
+    twice = [folders[0], write_run(tmp_path / "again", rounds=3, seed=0)]
+    assert [run.name for run in read_runs(twice)] == ["sliced (s0)", "sliced (again)"]
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
     """The error names the option and the remedy."""
     with pytest.raises(InvalidInput, match="must be a folder written by `sparsesecagg train`") as caught:
-        read_run_set(tmp_path)
+        read_folder(tmp_path)
     assert caught.value.option == "run_dir"
 
 
@@ -123,7 +139,7 @@ def test_a_comparison_cannot_point_outside_itself(tmp_path: Path, name: object) 
     folder = write_comparison(tmp_path / "all", ("secagg",), rounds=1)
     (folder / "comparison.json").write_text(json.dumps({"runs": [name]}))
     with pytest.raises(InvalidInput, match="must be the name of a sub-folder"):
-        read_run_set(folder)
+        read_folder(folder)
 
 
 @pytest.mark.parametrize(
@@ -150,4 +166,4 @@ def test_an_empty_comparison_is_refused(tmp_path: Path) -> None:
     """There would be nothing to report."""
     (tmp_path / "comparison.json").write_text('{"runs": []}')
     with pytest.raises(InvalidInput, match="lists no runs"):
-        read_run_set(tmp_path)
+        read_folder(tmp_path)

@@ -23,7 +23,7 @@ from sparsesecagg.cli.shared import (
     check_memory,
     check_picture,
     counting,
-    err,
+    note,
     out,
     pattern_of,
     print_json,
@@ -127,7 +127,7 @@ def audit(
     if plot is not None:
         check_picture(plot)
     for sentence in advice(chosen.params):
-        err.print(f"[yellow]note:[/yellow] {sentence}.", highlight=False, soft_wrap=True)
+        note(sentence)
     reports = [_run(settings, workers or os.cpu_count() or 1) for settings in audited]
     many = compare_ways(watched, _milestones(rounds), seed=seed) if watched else None
     dp = compare_noise(noisy) if noisy else None

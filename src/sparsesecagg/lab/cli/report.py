@@ -10,8 +10,11 @@ import typer
 
 from sparsesecagg.cli.shared import JsonOption, out, print_json
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.lab.report import compare_runs, read_runs, summary_table, write_report
+from sparsesecagg.files import write_atomically
+from sparsesecagg.lab.report import read_runs, summary_table, write_report
 from sparsesecagg.lab.report.measures import Measures, measure
+from sparsesecagg.lab.report.pictures import write_pictures
+from sparsesecagg.lab.report.table import TABLES, long_csv, table_text
 
 _FILE = Path("report.html")
 
@@ -19,46 +22,72 @@ _FILE = Path("report.html")
 def report(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN…", help="Run folders or comparisons, of `train` or of Flower (run_dir)."),
+        typer.Argument(
+            metavar="RUN…",
+            help="Run folders or comparisons, of `train` or of Flower (run_dir); files among them are skipped.",
+        ),
     ],
     out_file: Annotated[
         Path | None,
-        typer.Option("--out", help="The page; RUN/report.html for one folder, else report.html here."),
+        typer.Option("--out", help="The page.", show_default="RUN/report.html, or report.html here for several"),
     ] = None,
+    table: Annotated[
+        str | None, typer.Option(help="Print the table as Markdown (md) or LaTeX (latex), and nothing else.")
+    ] = None,
+    csv: Annotated[
+        Path | None, typer.Option(help="Write every figure of every round and seed to a CSV file, one row each.")
+    ] = None,
+    pdf: Annotated[Path | None, typer.Option(help="Write the figures of accuracy as PDF into this folder.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Write a page about training runs that opens offline, and print them as a table.
 
-    Several folders are compared. Runs that differ in nothing but the seed are summed up as mean and standard deviation.
+    Several folders are compared. Runs that differ in nothing but the seed are one experiment: means, and the standard
+    deviation of the accuracy.
     """
-    found = _read(runs)
-    if out_file is None and len(runs) == 1:
-        page = write_report(runs[0])
-    else:
-        target = out_file or _FILE
-        _check(target)
-        page = compare_runs(runs, target)
+    if table is not None and table not in TABLES:
+        raise InvalidInput("table", f"must be one of {', '.join(TABLES)}, got {table!r}")
+    if table is not None and json:
+        raise InvalidInput("table", "must not be given with --json, which prints the same figures")
+    folders = [run for run in runs if not run.is_file()] or runs
+    experiments = _read(folders)
+    target = out_file or (folders[0] / _FILE if len(folders) == 1 else _FILE)
+    _check("out", target, ".html")
+    if csv is not None:
+        _check("csv", csv, ".csv")
+    if pdf is not None and pdf.is_file():
+        raise InvalidInput("pdf", f"must name a folder, got the file {str(pdf)!r}")
+    page = write_report(folders, target)
+    written = [] if pdf is None else write_pictures(folders, pdf)
+    if csv is not None:
+        write_atomically(csv, long_csv(folders))
+        written.append(csv)
     if json:
-        print_json({"report": str(page), "runs": [_as_json(measure(run)) for run in found]})
+        print_json({"report": str(page), "files": list(map(str, written)), "runs": list(map(_as_json, experiments))})
         return
-    out.print(summary_table(runs))
-    out.print(f"Report: {page}", highlight=False, soft_wrap=True)
+    if table is not None:
+        typer.echo(table_text(folders, table))
+        return
+    out.print(summary_table(folders))
+    for path in (page, *written):
+        out.print(f"{'Report' if path == page else 'Written'}: {path}", highlight=False, soft_wrap=True)
 
 
-def _read(folders: list[Path]) -> list[Any]:
+def _read(folders: list[Path]) -> list[Measures]:
     try:
-        return list(read_runs(folders).runs)
+        return [measure(run) for run in read_runs(folders)]
     except InvalidInput as problem:
         raise InvalidInput("runs", problem.problem) from None
 
 
-def _check(target: Path) -> None:
-    if target.is_dir() or target.suffix.lower() not in (".html", ".htm"):
-        raise InvalidInput("out", f"must name a file that ends in .html, got {str(target)!r}")
-    if not target.absolute().parent.is_dir():
-        raise InvalidInput("out", f"must be in an existing directory, got {str(target.parent)!r}: create it")
-    if not os.access(target.absolute().parent, os.W_OK):
-        raise InvalidInput("out", f"must be in a directory that can be written to, got {str(target.parent)!r}")
+def _check(option: str, target: Path, suffix: str) -> None:
+    if target.is_dir() or target.suffix.lower() != suffix:
+        raise InvalidInput(option, f"must name a file that ends in {suffix}, got {str(target)!r}")
+    folder = target.absolute().parent
+    if not folder.is_dir():
+        raise InvalidInput(option, f"must be in an existing directory, got {str(target.parent)!r}: create it")
+    if not os.access(folder, os.W_OK):
+        raise InvalidInput(option, f"must be in a directory that can be written to, got {str(target.parent)!r}")
 
 
 def _as_json(measures: Measures) -> dict[str, Any]:
@@ -67,6 +96,8 @@ def _as_json(measures: Measures) -> dict[str, Any]:
         "aggregator": measures.run.aggregator,
         "engine": str(measures.run.config.get("engine", "in_process")),
         "accuracy": measures.accuracy,
+        "accuracy_deviation": measures.deviation,
+        "seeds": measures.seeds,
         "rounds": measures.rounds,
         "failed_rounds": measures.failed,
         "upload_bytes_per_client_round": measures.upload_per_round,

@@ -7,9 +7,10 @@ written out below.
 from __future__ import annotations
 
 import inspect
+import json as json_format
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Annotated, Any, get_type_hints
@@ -17,17 +18,17 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from sparsesecagg.cli.errors import Failed, Interrupted
-from sparsesecagg.cli.shared import JsonOption, err, out, print_json
+from sparsesecagg.cli.shared import JsonOption, note, out, print_json
 from sparsesecagg.errors import InvalidInput, MissingExtra
 from sparsesecagg.lab.cli.train_display import download_display, round_display
-from sparsesecagg.lab.learning.aggregators import OTHER_NAMES, make_aggregator
+from sparsesecagg.lab.learning.aggregators import make_aggregator
 from sparsesecagg.lab.learning.api import new_run_folder
-from sparsesecagg.lab.learning.comparison import create_comparison, is_comparison, resume_comparison
-from sparsesecagg.lab.learning.config import AUTO, ROUND_OPTIONS, Explained, TrainingConfig, option_names
-from sparsesecagg.lab.learning.federated import FederatedRun, Task
+from sparsesecagg.lab.learning.comparison import batches_of, create_runs, is_comparison, plan_runs, resume_runs
+from sparsesecagg.lab.learning.config import ROUND_OPTIONS, Explained, TrainingConfig, option_names
+from sparsesecagg.lab.learning.federated import RECORDED, FederatedRun, Task
 from sparsesecagg.lab.learning.secure import SecureAggregator
 from sparsesecagg.lab.learning.workers import WorkerError, check_workers
-from sparsesecagg.lab.report import compare_runs, summary_table
+from sparsesecagg.lab.report import summary_table, write_report
 from sparsesecagg.planning.advice import advice
 from sparsesecagg.protocol import RoundOptions
 
@@ -39,7 +40,7 @@ def train(
     compare: Annotated[
         str | None,
         typer.Option(
-            help="Aggregators to run on the same seeds, with α or bits if need be: sliced:0.1:8,secagg,plain.",
+            help="Aggregators to compare, each with its own α, bits or both if need be: sliced:0.1:8,secagg.",
             rich_help_panel="Aggregation",
         ),
     ] = None,
@@ -51,7 +52,12 @@ def train(
     ] = None,
     config_file: Annotated[
         Path | None,
-        typer.Option("--config", help="Options in a TOML file; those given here win.", rich_help_panel=_FILES),
+        typer.Option(
+            "--config",
+            help="Options in a TOML file, or in the config.json of a run; lists make one run for each value. Options "
+            "given here win.",
+            rich_help_panel=_FILES,
+        ),
     ] = None,
     data_dir: Annotated[
         Path | None,
@@ -79,22 +85,28 @@ def train(
     Keys, masks and messages are real; users, dropouts and the network are simulated.
     """
     given = _given(options, config_file)
-    entries = None if compare is None else [entry.strip() for entry in compare.split(",")]
-    if entries is not None and "aggregator" in given:
-        raise InvalidInput("compare", "and --aggregator exclude each other: put all names into --compare")
+    for option, text, name in (("compare", compare, "aggregator"), ("seeds", seeds, "seed")):
+        if text is None:
+            continue
+        if name in options and options[name] is not None:
+            raise InvalidInput(option, f"must not be given with --{name}: put all of them into --{option}")
+        if resume is not None:
+            raise InvalidInput(option, "must not be given with --resume: the folder says which runs it holds")
+        given[name] = [part.strip() for part in text.split(",")] if option == "compare" else _seeds(text)
     if resume is not None and out_dir is not None:
-        raise InvalidInput("out", "and --resume exclude each other: a run resumes in its own folder")
-    if seeds is not None and (resume is not None or "seed" in given):
-        raise InvalidInput("seeds", "must not be given with --seed or --resume")
+        raise InvalidInput("out", "must not be given with --resume: a run resumes in its own folder")
     check_workers(workers)
-    if seeds is None:
-        base, wanted = None, [(given, out_dir)]
+    if resume is not None:
+        run_dir, runs = resume, _resumed(resume, given, data_dir)
     else:
-        base = out_dir or new_run_folder(TrainingConfig.create(**given), compared=entries is not None)
-        wanted = [({**given, "seed": seed}, base / f"seed-{seed}") for seed in _seeds(seeds)]
-    trained = [_train(one, entries, folder, resume, data_dir, workers) for one, folder in wanted]
-    _finish(trained, base or trained[0].run_dir, json)
-    for run in (run for one in trained for run in one.runs):
+        configs = plan_runs(given)
+        several = any(isinstance(value, list) for value in given.values())
+        run_dir = out_dir or new_run_folder(next(iter(configs.values())), compared=several)
+        runs = _created(configs, run_dir, several, data_dir)
+    _advise(runs)
+    _train(runs, run_dir, workers)
+    _finish(runs, run_dir, json)
+    for run in runs:
         run.require_progress()
 
 
@@ -134,29 +146,23 @@ train.__annotations__ = {name: each.annotation for name, each in _SIGNATURE.para
 
 
 def _given(options: Mapping[str, Any], config_file: Path | None) -> dict[str, Any]:
-    """Return the options that were given, on the command line or in the file."""
+    """Return the options that were given, on the command line or in the file, which may be a run's config.json."""
     stored: dict[str, Any] = {}
     if config_file is not None:
         try:
-            stored = tomllib.loads(config_file.read_text("utf-8"))
+            text = config_file.read_text("utf-8")
+            stored = json_format.loads(text) if config_file.suffix == ".json" else tomllib.loads(text)
         except (OSError, ValueError) as problem:
             raise InvalidInput(
-                "config", f"must be a TOML file that can be read, got {config_file}: {problem}"
+                "config", f"must be a TOML or JSON file that can be read, got {config_file}: {problem}"
             ) from None
-        stored = {name.replace("-", "_"): value for name, value in stored.items()}
+        if not isinstance(stored, dict):
+            raise InvalidInput("config", f"must hold options with names, got a list or a value in {config_file}")
+        recorded = RECORDED if config_file.suffix == ".json" else ()
+        stored = {name.replace("-", "_"): value for name, value in stored.items() if name not in recorded}
         if unknown := sorted(set(stored) - set(option_names())):
             raise InvalidInput("config", f"must hold options of train, got {unknown[0]!r} in {config_file}")
-    given = stored | {name: value for name, value in options.items() if value is not None}
-    if isinstance(gain := given.get("gain"), str) and gain != AUTO:
-        try:
-            given["gain"] = float(gain)
-        except ValueError:
-            raise InvalidInput("gain", f"must be a number of at least 1, or {AUTO}, got {gain!r}") from None
-    if "aggregator" in given:
-        given["aggregator"] = OTHER_NAMES.get(given["aggregator"], given["aggregator"])
-    if given.get("weights") == "samples":
-        given["weights"] = "examples"
-    return given
+    return stored | {name: value for name, value in options.items() if value is not None}
 
 
 def _seeds(text: str) -> list[int]:
@@ -166,102 +172,85 @@ def _seeds(text: str) -> list[int]:
     return [int(part) for part in numbers]
 
 
-@dataclass(frozen=True)
-class _Trained:
-    """A run or a comparison, and its folder."""
-
-    runs: list[FederatedRun]
-    run_dir: Path
-
-    def to_json(self, report: str | None) -> dict[str, Any]:
-        """Return the contract's keys, of the first run and beside them of each."""
-        each = {run.folder.path.name: {**run.summary().to_json(), "report": report} for run in self.runs}
-        first = {**next(iter(each.values())), "run_dir": str(self.run_dir)}
-        return {**first, "runs": each} if is_comparison(self.run_dir) else first
+def _created(
+    configs: Mapping[str, TrainingConfig], run_dir: Path, several: bool, data_dir: Path | None
+) -> list[FederatedRun]:
+    """Make the folder of one run, or one with a run folder for each of several."""
+    with download_display() as progress:
+        if several:
+            return create_runs(configs, run_dir, data_dir=data_dir, progress=progress)
+        (config,) = configs.values()
+        return [FederatedRun.create(config, Task.prepare(config, data_dir=data_dir, progress=progress), run_dir)]
 
 
-def _train(
-    given: dict[str, Any],
-    entries: Sequence[str] | None,
-    out_dir: Path | None,
-    resume: Path | None,
-    data_dir: Path | None,
-    workers: int | None,
-) -> _Trained:
-    """Train one run, or those of a comparison one after the other, so that their seconds can be compared."""
-    if resume:
-        runs, run_dir = _resumed(resume, given, entries, data_dir), resume
-    else:
-        config = TrainingConfig.create(**given)
-        with download_display() as progress:
-            task = Task.prepare(config, data_dir=data_dir, progress=progress)
-        run_dir = out_dir or new_run_folder(config, compared=entries is not None)
-        runs = (
-            [FederatedRun.create(config, task, run_dir)]
-            if entries is None
-            else create_comparison(config, entries, task, run_dir)
-        )
+def _resumed(run_dir: Path, given: Mapping[str, Any], data_dir: Path | None) -> list[FederatedRun]:
+    if is_comparison(run_dir):
+        return resume_runs(run_dir, given, data_dir=data_dir)
+    return [FederatedRun.resume(run_dir, given, data_dir=data_dir)]
+
+
+def _train(runs: Sequence[FederatedRun], run_dir: Path, workers: int | None) -> None:
+    """Train the runs one after the other, so that their seconds can be compared."""
     try:
-        _advise(runs)
-        # All runs share the task, so one pool serves them; it forks, so it comes before the display's thread.
-        with runs[0].task.pool(runs[0].config, workers) as pool, round_display(runs) as show:
-            for number, run in enumerate(runs):
-                for line in run.rounds(pool):
-                    show.round_done(number, line)
+        for batch in batches_of(runs):
+            # A pool forks, so it comes before the display's thread.
+            with batch[0].task.pool(batch[0].config, workers) as pool, round_display(batch, len(runs) > 1) as show:
+                for number, run in enumerate(batch):
+                    for line in run.rounds(pool):
+                        show.round_done(number, line)
     except WorkerError as problem:
         raise Failed(f"{problem}; --resume {run_dir} resumes the run") from problem
     except KeyboardInterrupt:
         raise Interrupted(f"sparsesecagg train --resume {run_dir} resumes the run") from None
-    return _Trained(runs, run_dir)
-
-
-def _resumed(
-    run_dir: Path, given: dict[str, Any], entries: Sequence[str] | None, data_dir: Path | None
-) -> list[FederatedRun]:
-    if is_comparison(run_dir):
-        return resume_comparison(run_dir, given, data_dir=data_dir, entries=entries)
-    if entries is not None:
-        raise InvalidInput("resume", f"{run_dir} holds no comparison: leave --compare out")
-    return [FederatedRun.resume(run_dir, given, data_dir=data_dir)]
 
 
 def _advise(runs: Sequence[FederatedRun]) -> None:
     """Say where settings protect little or fail often."""
+    sentences: dict[str, None] = {}
     for run in runs:
         aggregator = make_aggregator(run.config, run.task.model, run.task.initial)
-        for sentence in advice(aggregator.parameters) if isinstance(aggregator, SecureAggregator) else ():
-            err.print(f"[yellow]note:[/yellow] {sentence}.", highlight=False, soft_wrap=True)
+        sentences |= dict.fromkeys(advice(aggregator.parameters) if isinstance(aggregator, SecureAggregator) else ())
+    for sentence in sentences:
+        note(sentence)
 
 
-def _finish(trained: Sequence[_Trained], run_dir: Path, json: bool) -> None:
+def _finish(runs: Sequence[FederatedRun], run_dir: Path, json: bool) -> None:
     """Write the report, then print what came out."""
-    folders, report = [one.run_dir for one in trained], None
+    report = None
     try:
-        report = str(compare_runs(folders, run_dir / "report.html"))
+        report = str(write_report(run_dir))
     except MissingExtra as problem:
-        err.print(f"[yellow]note:[/yellow] no report was written: {problem}.", highlight=False, soft_wrap=True)
+        note(f"no report was written: {problem}")
     if json:
-        results = [one.to_json(report) for one in trained]
-        print_json(results[0] if folders == [run_dir] else _over_seeds(trained, results, run_dir))
+        print_json(_as_json(runs, run_dir, report))
         return
-    out.print(summary_table(folders))
+    out.print(summary_table([run_dir]))
     out.print(f"Run folder: {run_dir}", highlight=False, soft_wrap=True)
     if report:
         out.print(f"Report: {report}", highlight=False, soft_wrap=True)
 
 
-def _over_seeds(trained: Sequence[_Trained], results: list[dict[str, Any]], run_dir: Path) -> dict[str, Any]:
-    """Return the first seed's figures with the accuracies of all: mean and standard deviation."""
+def _as_json(runs: Sequence[FederatedRun], run_dir: Path, report: str | None) -> dict[str, Any]:
+    """Return the contract's keys: of the run, or of the first experiment and beside them of each.
 
-    def accuracies(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        values = [each["accuracy"] for each in found]
-        return {"accuracy": fmean(values), "accuracy_deviation": stdev(values) if len(values) > 1 else None}
+    An experiment is what has the same options but for the seed; over several seeds its figures are means.
+    """
+    experiments: dict[str, dict[str, dict[str, Any]]] = {}
+    for run in runs:
+        seed = str(run.config.seed)
+        name = run.folder.path.name.removesuffix(f"-seed-{seed}")
+        experiments.setdefault(name, {})[seed] = {**run.summary().to_json(), "report": report}
+    each = {name: _over_seeds(seeds) for name, seeds in experiments.items()}
+    first = {**next(iter(each.values())), "run_dir": str(run_dir)}
+    return {**first, "runs": each} if len(each) > 1 else first
 
-    seeds = {str(one.runs[0].config.seed): result for one, result in zip(trained, results, strict=True)}
-    top = {**results[0], **accuracies(results), "run_dir": str(run_dir), "seeds": seeds}
-    if "runs" in top:
-        top["runs"] = {
-            name: {**run, **accuracies([result["runs"][name] for result in results])}
-            for name, run in results[0]["runs"].items()
-        }
-    return top
+
+def _over_seeds(seeds: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return the figures of one experiment: its only run's, or means over its seeds, with the deviation of accuracy."""
+    first, *others = seeds.values()
+    if not others:
+        return first
+    averaged = ("accuracy", "rounds", "reached_target_at", "upload_bytes_per_client_round", "total_upload_bytes")
+    columns = {key: [seed[key] for seed in seeds.values()] for key in averaged}
+    means = {key: None if None in values else fmean(values) for key, values in columns.items()}
+    return {**first, **means, "accuracy_deviation": stdev(columns["accuracy"]), "seeds": seeds}

@@ -24,12 +24,11 @@ _LINES = 10  # per run, where there is no terminal
 
 
 class RoundDisplay:
-    """One bar per run: round, accuracy, megabytes sent so far by each user, survivors, time left."""
+    """One bar per run: round, accuracy, what a user sent in the round (all messages, as in the table), survivors."""
 
-    def __init__(self, progress: Progress, runs: Sequence[FederatedRun]) -> None:
+    def __init__(self, progress: Progress, runs: Sequence[FederatedRun], compared: bool) -> None:
         self._progress = progress
         self._configs = [run.config for run in runs]
-        compared = len(runs) > 1
         self._names = [run.folder.path.name if compared else run.config.aggregator for run in runs]
         self._tasks = [
             progress.add_task(
@@ -42,8 +41,8 @@ class RoundDisplay:
         """Show what a round came to."""
         config = self._configs[number]
         accuracy = f"{100 * (done.accuracy or 0):.1f} %"
-        sent = bytes_text(done.cumulative_upload_bytes or 0)
-        survivors = f"{done.survivors}/{config.clients}"
+        sent = bytes_text(done.all_sent_bytes)
+        survivors = f"{done.survivors}/{config.cohort}"
         self._progress.update(
             self._tasks[number], completed=done.round, accuracy=accuracy, sent=sent, survivors=survivors
         )
@@ -52,24 +51,26 @@ class RoundDisplay:
             err.print(f"{self._names[number]}: {line}", highlight=False, soft_wrap=True)
         due = done.round in (1, config.rounds) or done.round % max(1, config.rounds // _LINES) == 0
         if due and not err.is_terminal:
-            line = f"round {done.round}/{config.rounds}, accuracy {accuracy}, {sent} per user, {survivors} survivors"
-            err.print(f"{self._names[number]}: {line}", highlight=False, soft_wrap=True)
+            line = f"accuracy {accuracy}, {sent} sent per user, {survivors} survivors"
+            err.print(
+                f"{self._names[number]}: round {done.round}/{config.rounds}, {line}", highlight=False, soft_wrap=True
+            )
 
 
 @contextmanager
-def round_display(runs: Sequence[FederatedRun]) -> Iterator[RoundDisplay]:
+def round_display(runs: Sequence[FederatedRun], compared: bool) -> Iterator[RoundDisplay]:
     """Show the rounds of all runs while the context lasts."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("accuracy {task.fields[accuracy]}"),
-        TextColumn("{task.fields[sent]} per user"),
+        TextColumn("{task.fields[sent]} sent per user"),
         TextColumn("{task.fields[survivors]} survivors"),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
-        yield RoundDisplay(progress, runs)
+        yield RoundDisplay(progress, runs, compared)
 
 
 @contextmanager

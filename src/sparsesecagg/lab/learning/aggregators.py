@@ -31,7 +31,6 @@ AGGREGATORS = {
 }
 PATTERN_OF = {"secagg": "full", "secagg-plus": "full", "pairwise": "pairwise", SLICED: "sliced"}
 SPARSE = frozenset({SLICED, "pairwise"})
-OTHER_NAMES = {"full": "secagg"}
 
 # 32 bits are what the published protocols use; sums over groups average rounding out.
 DEFAULT_MODULUS_BITS = {SLICED: 16}
@@ -55,7 +54,7 @@ _WITHOUT_NOISE = {
 
 def make_aggregator(config: TrainingConfig, model: Model, initial: Vector) -> Aggregator:
     """Return the aggregator that `config` names for updates of `model`, which begins with the parameters `initial`."""
-    name, clients, alpha = config.aggregator, config.clients, config.options.alpha
+    name, clients, alpha = config.aggregator, config.cohort, config.options.alpha
     if name not in AGGREGATORS:
         raise InvalidInput("aggregator", f"must be one of {', '.join(AGGREGATORS)}, got {name!r}")
     if config.authenticated:
@@ -74,6 +73,7 @@ def make_aggregator(config: TrainingConfig, model: Model, initial: Vector) -> Ag
         normalisation=config.normalisation,
         authenticated=config.authenticated,
         keys_arrive=config.keys_arrive,
+        sampled=config.sample < 1,
         first_clip=initial if config.first_clip is None else config.first_clip,
         gain=1.0 if name != SLICED else None if config.gain == AUTO else float(config.gain),
         seed=config.seed,
@@ -88,7 +88,7 @@ def round_options(config: TrainingConfig) -> RoundOptions:
     if name == "secagg":
         neighbours = None
     if name == "secagg-plus" and neighbours is None:
-        neighbours = default_neighbours(config.clients, options.dropout)
+        neighbours = default_neighbours(config.cohort, options.dropout)
     return replace(
         options,
         pattern=PATTERN_OF[name],
@@ -106,7 +106,7 @@ def with_noise(options: RoundOptions, config: TrainingConfig, dim: int) -> Round
         return options
     if options.max_weight:
         raise InvalidInput("weights", "must be uniform with --dp-epsilon: weights would change what noise has to hide")
-    params = Parameters.create(config.clients, dim, options)
+    params = Parameters.create(config.cohort, dim, options)
     shape = params.shape
     norm = math.sqrt(Mechanism(config.dp_clip, 1.0, shape.fraction(), shape.length).squared_norm)
     try:

@@ -1,76 +1,136 @@
-"""Several aggregators on the same task with the same seeds: one folder with a run folder for each.
+"""Several runs in one folder: any option may be a list, and there is one run for each combination.
 
-An entry of a comparison is the name of an aggregator, with its own α or the bits of its words if they should differ
-from the other entries': `sliced:0.1:8`.
+`seed = [0, 1, 2]` repeats an experiment, `aggregator = ["sliced:0.1:8", "secagg"]` compares, `lr = [0.01, 0.1]` sweeps.
+An aggregator in a list may carry its own fraction of the model, the bits of its words, or both:
+`aggregator[:alpha][:bits]`. A number up to 1 is α, one from 4 on bits, so neither can be taken for the other.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Mapping, Sequence
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.files import write_atomically
-from sparsesecagg.lab.learning.aggregators import AGGREGATORS, OTHER_NAMES, SLICED, make_aggregator
+from sparsesecagg.lab.learning.aggregators import AGGREGATORS, SLICED, SPARSE, make_aggregator
 from sparsesecagg.lab.learning.config import TrainingConfig
+from sparsesecagg.lab.learning.data import Dataset, load_dataset
+from sparsesecagg.lab.learning.data.download import DownloadProgress
 from sparsesecagg.lab.learning.federated import FederatedRun, Task, resumed_config
 from sparsesecagg.lab.learning.run_folder import RunFolder, check_free
 
 LIST = "comparison.json"
+_MOST_RUNS = 1000
+_TASK = (
+    *("dataset", "model", "hidden", "samples", "partition", "shards", "concentration", "classes_per_client"),
+    *("clients", "seed"),
+)
+"""The options that decide what is trained on what: runs that agree in them share data, partition and first model."""
 
 
-def create_comparison(config: TrainingConfig, entries: Sequence[str], task: Task, out: Path) -> list[FederatedRun]:
-    """Check all runs, then make the folder `out` with one run folder per entry."""
-    configs = {folder_name(entry): _entry_config(config, entry) for entry in entries}
-    if len(configs) != len(entries) or not entries:
-        raise InvalidInput("compare", f"must name each aggregator once, got {','.join(entries)!r}")
-    for one in configs.values():
-        make_aggregator(one, task.model, task.initial)
+def plan_runs(options: Mapping[str, Any]) -> dict[str, TrainingConfig]:
+    """Return the runs that the options describe, by name; seeds vary slowest, so that runs of one seed are together."""
+    lists = {name: value for name, value in options.items() if isinstance(value, list | tuple)}
+    for name, values in lists.items():
+        if not values or len({str(value) for value in values}) < len(values):
+            given = ",".join(map(str, values))
+            raise InvalidInput("compare" if name == "aggregator" else name, f"must be different values, got {given!r}")
+    if (number := math.prod(map(len, lists.values()))) > _MOST_RUNS:
+        raise InvalidInput("config", f"must describe at most {_MOST_RUNS} runs, got lists for {number}")
+    order = sorted(lists, key=lambda name: (name != "seed", name != "aggregator"))
+    configs: dict[str, TrainingConfig] = {}
+    for values in itertools.product(*(lists[name] for name in order)):
+        chosen = dict(zip(order, values, strict=True))
+        changes = _entry(chosen["aggregator"]) if "aggregator" in chosen else {}
+        config = TrainingConfig.create(**{**options, **chosen, **changes})
+        first = str(chosen.pop("aggregator", config.aggregator)).replace(":", "-")
+        swept = [f"{name}-{value}" for name, value in sorted(chosen.items(), key=lambda each: each[0] == "seed")]
+        configs[re.sub(r"[^\w.+-]", "_", "-".join([first, *swept]))] = config
+    return configs
+
+
+def create_runs(
+    configs: Mapping[str, TrainingConfig],
+    out: Path,
+    *,
+    data_dir: Path | None = None,
+    progress: DownloadProgress | None = None,
+    dataset: Dataset | None = None,
+) -> list[FederatedRun]:
+    """Check all runs, then make the folder `out` with one run folder for each. `dataset`: own data for all of them."""
+    loaded: dict[str, Dataset] = {}
+    tasks: dict[tuple[Any, ...], Task] = {}
+    chosen = []
+    for config in configs.values():
+        key = tuple(config.value(name) for name in _TASK)
+        if key not in tasks:
+            data = dataset or loaded.get(config.dataset) or load_dataset(config.dataset, data_dir, progress=progress)
+            loaded[config.dataset] = data
+            tasks[key] = Task.prepare(config, dataset=data, data_dir=data_dir)
+        make_aggregator(config, tasks[key].model, tasks[key].initial)
+        chosen.append(tasks[key])
     check_free(out)
-    runs = [FederatedRun.create(one, task, out / name) for name, one in configs.items()]
+    runs = [
+        FederatedRun.create(config, task, out / name)
+        for (name, config), task in zip(configs.items(), chosen, strict=True)
+    ]
     write_atomically(out / LIST, json.dumps({"runs": list(configs)}) + "\n")
     return runs
 
 
-def folder_name(entry: str) -> str:
-    """Return what an entry's run is called: `sliced:0.1:8` is `sliced-0.1-8`."""
-    return entry.replace(":", "-")
-
-
 def is_comparison(run_dir: Path) -> bool:
-    """Tell whether a folder holds a comparison."""
+    """Tell whether a folder holds several runs."""
     return (run_dir / LIST).is_file()
 
 
-def resume_comparison(
-    run_dir: Path, options: Mapping[str, Any], *, data_dir: Path | None = None, entries: Sequence[str] | None = None
-) -> list[FederatedRun]:
-    """Go on with all runs of a comparison; those that are finished stay as they are."""
-    stored = json.loads((run_dir / LIST).read_text())["runs"]
-    if entries is not None and [folder_name(entry) for entry in entries] != stored:
-        raise InvalidInput("resume", f"{run_dir} compares {','.join(stored)}, not {','.join(entries)}")
-    for name in stored:  # All are checked before the first one changes.
-        resumed_config(RunFolder.resume(run_dir / name), options)
-    first = FederatedRun.resume(run_dir / stored[0], options, data_dir=data_dir)
-    return [first, *(FederatedRun.resume(run_dir / name, options, task=first.task) for name in stored[1:])]
+def resume_runs(run_dir: Path, options: Mapping[str, Any], *, data_dir: Path | None = None) -> list[FederatedRun]:
+    """Go on with all runs of a folder; those that are finished stay as they are."""
+    names = json.loads((run_dir / LIST).read_text())["runs"]
+    configs = [resumed_config(RunFolder.resume(run_dir / name), options) for name in names]  # Before one changes.
+    tasks: dict[tuple[Any, ...], Task] = {}
+    runs = []
+    for name, config in zip(names, configs, strict=True):
+        key = tuple(config.value(name) for name in _TASK)
+        run = FederatedRun.resume(run_dir / name, options, data_dir=data_dir, task=tasks.get(key))
+        tasks[key] = run.task
+        runs.append(run)
+    return runs
 
 
-def _entry_config(config: TrainingConfig, entry: str) -> TrainingConfig:
-    name, *further = entry.split(":")
-    changes: dict[str, Any] = {"aggregator": OTHER_NAMES.get(name, name)}
+def batches_of(runs: Sequence[FederatedRun]) -> Iterator[list[FederatedRun]]:
+    """Yield runs that follow each other and train in the same way, so that one pool of processes serves them."""
+    for _, batch in itertools.groupby(runs, lambda run: (id(run.task), run.config.how)):
+        yield list(batch)
+
+
+def _entry(entry: Any) -> dict[str, Any]:
+    """Return the options of one aggregator in a list."""
+    name, *numbers = str(entry).split(":")
+    name = "secagg" if name == "full" else name
+    changes: dict[str, Any] = {"aggregator": name}
+    # What belongs to other entries only is left out.
+    changes |= {"neighbours": None} if name == SLICED else {"group_size": None}
     try:
-        for number in map(float, further):
-            # Words have 4 bits or more, and α is at most 1.
-            changes |= {"modulus_bits": int(number)} if number.is_integer() and number > 1 else {"alpha": number}
+        values = [float(number) for number in numbers]
     except ValueError:
-        name = ""
-    if changes["aggregator"] not in AGGREGATORS or not name or len(changes) != 1 + len(further):
+        values = [-1.0]
+    if values and 0 < values[0] <= 1:
+        changes["alpha"] = values.pop(0)
+    if values and values[0].is_integer() and values[0] >= 4:
+        changes["modulus_bits"] = int(values.pop(0))
+    if name not in AGGREGATORS or values:
         raise InvalidInput(
             "compare",
-            f"must name some of {', '.join(AGGREGATORS)}, with α or bits if need be (sliced:0.1:8), got {entry!r}",
+            f"must name some of {', '.join(AGGREGATORS)}, each with α, bits or both if need be "
+            f"(sliced:0.1, secagg:16, sliced:0.1:8), got {entry!r}",
         )
-    # What belongs to other entries of the comparison only is left out.
-    changes |= {"neighbours": None} if name == SLICED else {"group_size": None}
-    return config.replace(**changes)
+    if "alpha" in changes and name not in SPARSE and not name.startswith("plain-"):
+        raise InvalidInput("compare", f"must give no α to {name}, which sends everything, got {entry!r}")
+    if "modulus_bits" in changes and name.startswith("plain"):
+        raise InvalidInput("compare", f"must give no bits to {name}, which sends floats, got {entry!r}")
+    return changes

@@ -6,8 +6,10 @@ the data lies) is not. The command line makes its options from this class: `Expl
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
+import numbers
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
@@ -77,6 +79,9 @@ class TrainingConfig:
         _TASK, "Classes of each user in the partition pathological.", DEFAULT_CLASSES_PER_CLIENT
     )
     clients: int = _option(_TASK, "Users (N), at least 3.", 50)
+    sample: float = _option(
+        _TASK, "Fraction of the users invited to each round, in (0, 1]; below 1 each round has its own set-up.", 1.0
+    )
     rounds: int = _option(_TASK, "Rounds to train; with --resume it may grow.", 40)
     seed: int = _option(_TASK, "Seed of everything random in the simulation.", 0)
     target_accuracy: float | None = _option(_TASK, "Stop when the test accuracy reaches this, such as 0.95.", None)
@@ -126,17 +131,33 @@ class TrainingConfig:
     @classmethod
     def create(cls, dataset: str = "digits", **options: Any) -> TrainingConfig:
         """Return checked options; None stands for the default, which for some depends on the data set."""
-        given = {name: value for name, value in options.items() if value is not None}
+        given = {_NAMES.get(name, name): value for name, value in options.items() if value is not None}
         known = option_names()
-        if unknown := sorted(set(options) - set(known)):
+        if unknown := sorted(set(given) - set(known)):
             raise InvalidInput(unknown[0], f"is not an option; the options are {', '.join(sorted(known))}")
+        for name, others in _VALUES.items():
+            if isinstance(value := given.get(name), str):
+                given[name] = others.get(value, value)
+        if isinstance(gain := given.get("gain"), str) and gain != AUTO:
+            with contextlib.suppress(ValueError):  # `check` says what a gain must be.
+                given["gain"] = float(gain)
         preset = PRESETS.get(dataset, OWN_DATA)
         return cls(dataset, preset.model, **dataclasses.asdict(preset.how)).replace(**given)
 
     def check(self) -> None:
         """Raise `InvalidInput` for what no other part of the run checks by itself."""
+        for option in option_names():
+            _of_kind(option, self.value(option))
         _ = self.how
         _at_least("clients", self.clients, 3)
+        if not 0 < self.sample <= 1:
+            raise InvalidInput("sample", f"must be in (0, 1], got {self.sample:g}")
+        if self.cohort < 3:
+            least = math.ceil(300 / self.clients) / 100
+            raise InvalidInput(
+                "sample",
+                f"must be at least {least:g} with {self.clients} clients, so that 3 take part, got {self.sample:g}",
+            )
         _at_least("rounds", self.rounds, 1)
         if not 1 <= self.hidden <= LARGEST_HIDDEN:
             raise InvalidInput("hidden", f"must be from 1 to {LARGEST_HIDDEN}, got {self.hidden}")
@@ -148,9 +169,8 @@ class TrainingConfig:
             raise InvalidInput("downlink_bits", f"must be one of {allowed}, got {self.downlink_bits}")
         if self.normalisation is not None:
             _one_of("normalisation", self.normalisation, NORMALISATIONS)
-        for option in ("authenticated", "keys_arrive"):
-            if not isinstance(getattr(self, option), bool):
-                raise InvalidInput(option, f"must be true or false, got {getattr(self, option)!r}")
+        if self.authenticated and self.sample < 1:
+            raise InvalidInput("sample", "must be 1 with --authenticated: a roster names the users of all rounds")
         for stage in self.drop_stages:
             _one_of("drop_at", stage, (*(known.name for known in STAGES), "ANY"))
         if self.target_accuracy is not None and not 0 < self.target_accuracy <= 1:
@@ -161,7 +181,7 @@ class TrainingConfig:
             if not 0 <= share < 1:
                 raise InvalidInput(option, f"must be in [0, 1), got {share}")
         if self.gain != AUTO and not (isinstance(self.gain, int | float) and self.gain >= 1):
-            raise InvalidInput("gain", f"must be a number of at least 1, or {AUTO}, got {self.gain}")
+            raise InvalidInput("gain", f"must be a number of at least 1, or {AUTO}, got {self.gain!r}")
         for option, most in (("dp_epsilon", math.inf), ("dp_delta", 1), ("dp_clip", math.inf)):
             if (value := getattr(self, option)) is not None and not 0 < value < most:
                 raise InvalidInput(option, f"must be above 0{' and below 1' if most == 1 else ''}, got {value}")
@@ -171,6 +191,11 @@ class TrainingConfig:
             raise InvalidInput("latency_ms", f"must be 0 or more, got {self.latency_ms}")
         if self.first_clip is not None and not (math.isfinite(self.first_clip) and self.first_clip > 0):
             raise InvalidInput("first_clip", f"must be above 0, got {self.first_clip}")
+
+    @property
+    def cohort(self) -> int:
+        """How many users take part in a round."""
+        return round(self.sample * self.clients)
 
     @property
     def how(self) -> LocalTraining:
@@ -208,6 +233,34 @@ def option_names() -> tuple[str, ...]:
     """Return the names of all options, those of a round in their place."""
     names = (ROUND_OPTIONS if field.name == "options" else (field.name,) for field in fields(TrainingConfig))
     return tuple(name for part in names for name in part)
+
+
+def _of_kind(option: str, value: Any) -> None:
+    """Raise unless a value has the type that its option declares."""
+    declared = _TYPES[option].split(" | ")
+    if option == "gain" or (value is None and "None" in declared):
+        return
+    wanted, kind = _KINDS[declared[0]]
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise InvalidInput(option, f"must be {wanted}, got {value!r}")
+
+
+_KINDS: dict[str, tuple[str, Any]] = {
+    "bool": ("true or false", bool),
+    "int": ("a whole number", numbers.Integral),
+    "float": ("a number", numbers.Real),
+    "str": ("a name", str),
+}
+_TYPES = {field.name: str(field.type) for kind in (RoundOptions, TrainingConfig) for field in fields(kind)}
+_VALUES = {"aggregator": {"full": "secagg"}, "weights": {"samples": "examples"}}
+"""Other words for a value."""
+_NAMES = {
+    other.removeprefix("--").replace("-", "_"): field.name
+    for field in fields(TrainingConfig)
+    if field.metadata
+    for other in field.metadata["explained"].names
+}
+"""Other names of an option."""
 
 
 def _at_least(option: str, value: int, least: int) -> None:

@@ -33,6 +33,9 @@ from sparsesecagg.lab.learning.workers import Job, TrainingPool
 from sparsesecagg.protocol import Stage
 from sparsesecagg.simulate.simulation import draw_dropouts
 
+RECORDED = ("dim", "dataset_digest", "data_dir", "effective", "expected_exposure", "version")
+"""What config.json holds beside the options."""
+
 
 @dataclass(frozen=True)
 class Task:
@@ -249,19 +252,21 @@ class FederatedRun:
         config = self.config
         stages = [Stage[name] for name in config.drop_stages]
         random = generator(config.seed, Purpose.DROPOUT, number)
-        drops = draw_dropouts(config.clients, config.options.dropout, stages, random, first_round=number == 1)
+        anew = number == 1 or config.sample < 1
+        drops = draw_dropouts(config.cohort, config.options.dropout, stages, random, first_round=anew)
+        cohort = self._cohort(number)
         # Server: bring the model to those who take part. Users: train. The updates of those who drop out before or at
         # UPLOAD reach nobody, so they are not made.
-        users = self._aggregator.taking_part(config.clients, drops)
-        downlink_bytes = self._way_down.deliver(users)
-        trained = list(pool.train(self._parameters, users, number))
+        users = {cohort[place]: place for place in self._aggregator.taking_part(config.cohort, drops)}
+        downlink_bytes = self._way_down.deliver(list(users))
+        trained = list(pool.train(self._parameters, list(users), number))
         for one in trained:
             if not np.isfinite(one.update).all():
                 raise self._diverged(number)
         # Users and server: aggregate.
-        weights = None if config.weights == "uniform" else self.task.partition.sizes.tolist()
+        weights = None if config.weights == "uniform" else self.task.partition.sizes[cohort].tolist()
         digest = hashlib.sha256(self._parameters.tobytes()).digest()
-        updates = {one.user: one.update for one in trained}
+        updates = {users[one.user]: one.update for one in trained}
         aggregation = self._aggregator.aggregate(updates, weights, drops, number, digest)
         # Server: move the model, unless the round failed, and look how good it is.
         if aggregation.step is not None:
@@ -278,6 +283,13 @@ class FederatedRun:
             training_seconds=sum(one.seconds for one in trained) / max(1, len(trained)),
             before=self._history[-1] if self._history else None,
         )
+
+    def _cohort(self, number: int) -> list[int]:
+        """Return the users that the server invites to a round."""
+        if self.config.sample == 1:
+            return list(range(self.config.clients))
+        random = generator(self.config.seed, Purpose.SAMPLE, number)
+        return sorted(random.choice(self.config.clients, self.config.cohort, replace=False).tolist())
 
     def _diverged(self, number: int) -> InvalidInput:
         return InvalidInput(

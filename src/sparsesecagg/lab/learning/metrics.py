@@ -82,6 +82,19 @@ def total(by_stage: Mapping[str, float]) -> float:
     return by_stage["total"] if "total" in by_stage else sum(by_stage.values())
 
 
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Give nested values names such as sent_bytes.UPLOAD; histograms, whose keys differ by run, are left out."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        if key == "lost":  # By reason, which is free text.
+            found[f"{prefix}lost"] = sum(value.values())
+        elif isinstance(value, Mapping):
+            found |= {} if key == "contributors_histogram" else flat(value, f"{prefix}{key}.")
+        else:
+            found[prefix + key] = value
+    return found
+
+
 def round_line(
     number: int,
     evaluation: Evaluation,

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.files import write_atomically
 from sparsesecagg.lab.learning.data import Partition
+from sparsesecagg.lab.learning.metrics import flat
 from sparsesecagg.lab.learning.models.base import Layer, Vector
 
 _AGGREGATOR, _WAY_DOWN = "aggregator.", "way_down."
@@ -129,7 +130,7 @@ class RunFolder:
 
     def write_csv(self) -> None:
         """Write metrics.csv: the lines of metrics.jsonl with nested values in columns such as sent_bytes.UPLOAD."""
-        rows = [_flatten(line) for line in self.metrics()]
+        rows = [flat(line) for line in self.metrics()]
         columns = list(dict.fromkeys(name for row in rows for name in row))
         text = io.StringIO()
         writer = csv.DictWriter(text, columns, lineterminator="\n")
@@ -144,15 +145,3 @@ def check_free(path: Path) -> None:
         raise InvalidInput("out", f"{path} is a file; name a new folder")
     if path.is_dir() and any(path.iterdir()):
         raise InvalidInput("out", f"{path} is not empty; name a new folder, or continue a run with --resume {path}")
-
-
-def _flatten(line: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in line.items():
-        if name == "contributors_histogram":  # Its columns would differ from run to run.
-            continue
-        if isinstance(value, Mapping):
-            flat |= _flatten(value, f"{prefix}{name}.")
-        else:
-            flat[prefix + name] = value
-    return flat

@@ -2,7 +2,8 @@
 
 The set-up happens before the first round; groups are kept, and key packages travel two rounds ahead. So a user that
 misses one round takes part in the next, and one that misses two in a row has no package for the third and misses that
-too. With `keys_arrive` only uploads are missing, as in the paper's experiments. A group with too few survivors loses
+too. With `keys_arrive` only uploads are missing, as in the paper's experiments. Where users are sampled for each
+round, a round is a run of its own, and its bytes include the set-up. A group with too few survivors loses
 its slice for the round, and training continues without it.
 
 The one thing that differs from a deployment: all randomness is drawn from the run's seed, by round and user, so that a
@@ -59,6 +60,8 @@ class Secured:
     authenticated: bool = False
     keys_arrive: bool = False
     """Who drops out at UPLOAD still sends its key packages."""
+    sampled: bool = False
+    """Every round has other users, so it is a run of its own."""
     first_clip: float | Vector = 1.0
     """The clip of the first round, or the first model, which it then follows."""
     gain: float | None = 1.0
@@ -116,10 +119,12 @@ class SecureAggregator(Aggregator):
         """Run one round. Too many dropouts are a result, not an error: the reason and the bytes spent are returned."""
         self._sizes.forget()
         begins = self._run is None
-        run = self._run = self._run or self._set_up(drops)
-        if round_number != run.server.round_number + 1:
-            raise WrongRound(round_number, run.server.round_number + 1)
-        self._entropy.begin(round_number)
+        run = self._run or self._set_up(drops, round_number)
+        if not self._how.sampled:
+            self._run = run
+            if round_number != run.server.round_number + 1:
+                raise WrongRound(round_number, run.server.round_number + 1)
+            self._entropy.begin(round_number)
         # With noise an update is clipped as a whole, by its 2-norm.
         clip = np.ones(run.params.dim, np.float32) if run.params.mechanism else self._clip.per_coordinate()
         scaled = None if weights is None else scaled_weights(weights)
@@ -154,10 +159,11 @@ class SecureAggregator(Aggregator):
         shared = self._run.server.shared(self._run.server.round_number + 1)
         return [user for user in there if user in shared]
 
-    def _set_up(self, drops: Mapping[int, Stage]) -> InProcessRun:
-        self._entropy.begin(0)
+    def _set_up(self, drops: Mapping[int, Stage], round_number: int) -> InProcessRun:
+        self._entropy.begin(round_number if self._how.sampled else 0)
+        session = digest("sampled session", self.parameters.session, round_number.to_bytes(8, "little"))
         return InProcessRun(
-            self.parameters,
+            self.parameters.replace(session=session) if self._how.sampled else self.parameters,
             self._cohort,
             absent={user for user, stage in drops.items() if stage is Stage.ADVERTISE_KEYS},
             late={user for user, stage in drops.items() if stage is Stage.SHARE_KEYS},
@@ -207,8 +213,12 @@ class SecureAggregator(Aggregator):
         )
 
     def turns(self) -> NDArray[np.int32] | None:
-        """Return the order in which rounds send the coordinates: a run has one epoch."""
-        return self.parameters.shape.turns(self.parameters.epoch_seed(1, self._cohort.roster))
+        """Return the order in which rounds send the coordinates: a run has one epoch, a sampled one none."""
+        return (
+            None
+            if self._how.sampled
+            else self.parameters.shape.turns(self.parameters.epoch_seed(1, self._cohort.roster))
+        )
 
     @property
     def anonymity(self) -> int:
@@ -230,7 +240,7 @@ class SecureAggregator(Aggregator):
         return noise | {
             "pattern": params.pattern,
             "alpha": params.shape.fraction(),
-            "alpha_asked": params.alpha,
+            "alpha_asked": float(f"{params.alpha:.9g}"),  # As it was typed: parameters hold multiples of 2^−32.
             "coverage": params.shape.coverage,
             "modulus_bits": params.modulus_bits,
             "groups": params.groups,

@@ -20,6 +20,7 @@ class Purpose(IntEnum):
     LOCAL_TRAINING = 4
     DROPOUT = 5
     SPARSITY = 6
+    SAMPLE = 7
 
 
 def seed_sequence(seed: int, purpose: Purpose, *numbers: int) -> np.random.SeedSequence:

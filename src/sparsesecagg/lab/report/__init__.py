@@ -12,18 +12,16 @@ table      the terminal's closing table: `summary_table`
 """
 
 from sparsesecagg.lab.learning.metrics import RoundLine
-from sparsesecagg.lab.report.page import compare_runs, write_report
-from sparsesecagg.lab.report.records import LabelCounts, Run, RunSet, read_run, read_run_set, read_runs
+from sparsesecagg.lab.report.page import write_report
+from sparsesecagg.lab.report.records import LabelCounts, Run, read_folder, read_run, read_runs
 from sparsesecagg.lab.report.table import summary_table
 
 __all__ = [
     "LabelCounts",
     "RoundLine",
     "Run",
-    "RunSet",
-    "compare_runs",
+    "read_folder",
     "read_run",
-    "read_run_set",
     "read_runs",
     "summary_table",
     "write_report",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparsesecagg.lab.report.measures import Baseline, Measures, sent_ratio, spreads, upload_ratio
+from sparsesecagg.lab.report.measures import Baseline, Measures, sent_ratio, upload_ratio
 from sparsesecagg.lab.report.words import against, bytes_text, count, percent, share
 
 # Whose result a comparison is about, in this order; the others are what it is compared with.
@@ -33,7 +33,7 @@ def headline(measures: Sequence[Measures], secagg: Baseline | None) -> Headline:
     lead = min(measures, key=lambda m: LEADS.index(m.run.aggregator) if m.run.aggregator in LEADS else len(LEADS))
     # SecAgg is not compared with itself.
     other = None if lead.run.aggregator == "secagg" else secagg
-    failed = [f"{m.failed} of {m.rounds} in {m.run.name}" for m in measures if m.failed]
+    failed = [f"{m.failed} of {m.rounds * m.seeds} in {m.run.name}" for m in measures if m.failed]
     return Headline(
         title=_title(lead, other),
         sentences=(
@@ -49,7 +49,7 @@ def _title(lead: Measures, secagg: Baseline | None) -> str:
     name = lead.run.name
     if not lead.rounds:
         return f"{name}: no round has finished yet"
-    if lead.failed == lead.rounds:
+    if lead.failed == lead.rounds * lead.seeds:
         return f"{name}: {'the only round' if lead.rounds == 1 else f'all {lead.rounds} rounds'} failed"
     reached = f"{name} reaches {percent(lead.accuracy)} accuracy" if lead.accuracy is not None else name
     sent = f"each user sends {bytes_text(lead.sent_total)} in {count(lead.rounds, 'round')}"
@@ -63,7 +63,7 @@ def _title(lead: Measures, secagg: Baseline | None) -> str:
 
 def _cost(lead: Measures, secagg: Baseline | None) -> list[str]:
     """Say what a round costs a user: the UPLOAD message and everything together."""
-    if lead.failed == lead.rounds:
+    if lead.failed == lead.rounds * lead.seeds:
         return []
     upload = f"A round's UPLOAD message is {bytes_text(lead.upload_per_round)}"
     ratio = upload_ratio(lead, secagg)
@@ -80,17 +80,12 @@ def _cost(lead: Measures, secagg: Baseline | None) -> list[str]:
 
 def _chance(measures: Sequence[Measures]) -> list[str]:
     """Say how far accuracies that are compared may differ by chance."""
-    found = spreads(measures)
-    if len(measures) < 2 or not found:
-        return []
-    if all(each.deviation is None for each in found):
+    if len(measures) > 1 and all(m.seeds == 1 for m in measures):
         return ["One seed per run: a difference of a point or so in accuracy may be chance."]
-    told = [
-        f"{each.label} {percent(each.mean)}"
-        + (f" ± {100 * each.deviation:.1f} ({len(each.accuracies)} seeds)" if each.deviation is not None else " (one)")
-        for each in found
-    ]
-    return [f"Accuracy over seeds, mean and standard deviation: {', '.join(told)}."]
+    told = [f"{m.run.name} {percent(m.accuracy, m.deviation)} ({count(m.seeds, 'seed')})" for m in measures]
+    if all(m.seeds == 1 for m in measures):
+        return []
+    return [f"Accuracy over seeds, mean ± standard deviation: {', '.join(told)}."]
 
 
 def _warning(measures: Sequence[Measures]) -> str | None:

@@ -7,11 +7,11 @@ always given.
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Any
 
 from sparsesecagg.lab.learning.metrics import RoundLine, total
 from sparsesecagg.lab.report.records import STAGES, Run
@@ -29,7 +29,7 @@ class Measures:
     accuracy: float | None
     rounds: int
     failed: int
-    reached_target_at: int | None
+    reached_target_at: float | None
     upload_per_round: float
     sent_per_round: float
     received_per_round: float
@@ -44,6 +44,13 @@ class Measures:
     """The mean fraction of the coordinates that a round updated."""
     computing_seconds: float
     transfer_seconds: float
+    deviation: float | None = None
+    """The standard deviation of the accuracy over seeds; None for a single one. Other figures are their means."""
+
+    @property
+    def seeds(self) -> int:
+        """How many runs it stands for."""
+        return len(self.run.seeds) or 1
 
 
 @dataclass(frozen=True)
@@ -56,7 +63,9 @@ class Baseline:
 
 
 def measure(run: Run) -> Measures:
-    """Sum up one run."""
+    """Sum up one run, or the means over the seeds of one; failed rounds are counted over all seeds."""
+    if run.seeds:
+        return _over_seeds(run)
     good = worked(run)
     updated = [record.coordinates_updated for record in good if record.coordinates_updated is not None]
     accuracies = [record.accuracy for record in run.rounds if record.accuracy is not None]
@@ -77,6 +86,19 @@ def measure(run: Run) -> Measures:
         computing_seconds=_seconds(run, "computing", _computing),
         transfer_seconds=_seconds(run, "transfer", lambda record: record.transfer_seconds),
     )
+
+
+def _over_seeds(run: Run) -> Measures:
+    each = [measure(one) for one in run.seeds]
+    columns = {name: [getattr(one, name) for one in each] for name in Measures.__dataclass_fields__ if name != "run"}
+    means: dict[str, Any] = {
+        name: None if None in values else statistics.fmean(values) for name, values in columns.items()
+    }
+    if means["accuracy"] is not None:
+        means["deviation"] = statistics.stdev(columns["accuracy"])
+    for name in ("rounds", "exchanges"):
+        means[name] = means[name] and round(means[name])
+    return Measures(run, **means | {"failed": sum(columns["failed"])})
 
 
 def baseline(runs: Sequence[Run]) -> Baseline | None:
@@ -156,41 +178,3 @@ def _reached_target_at(run: Run) -> int | None:
         return None
     reached = (r.round for r in run.rounds if r.accuracy is not None and r.accuracy >= target)
     return next(reached, None)
-
-
-@dataclass(frozen=True)
-class SeedSpread:
-    """The accuracies of one experiment over its seeds: runs that differ in nothing else."""
-
-    names: tuple[str, ...]
-    """Of the runs, in the order of the report."""
-    accuracies: tuple[float, ...]
-
-    @property
-    def label(self) -> str:
-        """What the experiment is called: its run, or what its runs' names begin with."""
-        first, last = min(self.names), max(self.names)
-        same = next((place for place, letter in enumerate(first) if last[place] != letter), len(first))
-        return first[:same].rstrip("-_ 0123456789:/#(") if same < len(last) else first
-
-    @property
-    def mean(self) -> float:
-        """The mean accuracy."""
-        return statistics.fmean(self.accuracies)
-
-    @property
-    def deviation(self) -> float | None:
-        """The standard deviation over seeds; None for a single one."""
-        return statistics.stdev(self.accuracies) if len(self.accuracies) > 1 else None
-
-
-def spreads(measures: Sequence[Measures]) -> list[SeedSpread]:
-    """Return the experiments among the runs that have an accuracy."""
-    found: dict[str, list[Measures]] = {}
-    for m in measures:
-        if m.accuracy is not None:
-            same = {name: value for name, value in m.run.config.items() if name not in ("seed", "version")}
-            found.setdefault(json.dumps(same, sort_keys=True, default=str), []).append(m)
-    return [
-        SeedSpread(tuple(m.run.name for m in runs), tuple(m.accuracy or 0.0 for m in runs)) for runs in found.values()
-    ]

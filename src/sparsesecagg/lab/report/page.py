@@ -14,20 +14,14 @@ from typing import Any
 
 from sparsesecagg.errors import MissingExtra
 from sparsesecagg.files import write_atomically
+from sparsesecagg.lab.learning.metrics import flat
 from sparsesecagg.lab.report.headline import Headline, headline
 from sparsesecagg.lab.report.markup import Html, element, joined, trusted
-from sparsesecagg.lab.report.measures import Baseline, baseline, measure, sent_ratio, upload_ratio
+from sparsesecagg.lab.report.measures import Baseline, baseline, measure
 from sparsesecagg.lab.report.plots import Figure, Series, figure_groups, series_of
-from sparsesecagg.lab.report.records import Run, RunSet, read_run_set, read_runs
-from sparsesecagg.lab.report.words import (
-    NOTHING,
-    bytes_text,
-    hidden_among,
-    percent,
-    readable,
-    seconds_text,
-    times,
-)
+from sparsesecagg.lab.report.records import Run, read_runs
+from sparsesecagg.lab.report.table import results
+from sparsesecagg.lab.report.words import NOTHING
 
 REPORT = "report.html"
 CONFIG = {"responsive": True, "displaylogo": False, "modeBarButtons": [["toImage", "resetScale2d"]]}
@@ -41,40 +35,32 @@ SETTINGS = (
 """The options a reader looks for first; everything else is under Configuration."""
 
 
-def write_report(run_dir: Path) -> Path:
-    """Write `report.html` into a run folder or a comparison, and return its path.
+def write_report(run_dirs: Path | Sequence[Path], target: Path | None = None) -> Path:
+    """Write a report on the runs of one or several folders, of training or of Flower, and return its path.
 
-    The same folder always gives the same bytes. Raises InvalidInput for a folder that is no run, MissingExtra
-    without Plotly; nothing is written then.
+    For one folder the page is its `report.html` unless `target` says otherwise. The same folders always give the same
+    bytes. Raises InvalidInput for a folder that is no run, MissingExtra without Plotly; nothing is written then.
     """
-    return _write(read_run_set(Path(run_dir)), Path(run_dir) / REPORT)
-
-
-def compare_runs(run_dirs: Sequence[Path], target: Path) -> Path:
-    """Write a report on the runs of several folders, of training or of Flower, to a file; return its path."""
-    return _write(read_runs([Path(run_dir) for run_dir in run_dirs]), Path(target))
-
-
-def _write(run_set: RunSet, target: Path) -> Path:
+    folders = [Path(run_dirs)] if isinstance(run_dirs, str | Path) else [Path(folder) for folder in run_dirs]
+    page = target or folders[0] / REPORT
     # A reader who has the old report open never sees half of the new one.
-    write_atomically(target, render(run_set))
-    return target
+    write_atomically(page, render(read_runs(folders)))
+    return page
 
 
-def render(run_set: RunSet) -> str:
+def render(runs: Sequence[Run]) -> str:
     """Return the whole page as text."""
     try:
         from plotly.offline import get_plotlyjs
     except ImportError as error:
         raise MissingExtra("learn", "The HTML report") from error
-    runs = run_set.runs
     measures = [measure(run) for run in runs]
     series = series_of(measures)
     secagg = baseline(runs)
     words = headline(measures, secagg)
     body = element(
         "main",
-        _header(words, run_set.is_comparison),
+        _header(words, len(runs) > 1),
         _section("Results", _results(series, secagg)),
         _section("Settings", _settings(runs)),
         *(_section(title, element("div", *map(_card, group), class_="grid")) for title, group in figure_groups(series)),
@@ -128,28 +114,7 @@ def _card(figure: Figure) -> Html:
 
 def _results(series: Sequence[Series], secagg: Baseline | None) -> Html:
     """Compare the runs: one column each, which stays readable on a phone."""
-    measures = [s.measures for s in series]
-    rows = {
-        "Accuracy": [percent(m.accuracy) for m in measures],
-        "Rounds": [str(m.rounds) for m in measures],
-        "Failed rounds": [str(m.failed) for m in measures],
-        "Target accuracy reached": [
-            NOTHING if m.reached_target_at is None else f"round {m.reached_target_at}" for m in measures
-        ],
-        "UPLOAD per round": [bytes_text(m.upload_per_round) for m in measures],
-        "All sent per round": [bytes_text(m.sent_per_round) for m in measures],
-        "All sent in total": [bytes_text(m.sent_total) for m in measures],
-        "All received per round, with the model": [bytes_text(m.received_per_round) for m in measures],
-        "Times less than SecAgg: UPLOAD": [times(upload_ratio(m, secagg)) for m in measures],
-        "Times less than SecAgg: all sent": [times(sent_ratio(m, secagg)) for m in measures],
-        "The server can read": [readable(m.run.expected_exposure) for m in measures],
-        "A user hides among": [hidden_among(m.run.setting("anonymity")) for m in measures],
-        "Coordinates updated per round": [percent(m.coordinates_updated) for m in measures],
-        "Exchanges per round": [NOTHING if m.exchanges is None else str(m.exchanges) for m in measures],
-        "Computing, measured": [seconds_text(m.computing_seconds) for m in measures],
-        "Transfer, simulated": [seconds_text(m.transfer_seconds) for m in measures],
-    }
-    shown = {name: values for name, values in rows.items() if any(value not in (NOTHING, "0") for value in values)}
+    shown = results([s.measures for s in series], secagg)
     return _table(("", *(s.run.name for s in series)), [(name, *values) for name, values in shown.items()])
 
 
@@ -172,7 +137,8 @@ def _failures(runs: Sequence[Run]) -> Html | None:
     """List failed rounds with their reasons, which a cross in a plot can't say to everyone."""
     items = [
         element("li", element("strong", f"{run.name}, round {r.round}"), f": {r.reason or 'no reason recorded'}")
-        for run in runs
+        for group in runs
+        for run in group.seeds or (group,)
         for r in run.rounds
         if r.failed
     ]
@@ -181,7 +147,7 @@ def _failures(runs: Sequence[Run]) -> Html | None:
 
 def _configuration(runs: Sequence[Run]) -> Html:
     """Show every option of every run; rows where runs differ say so."""
-    options = [_flat(run.config) for run in runs]
+    options = [flat(run.config) for run in runs]
     rows = []
     for key in dict.fromkeys(key for config in options for key in config):
         values = [_text(config[key]) if key in config else NOTHING for config in options]
@@ -221,14 +187,6 @@ def _text(value: Any) -> str:
     if isinstance(value, Mapping) and set(value) == {"min", "max"}:
         return f"{value['min']}" if value["min"] == value["max"] else f"{value['min']} to {value['max']}"
     return json.dumps(value, ensure_ascii=False, default=str)
-
-
-def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Give nested options names such as effective.threshold."""
-    flat: dict[str, Any] = {}
-    for key, value in config.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) and value else {f"{prefix}{key}": value}
-    return flat
 
 
 def _colophon(runs: Sequence[Run]) -> Html:

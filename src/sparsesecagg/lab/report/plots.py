@@ -94,13 +94,15 @@ def accuracy_by_round(series: Sequence[Series]) -> Figure:
     for s in series:
         known = [record for record in s.run.rounds if record.accuracy is not None]
         if known:
+            data += _band(s, [r.round for r in s.run.rounds])
             data.append(_line(s, [r.round for r in known], [r.accuracy for r in known], "%{y:.1%}"))
             data += _crosses(s, [record for record in known if record.failed], lambda record: record.accuracy)
     described = [f"{s.run.name} ends at {percent(s.measures.accuracy)}" for s in series]
     return Figure(
         "accuracy-by-round",
         "Accuracy by round",
-        "Test accuracy of the global model after each round. A cross marks a round that failed.",
+        "Test accuracy of the global model after each round. A cross marks a round that failed, a band the standard "
+        "deviation over seeds.",
         f"Line plot of test accuracy against rounds: {'; '.join(described)}.",
         data,
         _layout("round", "test accuracy", {}, {"tickformat": ".0%"}, hovermode="x unified"),
@@ -283,6 +285,27 @@ def _line(s: Series, x: Sequence[Any], y: Sequence[Any], hover: str) -> Json:
     }
 
 
+def _band(s: Series, x: Sequence[float]) -> list[Json]:
+    """Shade one standard deviation over seeds on either side of the mean accuracy."""
+    if not s.run.seeds:
+        return []
+    pairs = [(r.accuracy or 0.0, spread) for r, spread in zip(s.run.rounds, s.run.spread, strict=True)]
+    outline = [mean + spread for mean, spread in pairs] + [mean - spread for mean, spread in reversed(pairs)]
+    return [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "x": [*x, *reversed(x)],
+            "y": outline,
+            "line": {"width": 0},
+            "fill": "toself",
+            "fillcolor": s.color + "33",  # A fifth opaque.
+            "hoverinfo": "skip",
+            "showlegend": False,
+        }
+    ]
+
+
 def _crosses(s: Series, failed: Sequence[RoundLine], height: Pick) -> list[Json]:
     """Mark failed rounds with a cross that tells the reason when pointed at."""
     if not failed:
@@ -311,6 +334,7 @@ def _by_bytes(series: Sequence[Series], pick: Callable[[Run], list[float]]) -> t
         known = [(r, v) for r, v in zip(s.run.rounds, values, strict=True) if r.accuracy is not None and v > 0]
         if known:
             hover = "%{y:.1%} in round %{customdata}<br>%{x:.3~r} " + unit.name
+            data += _band(s, [value / unit.size for value in values])
             trace = _line(s, [value / unit.size for _, value in known], [record.accuracy for record, _ in known], hover)
             data.append(trace | {"customdata": [record.round for record, _ in known]})
     spread = bool(totals) and max(totals) >= LOGARITHMIC_FROM * min(totals)

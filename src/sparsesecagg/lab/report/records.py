@@ -10,6 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean, stdev
 from types import MappingProxyType
 from typing import Any
 
@@ -26,6 +27,8 @@ CONFIG = "config.json"
 PARTITION = "partition.json"
 METRICS = "metrics.jsonl"
 COMPARISON = "comparison.json"
+_BY_SEED = ("seed", "version", "dataset_digest", "data_dir")
+"""What may differ between runs of one experiment: some take a part of the samples, by their seed."""
 
 
 class LabelCounts(msgspec.Struct, frozen=True):
@@ -42,6 +45,14 @@ class Run(msgspec.Struct, frozen=True):
     config: Mapping[str, Any]
     partition: LabelCounts | None
     rounds: tuple[RoundLine, ...]
+    seeds: tuple[Run, ...] = ()
+    """The runs behind an experiment that was repeated with several seeds: `rounds` then holds their means."""
+
+    @property
+    def spread(self) -> list[float]:
+        """The standard deviation of the accuracy over the seeds, for each round."""
+        columns = zip(*(run.rounds[: len(self.rounds)] for run in self.seeds), strict=True)
+        return [stdev([line.accuracy or 0.0 for line in column]) for column in columns]
 
     @property
     def aggregator(self) -> str:
@@ -67,18 +78,11 @@ class Run(msgspec.Struct, frozen=True):
         return float(share) if isinstance(share, int | float) else 1.0
 
 
-class RunSet(msgspec.Struct, frozen=True):
-    """What a report is about: one run, or several with the same seeds."""
-
-    runs: tuple[Run, ...]
-    is_comparison: bool
-
-
-def read_run_set(run_dir: Path) -> RunSet:
-    """Read a run folder, or a comparison with its sub-folders. Raises InvalidInput if it is neither."""
+def read_folder(run_dir: Path) -> tuple[Run, ...]:
+    """Read the run of a folder, or all runs of a comparison. Raises InvalidInput if it is neither."""
     comparison = run_dir / COMPARISON
     if not comparison.is_file():
-        return RunSet(runs=(read_run(run_dir),), is_comparison=False)
+        return (read_run(run_dir),)
     names = _load(comparison).get("runs")
     if not isinstance(names, list) or not names:
         raise InvalidInput("run_dir", f"has a {COMPARISON} that lists no runs; run the comparison again")
@@ -88,23 +92,60 @@ def read_run_set(run_dir: Path) -> RunSet:
             raise InvalidInput(
                 "run_dir", f"has a {COMPARISON} with the run {name!r}; it must be the name of a sub-folder"
             )
-    runs = tuple(read_run(run_dir / name, name=name) for name in names)
-    return RunSet(runs=runs, is_comparison=True)
+    return tuple(read_run(run_dir / name, name=name) for name in names)
 
 
-def read_runs(run_dirs: Sequence[Path]) -> RunSet:
-    """Read runs of several folders; those that have one name are told apart by the names of their folders."""
-    found = [(run_dir, run) for run_dir in run_dirs for run in read_run_set(run_dir).runs]
-    often = Counter(run.name for _, run in found)
-    runs: list[Run] = []
-    taken: set[str] = set()
-    for run_dir, run in found:
-        folder = run_dir.resolve().name
-        name = run.name if often[run.name] == 1 else folder if run.name in folder else f"{run.name} ({folder})"
-        numbered = name if name not in taken else f"{name} #{len(runs) + 1}"
-        taken.add(numbered)
-        runs.append(msgspec.structs.replace(run, name=numbered))
-    return RunSet(tuple(runs), len(runs) > 1)
+def read_runs(run_dirs: Sequence[Path]) -> tuple[Run, ...]:
+    """Read the runs of several folders; those that differ in nothing but the seed become one, with their means.
+
+    Experiments that have one name are told apart by the names of their folders.
+    """
+    found: dict[tuple[str, int], list[tuple[Path, Run]]] = {}
+    often: Counter[tuple[str, Any]] = Counter()
+    for run_dir in run_dirs:
+        for run in read_folder(run_dir):
+            same = json.dumps({k: v for k, v in run.config.items() if k not in _BY_SEED}, sort_keys=True, default=str)
+            seed = run.config.get("seed")
+            found.setdefault((same, often[same, seed]), []).append((run_dir, run))
+            often[same, seed] += 1  # The same seed once more is another experiment.
+    groups = [(group[0][0], [run for _, run in group]) for group in found.values()]
+    labels = Counter(_label(runs) for _, runs in groups)
+    experiments: dict[str, Run] = {}
+    for run_dir, runs in groups:
+        label, folder = _label(runs), run_dir.resolve().name
+        name = label if labels[label] == 1 else folder if label in folder else f"{label} ({folder})"
+        name = name if name not in experiments else f"{name} #{len(experiments) + 1}"
+        experiments[name] = msgspec.structs.replace(merged(runs), name=name)
+    return tuple(experiments.values())
+
+
+def _label(runs: Sequence[Run]) -> str:
+    return runs[0].name.removesuffix(f"-seed-{runs[0].config.get('seed')}") if len(runs) > 1 else runs[0].name
+
+
+def merged(runs: Sequence[Run]) -> Run:
+    """Return runs of several seeds as one: its rounds are the means of those that all of them have."""
+    first, *others = runs
+    if not others:
+        return first
+    columns = zip(*(run.rounds for run in runs), strict=False)
+    lines = tuple(RoundLine(**_mean([msgspec.to_builtins(line) for line in column])) for column in columns)
+    config = MappingProxyType({**first.config, "seed": [run.config.get("seed") for run in runs]})
+    return msgspec.structs.replace(first, config=config, rounds=lines, seeds=tuple(runs))
+
+
+def _mean(values: Sequence[Any]) -> Any:
+    """Return the mean of numbers, of mappings by their keys, and the first of anything else; what is absent is 0."""
+    first = next((value for value in values if value is not None), None)
+    if isinstance(first, Mapping):
+        keys = dict.fromkeys(key for value in values for key in value or {})
+        absent = 0 if all(isinstance(v, int | float) for value in values for v in (value or {}).values()) else None
+        return {key: _mean([(value or {}).get(key, absent) for value in values]) for key in keys}
+    if isinstance(first, int | float) and not isinstance(first, bool):
+        mean = fmean(value for value in values if value is not None)
+        return int(mean) if mean.is_integer() else mean
+    # A round that failed with some seeds only is none that failed.
+    return "ok" if first == "failed" and len(set(values)) > 1 else first
 
 
 def read_run(run_dir: Path, name: str | None = None) -> Run:

@@ -59,9 +59,12 @@ def seconds_text(value: float) -> str:
     return unit_for([value], SECOND_UNITS).text(value)
 
 
-def percent(fraction: float | None) -> str:
-    """Write a fraction as a percentage with one decimal."""
-    return NOTHING if fraction is None else f"{100 * fraction:.1f}\u202f%"
+def percent(fraction: float | None, deviation: float | None = None) -> str:
+    """Write a fraction as a percentage with one decimal, and its standard deviation over seeds if there is one."""
+    if fraction is None:
+        return NOTHING
+    spread = "" if deviation is None else f"\u202f±\u202f{100 * deviation:.1f}"
+    return f"{100 * fraction:.1f}{spread}\u202f%"
 
 
 def share(fraction: float | None) -> str:

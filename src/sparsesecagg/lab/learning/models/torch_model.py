@@ -58,9 +58,14 @@ class TorchModel(Model):
         given: Any = module
         made = isinstance(given, self._torch.nn.Module)
         self._factory: Callable[[], torch.nn.Module] | None = None if made else given
-        self._module: torch.nn.Module = copy.deepcopy(given) if made else given()
+        try:
+            self._module: torch.nn.Module = copy.deepcopy(given) if made else given()
+        except TypeError as problem:
+            raise InvalidInput("model", f"must be made by a function without arguments: {problem}") from None
         if not isinstance(self._module, self._torch.nn.Module):
-            raise InvalidInput("model", "must be a torch.nn.Module or a function that makes one")
+            raise InvalidInput(
+                "model", f"must be a torch.nn.Module or a function that makes one, got {type(self._module).__name__}"
+            )
         self._set_up()
 
     @property
