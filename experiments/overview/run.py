@@ -1,11 +1,12 @@
 """Run a few rounds of each system; write results/overview.json and the tables of README and start page.
 
-    .venv/bin/python -m experiments.overview.run [--publish]
+    .venv/bin/python -m experiments.overview.run [--peer | --publish]
 
 Real clients and servers in one process, 165,000 parameters; a tenth of the users drop out of each round. Bytes are
 those of one user in the last round: keys for later rounds and the model itself are included. Our own rows use the
 planner's settings. Their model travels down as steps of four bits; all other systems send it whole. Flower's SecAgg+
-is Flower's own workflow and mod. The accuracy comes from results/slices.json. What nodes of a Flower app save is
+is Flower's own workflow and mod; that row takes minutes and does not depend on this package, so it is measured again
+only with `--peer`. The accuracy comes from results/slices.json. What nodes of a Flower app save is
 computed from the message formats at the default settings. `--publish` measures nothing and writes the tables.
 """
 
@@ -15,6 +16,7 @@ import json
 import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -91,9 +93,16 @@ def main() -> None:
                 "step_bits": STEP_BITS,
             },
         }
-        measured = {"rows": [measure_peer(), *map(measure, rows())], "flower": [of_nodes(nodes) for nodes in NODES]}
+        peer = measure_peer() if "--peer" in sys.argv[1:] else read()["rows"][0]
+        measured = {"rows": [peer, *map(measure, rows())], "flower": [of_nodes(nodes) for nodes in NODES]}
         write_atomically(RESULTS, json.dumps(about | measured, indent=1, ensure_ascii=False) + "\n")
     publish()
+
+
+def read() -> dict[str, Any]:
+    """Return what was measured."""
+    result: dict[str, Any] = json.loads(RESULTS.read_text(encoding="utf-8"))
+    return result
 
 
 def measure(row: Row) -> dict[str, Any]:
@@ -150,6 +159,8 @@ def measure_peer() -> dict[str, Any]:
         "exchanges": 4,
         "honest_users": setting.majority - planned_colluders(setting.clients, COLLUDING),
         "authenticated": False,
+        "flwr": version("flwr"),
+        "commit": commit(),
     }
 
 
@@ -196,7 +207,7 @@ def accuracy_lost(clients: int, alpha: float) -> float | None:
 
 def publish() -> None:
     """Write the tables into the pages."""
-    result = json.loads(RESULTS.read_text(encoding="utf-8"))
+    result = read()
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         for name, lines in (("overview", table(result, page)), ("nodes", nodes_table(result))):

@@ -52,7 +52,7 @@ def _unbound(message: Any, content: Any, *known: Any) -> Any:
 
 @attack(
     "An app's rate falls with the message's group_id, and all nodes but one are sent a large one.",
-    "An app sees nothing of a message that the header does not bind: metadata are the node's own.",
+    "An app sees only what the header binds; message metadata come from the node itself.",
     without(mod, "for_app", _unbound),
 )
 def flower_group_id(setting: Setting, loot: Loot) -> None:
@@ -175,7 +175,7 @@ def flower_in_the_clear(setting: Setting, loot: Loot) -> None:
 
 @attack(
     "A server sends one node evaluate messages with models of its choice: differences of losses are its gradient.",
-    "With a roster, a node evaluates only by its owner's leave; without one, open evaluation gives its gradient away.",
+    "With a roster, a node evaluates only if its owner allows it; without one, open evaluation reveals its gradient.",
     without(node.Owner, "evaluates", property(lambda self: True)),
     promised=("authenticated",),
 )
@@ -217,7 +217,7 @@ def _strict_metric(metrics: Any, name: str) -> float:
 
 @attack(
     "The server asks for a metric, and a model on which training fails or overflows on some nodes' data.",
-    "No reply depends on data: what is missing or not finite counts as 0, and an app that fails is one fixed text.",
+    "No reply depends on data: a missing or non-finite value counts as 0, and an app that fails gets one fixed text.",
     without(mod, "_metric", _strict_metric),
 )
 def flower_data_oracle(setting: Setting, loot: Loot) -> None:
@@ -313,7 +313,7 @@ def _trusting(self: Any, stage: Any, sent: Any, replies: Any, answered: Any = No
 
 @attack(
     "One node answers with a control record whose stage is a list.",
-    "Whatever a node makes up costs its own part in the round, never the run.",
+    "A malformed reply costs its sender the round, and nobody else anything.",
     without(exchanges.Exchanges, "take", _trusting),
 )
 def flower_odd_reply(setting: Setting, loot: Loot) -> None:

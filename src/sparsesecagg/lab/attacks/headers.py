@@ -36,7 +36,7 @@ def apart(setting: Setting, loot: Loot, tags_of_victim: str) -> None:
 
 @attack(
     "One user is told that some of its group have left; then its remaining peers are declared dropped to the others.",
-    "Users who were shown different members never end in a sum that opens one of them.",
+    "Users that were shown different members never end up in a sum that reveals one of them.",
     without_tags,
 )
 def other_members(setting: Setting, loot: Loot) -> None:
@@ -66,7 +66,7 @@ def withheld_tags(setting: Setting, loot: Loot) -> None:
 
 @attack(
     "The server puts mask keys of its own for all peers of one user into everybody's header.",
-    "A user uploads only if its own mask key stands in the header as it was shared.",
+    "A user uploads only if the header has its own mask key as it was shared.",
     without_refusal("another mask key"),
 )
 def own_mask_keys(setting: Setting, loot: Loot) -> None:
@@ -88,7 +88,7 @@ def own_mask_keys(setting: Setting, loot: Loot) -> None:
 
 @attack(
     "All users but one are given another learning rate, so that their updates are zero and the sum is the one's.",
-    "Everything that decides what a user contributes is in the header's context: who sees anything else refuses.",
+    "The header's context covers everything that decides what a user contributes; a user refuses anything else.",
     without_refusal("different parameters, keys or context"),
 )
 def other_context(setting: Setting, loot: Loot) -> None:
@@ -124,7 +124,7 @@ def restarted_round(setting: Setting, loot: Loot) -> None:
 
 @attack(
     "Before a user uploads, the server tries header after header on it, each with another model.",
-    "A header is on record before the user trains; every other one of the round is refused, so there is no oracle.",
+    "A header is on record before the user trains, and the user refuses any other header of that round.",
     without_ledger,
 )
 def second_header(setting: Setting, loot: Loot) -> None:
@@ -143,7 +143,7 @@ def _accept(user: Client, data: bytes, context: bytes) -> bytes:
 
 @attack(
     "Key packages are said to be lost, and made again from copies of the users' states.",
-    "A key package is made once per round, whoever restores or copies a state: no second mask key exists.",
+    "A user makes one key package per round, even from a restored or copied state, so there is no second mask key.",
     without_ledger,
 )
 def second_package(setting: Setting, loot: Loot) -> None:

@@ -32,7 +32,7 @@ def without_identities() -> Iterator[None]:
 
 @attack(
     "The server plays all other users of a run to one of them, with sealing keys of its own.",
-    "With a roster, whoever is not the listed user opens no share and makes no tag.",
+    "With a roster, only the listed user can open its shares and make its tags.",
     without_identities,
     promised=("authenticated",),
 )
@@ -61,7 +61,7 @@ def with_session_seed() -> Iterator[None]:
 
 @attack(
     "The server tries session after session until the draw puts the users that it likes into the victim's group.",
-    "With a roster, groups follow from its seed and the number of the epoch; nothing that a server says changes them.",
+    "With a roster, its seed and the epoch number determine the groups; the server cannot change them.",
     with_session_seed,
     promised=("authenticated",),
 )
@@ -93,7 +93,7 @@ def without_roster_rules() -> Iterator[None]:
 
 @attack(
     "The server cuts the same draw into another number of groups than the roster says.",
-    "Group size stands in the roster: another cut would be another draw.",
+    "The roster fixes the group size, so the server cannot cut the users into other groups.",
     without_roster_rules,
     modes=("authenticated",),
     promised=("authenticated",),
@@ -142,7 +142,7 @@ def without_bound_roster() -> Iterator[None]:
 
 @attack(
     "The server hands out a second roster under the same run name, with another seed and so with other groups.",
-    "A run's name stands for one roster in a user's ledger.",
+    "A user's ledger accepts one roster per run name.",
     without_bound_roster,
     modes=("authenticated",),
     promised=("authenticated",),
@@ -235,7 +235,7 @@ def without_erasure() -> Iterator[None]:
 
 @attack(
     "The server leaves a user out of round after round; then somebody takes its disk.",
-    "Secrets of rounds that are over are neither in a user's ledger nor in the log beside it.",
+    "A user's ledger and its log hold no secrets of finished rounds.",
     without_erasure,
 )
 def left_on_disk(setting: Setting, loot: Loot) -> None:

@@ -51,7 +51,7 @@ def weak_parameters(setting: Setting, loot: Loot) -> None:
 
 @attack(
     "Clients are restored from copies of their state, and asked for shares again with the victim declared dropped.",
-    "A client gives one answer per stage, whoever restores or copies its state.",
+    "A client gives one answer per stage, even from a restored or copied state.",
     without_ledger,
 )
 def second_unmask(setting: Setting, loot: Loot) -> None:

@@ -94,7 +94,7 @@ def zero_tags(setting: Setting, loot: Loot) -> None:
 
 @attack(
     "One user sends valid tags to some holders only, so that neither of its secrets opens, in every round.",
-    "Whoever is accused by more holders than may collude gets no more rounds: selective tags cost a group one round.",
+    "A user that more holders accuse than can collude gets no more rounds: selective tags cost a group one round.",
     without_exclusion,
 )
 def selective_tags(setting: Setting, loot: Loot) -> None:
@@ -113,7 +113,7 @@ def selective_tags(setting: Setting, loot: Loot) -> None:
 
 @attack(
     "One user deals false shares of its secrets to half of the holders, in every key package.",
-    "Who deals secrets that can't be restored is named and gets no more rounds: it costs its group one.",
+    "A user whose secrets cannot be restored is named and gets no more rounds; its group loses one round.",
     without_exclusion,
 )
 def false_package(setting: Setting, loot: Loot) -> None:
@@ -147,8 +147,8 @@ def without_decoding() -> Iterator[None]:
 
 
 @attack(
-    "As many holders as (n − t)/2 give false shares.",
-    "They are corrected and named, and nothing is lost.",
+    "(n − t)/2 holders give false shares.",
+    "False shares are corrected, their senders are named, and no round is lost.",
     without_decoding,
 )
 def false_shares(setting: Setting, loot: Loot) -> None:
@@ -187,7 +187,7 @@ def _beside(world: World) -> int:
 
 @attack(
     "One user shifts its private weight by hand, so that the mean explodes.",
-    "A sum beyond what its users may send is thrown away; honest ranges are not enforced otherwise.",
+    "The server discards a sum beyond what its users may send; it cannot check single users.",
     without_plausibility,
 )
 def shifted_weight(setting: Setting, loot: Loot) -> None:
@@ -208,7 +208,7 @@ def shifted_weight(setting: Setting, loot: Loot) -> None:
 
 @attack(
     "One user adds to its masked words by hand, and moves the mean of its group where it likes.",
-    "Not promised: nobody sees a single update, so nobody can refuse one; the clip binds honest users only.",
+    "Not promised: nobody sees a single update, so nobody can reject one; the clip binds honest users only.",
     promised=(),
 )
 def moved_mean(setting: Setting, loot: Loot) -> None:
@@ -244,7 +244,7 @@ def with_naive_rounding() -> Iterator[None]:
 
 @attack(
     "A user has weight 0 and a value beyond float32.",
-    "No value leaves a user beyond its limit; what is not finite counts as 0.",
+    "No value beyond the limit leaves a user; a non-finite value counts as 0.",
     with_naive_rounding,
 )
 def huge_value(setting: Setting, loot: Loot) -> None:
