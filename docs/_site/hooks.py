@@ -1,4 +1,4 @@
-"""What the site needs beside MkDocs: links that leave docs/, pictures of results, and the notebook as a page.
+"""What the site needs beside MkDocs: links that leave docs/, pictures of results, powers, and the notebook as a page.
 
 On a code host a relative link such as ../examples/http/README.md just works. In the site it becomes a link to the code
 host, and a picture from ../results is copied.
@@ -16,6 +16,8 @@ from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOK = ROOT / "examples" / "notebook.ipynb"
+_MARKUP = re.compile(r"(<(?:pre|code)\b.*?</(?:pre|code)>|<[^>]+>)", re.DOTALL)
+_POWER = re.compile(r"\b(\d+|e)\^(−?(?:\d+|[a-z]+)\b)")
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\((\.\./[^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -49,6 +51,13 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
         return f"[{text}]({config.extra['repository']}/{kind}/main/{inside}{anchor or ''})"
 
     return _LINK.sub(replaced, markdown)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Raise exponents in prose: 2^−40 reads well in plain text and badly on a page."""
+    return "".join(
+        part if part.startswith("<") else _POWER.sub(r"\1<sup>\2</sup>", part) for part in _MARKUP.split(html) if part
+    )
 
 
 def notebook_page(notebook: dict[str, Any]) -> str:
