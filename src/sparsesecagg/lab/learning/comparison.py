@@ -18,7 +18,7 @@ from typing import Any
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.files import write_atomically
 from sparsesecagg.lab.learning.aggregators import AGGREGATORS, SLICED, SPARSE, make_aggregator
-from sparsesecagg.lab.learning.config import TrainingConfig
+from sparsesecagg.lab.learning.config import OTHER_WORDS, TrainingConfig
 from sparsesecagg.lab.learning.data import Dataset, load_dataset
 from sparsesecagg.lab.learning.data.download import DownloadProgress
 from sparsesecagg.lab.learning.federated import FederatedRun, Task, resumed_config
@@ -111,7 +111,7 @@ def batches_of(runs: Sequence[FederatedRun]) -> Iterator[list[FederatedRun]]:
 def _entry(entry: Any) -> dict[str, Any]:
     """Return the options of one aggregator in a list."""
     name, *numbers = str(entry).split(":")
-    name = "secagg" if name == "full" else name
+    name = OTHER_WORDS["aggregator"].get(name, name)
     changes: dict[str, Any] = {"aggregator": name}
     # What belongs to other entries only is left out.
     changes |= {"neighbours": None} if name == SLICED else {"group_size": None}

@@ -135,7 +135,7 @@ class TrainingConfig:
         known = option_names()
         if unknown := sorted(set(given) - set(known)):
             raise InvalidInput(unknown[0], f"is not an option; the options are {', '.join(sorted(known))}")
-        for name, others in _VALUES.items():
+        for name, others in OTHER_WORDS.items():
             if isinstance(value := given.get(name), str):
                 given[name] = others.get(value, value)
         if isinstance(gain := given.get("gain"), str) and gain != AUTO:
@@ -252,7 +252,7 @@ _KINDS: dict[str, tuple[str, Any]] = {
     "str": ("a name", str),
 }
 _TYPES = {field.name: str(field.type) for kind in (RoundOptions, TrainingConfig) for field in fields(kind)}
-_VALUES = {"aggregator": {"full": "secagg"}, "weights": {"samples": "examples"}}
+OTHER_WORDS = {"aggregator": {"full": "secagg"}, "weights": {"samples": "examples"}}
 """Other words for a value."""
 _NAMES = {
     other.removeprefix("--").replace("-", "_"): field.name

@@ -8,7 +8,8 @@ palette    colours of runs
 plots      the plots, as Plotly figures
 headline   what came out, in plain words
 page       the page itself: `write_report`
-table      the terminal's closing table: `summary_table`
+table      what is compared, for terminal, page, Markdown, LaTeX and CSV
+pictures   PDF figures
 """
 
 from sparsesecagg.lab.learning.metrics import RoundLine
