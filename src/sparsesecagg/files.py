@@ -9,7 +9,7 @@ _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)  # T
 
 
 def write_atomically(path: Path, content: bytes | str, *, private: bool = False) -> None:
-    """Write a file so that whoever looks, at any time, sees the old content or the new one; text is UTF-8.
+    """Write a file so that a reader sees the old content or the new one, at any time; text is UTF-8.
 
     When this returns, the content is on disk. A `private` file is readable by its owner only. The draft has the
     process in its name, so that two processes may write the same file.

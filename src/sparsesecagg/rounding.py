@@ -24,7 +24,7 @@ from sparsesecagg.field import Word
 
 _LARGEST = float(np.finfo(np.float32).max)
 _NEARLY = 1 - 2.0**-20
-"""Whoever stays this far below the limit is not beyond it after any rounding of floats."""
+"""A value this far below the limit is not beyond it after any rounding of floats."""
 
 _FRACTION_BITS = 16
 _SHORT = 1 << 14

@@ -59,7 +59,7 @@ def enrol_user(
     entry: Annotated[Path, typer.Option(help="File for the signed public entry.")],
     json: JsonOption = False,
 ) -> None:
-    """Make the keys of one training run and sign them. Hand the entry to whoever builds the roster."""
+    """Make the keys of one training run and sign them. Hand the entry to the builder of the roster."""
     if not run:
         raise InvalidInput("run", "must not be empty")
     identity_key, secret = IdentityKey(_read_private(key)), RunSecret(os.urandom(SECRET_SIZE))
@@ -92,7 +92,7 @@ def build(
 ) -> None:
     """Put the users' entries together, check every signature, and draw the seed of the groups last.
 
-    Whoever builds the roster is trusted for the draw. With --beacon nobody is: the roster is written without a seed and
+    The builder is trusted for the draw. With --beacon nobody is: the roster is written without a seed and
     handed out, and `roster seal` adds the seed when the beacon's value is known.
     """
     if len(entries) < SMALLEST_GROUP:
@@ -179,7 +179,7 @@ def _describe(roster: Roster, json: bool, trusted: bool | None = None) -> None:
         "identities": [entry.identity.hex() for entry in roster.entries],
     }
     if not json:
-        source = f"made from {roster.beacon}" if roster.beacon else "drawn by whoever built the roster"
+        source = f"made from {roster.beacon}" if roster.beacon else "drawn by the builder of the roster"
         facts |= {
             "group_size": roster.group_size or "default",
             "beacon": roster.beacon or "none",

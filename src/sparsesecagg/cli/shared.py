@@ -123,7 +123,7 @@ def pattern_of(name: str) -> str:
 
 
 def word_bits(pattern: str, asked: int | None, users: int = USUAL_GROUP) -> int:
-    """Return the bits of a word: as asked for, or as many as groups of so many users need, or the paper's 32."""
+    """Return the bits of a word: the given number, or what the group size needs, or the paper's 32."""
     if asked is not None:
         return asked
     short = pattern in PATTERNS and PATTERNS[pattern].short_words
@@ -159,7 +159,7 @@ def check_picture(path: Path, option: str = "plot") -> None:
 
 
 def check_memory(dim: int) -> None:
-    """Raise if this machine can't hold a model of so many coordinates; where its memory is not known, do nothing."""
+    """Raise if this machine can't hold a model of this size; where its memory is not known, do nothing."""
     try:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):  # Windows has no sysconf.

@@ -1,9 +1,9 @@
 """Checksums against accidents on the way: Poly1305 under a key that everybody knows.
 
-A public key makes it no authenticator: whoever means to change bytes can make the checksum fit. What it needs to be is
-fast, because it runs over every upload on both sides, and blind to no kind of accident. Poly1305 reads the bytes as a
-polynomial modulo 2^130 − 5 and evaluates it at a fixed point that has nothing to do with them; SHA-256 takes four
-times as long, and a CRC of 32 bits twice.
+The key is public, so this is not an authenticator: an attacker can change bytes and make the checksum fit. What it
+needs to be is fast, because it runs over every upload on both sides, and blind to no kind of accident. Poly1305 reads
+the bytes as a polynomial modulo 2^130 − 5 and evaluates it at a fixed point that has nothing to do with them; SHA-256
+takes four times as long, and a CRC of 32 bits twice.
 """
 
 from __future__ import annotations

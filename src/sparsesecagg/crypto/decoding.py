@@ -1,8 +1,8 @@
 """Restoring secrets from shares of which some are false.
 
 Shares of one secret are a word of a Reed–Solomon code, so false ones can be corrected instead of searched for: of n
-shares, t of them needed, any ⌊(n − t)/2⌋ may be false, whoever chose them. As long as nobody lies this costs one matrix
-product for all secrets; it also names the false shares that were not needed.
+shares, t of them needed, any ⌊(n − t)/2⌋ may be false, even if an adversary chose them. As long as nobody lies this
+costs one matrix product for all secrets; it also names the false shares that were not needed.
 
 Where more are false, three further ways are tried: the holders that were found false for other secrets are left out;
 since a false share rarely has a pattern, the false holders are told from all secrets at once (up to n − t − 1 of them);
@@ -146,7 +146,7 @@ class _Group:
         while len(untried):
             self._correct(untried[:batch], self.everywhere)
             untried, batch = untried[batch:], 2 * batch
-            # Whoever gave a false share of one secret probably did so for others.
+            # A holder that gave a false share of one secret probably did so for others.
             if len(untried) and self.false.any():
                 self._settle(untried, self._trusted())
                 untried = untried[~self.explained[untried]]
@@ -165,8 +165,8 @@ class _Group:
     def _search(self) -> None:
         """Try all sets of t holders on one secret, then those that fit it on all others, if there are few sets.
 
-        With up to n − t false shares, every right one is in a set that gives the secret. So whoever is in no such set
-        is false; whoever is in one may be false too, and nobody is named then.
+        With up to n − t false shares, every right one is in a set that gives the secret. So a holder in no such set
+        is false. A holder in one may be false too, and is not named.
         """
         sets = comb(len(self.points), self.threshold)
         if sets > MOST_SETS or len(self.points) == self.threshold:
@@ -200,8 +200,8 @@ class _Group:
         """Interpolate each secret from the first shares at `places`; if it is genuine, compare all other shares.
 
         Two liars among the first holders can leave the secret as it is and yet move the polynomial away from everybody
-        else's share. So whoever differs is false only if they are few enough, in each limb, for this to be the one
-        polynomial near all shares, or if all of them are known `liars`.
+        else's share. So a holder that differs is false only if they are few enough, in each limb, for this to be the
+        one polynomial near all shares, or if all of them are known `liars`.
         """
         most = (len(self.points) - self.threshold) // 2
         known = np.isin(self.everywhere, [] if liars is None else liars)

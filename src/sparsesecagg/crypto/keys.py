@@ -52,7 +52,7 @@ class KeyAgreement:
 
 
 def require_usable(public: bytes) -> None:
-    """Raise `InvalidKey` for a low-order point, whoever it is that would agree with it.
+    """Raise `InvalidKey` for a low-order point, which gives everybody the same secret.
 
     The points are known, so that the server of a large cohort need not multiply each key to find out.
     """

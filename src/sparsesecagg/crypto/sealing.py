@@ -1,6 +1,6 @@
 """What a pair of users does with its secret of a round: seal shares for each other, and tag statements.
 
-The secret belongs to one pair, one epoch and one round. Every use has a key of its own, named after its purpose, the
+The secret belongs to one pair, one epoch and one round. Every use has its own key, named after its purpose, the
 sender and the receiver, so that nothing can be reflected or moved; a sealing key seals one message, so the nonce is
 constant.
 """

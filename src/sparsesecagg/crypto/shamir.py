@@ -67,7 +67,7 @@ def combine(shares: Elements, holders: tuple[int, ...]) -> list[bytes | None]:
 
 
 def combine_each(shares: Elements, holders: NDArray[np.int64]) -> list[bytes | None]:
-    """Restore secrets as `combine` does, where each has holders of its own: row i of `holders` for secret i."""
+    """Restore secrets as `combine` does, where each has its own holders: row i of `holders` for secret i."""
     sets, which = np.unique(holders, axis=0, return_inverse=True)
     return _weighted_sum(shares, lagrange_coefficients(sets)[which.reshape(-1)])
 

@@ -61,7 +61,7 @@ class Scratch:
         self.room = self.buffer.data
 
     def first(self, count: int) -> NDArray[Any]:
-        """Return the first `count` words. Nearly always as many as last time: what was made then serves again."""
+        """Return the first `count` words. The count is nearly always the same as last time, so buffers are reused."""
         if len(self._first) != count:
             self._first = self.buffer[: count * self._machine_word.itemsize].view(self._machine_word)
         return self._first

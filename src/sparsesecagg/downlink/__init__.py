@@ -7,7 +7,7 @@
     catchup    `WholeModel` and `Steps`: what a node gets that is behind
     log        `StepLog`: the server's side; model in, rounded model out, bytes for every node
     replica    `Replica`: the node's side; bytes in, the same model bit for bit
-    spread     `Spread`: arrays side by side, each in blocks of its own, what a round changes close together
+    spread     `Spread`: arrays side by side, each in its own blocks, with what a round changes close together
     gain       `Gain`: how far the server moves what a round covered
 
 The rounded model *is* the model: server and nodes hold the same bits after every step, and check it by digest. Nothing

@@ -78,7 +78,7 @@ class StepLog:
         return self._steps[0].before if self._steps else self.sequence
 
     def advance(self, target: Vector, sequence: int | None = None) -> Vector:
-        """Step towards `target`, shape (dim,), float32, and return the rounded model: go on from that one.
+        """Step towards `target`, shape (dim,), float32, and return the rounded model: continue from that one.
 
         `sequence` numbers the new model (a round number, say), by default the next number.
         """

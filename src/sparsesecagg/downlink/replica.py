@@ -1,4 +1,4 @@
-"""The node's side: a model of its own that follows the server's, bit for bit.
+"""The node's side: a copy of the model that follows the server's, bit for bit.
 
 The digest is always that of the bytes the node holds, never one that was announced: masks are derived under it, so a
 node that was shown another model than the others masks with something else.

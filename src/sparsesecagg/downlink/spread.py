@@ -1,4 +1,4 @@
-"""Arrays of a model side by side, each in blocks of its own, what a round changes close together.
+"""Arrays of a model side by side, each in its own blocks, with what a round changes close together.
 
 Steps have one scale per block of 512 coordinates, and a block in which nothing changes costs one byte. Arrays differ in
 size by orders of magnitude (weights, and the variances of batch normalisation), and a common scale would round the

@@ -57,7 +57,7 @@ def wire_bytes(model: Vector) -> memoryview:
 
 
 def from_wire(data: bytes | memoryview) -> Vector:
-    """Return a model of its own memory from its little-endian bytes."""
+    """Return a model, in new memory, from its little-endian bytes."""
     return np.frombuffer(data, "<f4").astype(np.float32, copy=True)
 
 

@@ -99,7 +99,7 @@ def unpack_numbers(data: bytes | memoryview, count: int, bits: int) -> NDArray[A
 
 
 def _copy_columns(source: NDArray[np.uint8], target: NDArray[np.uint8]) -> None:
-    """Copy the first bytes of each row, as many as both have; NumPy copies short rows slowly, so go by columns."""
+    """Copy the bytes of each row that both arrays have; by columns, because NumPy copies short rows slowly."""
     width = min(source.shape[1], target.shape[1])
     if width > _LANE.itemsize:
         target[:, :width] = source[:, :width]

@@ -179,7 +179,7 @@ class Pattern(ABC):
 
     @abstractmethod
     def upload_size(self) -> int:
-        """Return the bytes of locations and words in an upload, or as many as are expected."""
+        """Return the bytes of locations and words in an upload, or their expected number."""
 
     @abstractmethod
     def masked_sum(self, group: int, round_number: int, seed: bytes, context: bytes) -> MaskedSum:

@@ -2,7 +2,7 @@
 
 Between two ones of a Bernoulli(π) sequence lie geometrically many zeros. A 64-bit draw u gives the gap by inversion:
 the number of entries < u in the table of 2^64·(1 − (1−π)^(k+1)) − 1, k = 0 … size−1. A draw beyond the table means "no
-one among the next `size` coordinates"; the geometric law has no memory, so the walk simply goes on from there. The
+one among the next `size` coordinates"; the geometric law has no memory, so the walk simply continues from there. The
 table is computed with integers, hence every machine gets the same pattern, bit for bit.
 """
 
@@ -113,7 +113,9 @@ def _walk(streams: list[KeyStream], reads: int, dim: int, probability: int) -> l
     ones = ends[is_one].astype(_position_type(dim), copy=False)
     behind = accumulate(np.count_nonzero(is_one, axis=1).tolist(), initial=0)
     result = [ones[start:stop] for start, stop in pairwise(behind)]
-    for index in np.flatnonzero(ends[:, -1] < dim - 1).tolist():  # The guess was short: go on where the stream stopped.
+    for index in np.flatnonzero(
+        ends[:, -1] < dim - 1
+    ).tolist():  # The guess was short: continue where the stream stopped.
         reached = int(ends[index, -1]) + 1
         # Twice as many draws each time: a tiny π over a huge model is reached in few steps.
         rest = _walk([streams[index]], 2 * reads, dim - reached, probability)[0]

@@ -95,7 +95,7 @@ class Sliced(Pattern):
         return Digits.fit(layout.word, layout.contributors, (layout.max_weight, self.length if layout.counts else 0))
 
     def fraction(self, members: int | None = None) -> float:
-        """Return a/L, whoever takes part."""
+        """Return a/L, which does not depend on who takes part."""
         return self.part / self.block
 
     @property

@@ -27,7 +27,7 @@ from sparsesecagg.protocol.parameters import Parameters
 
 
 def default_levels(users: int) -> int:
-    """Return the quantisation levels between 0 and the clip for groups of so many users.
+    """Return the quantisation levels between 0 and the clip for groups of this size.
 
     Rounding noise averages out over a group, so a large one needs few. These are twice as many as were enough in every
     task of results/levels.json: four for 5 users, two for 10, one from 20 on.
@@ -36,7 +36,7 @@ def default_levels(users: int) -> int:
 
 
 def shortest_word(users: int, levels: int) -> int:
-    """Return the fewest bits that hold the sum of so many users at this many levels."""
+    """Return the fewest bits that hold the sum of `users` values of up to `levels` each."""
     for bits in WORD_BITS:
         if Word.of(bits).largest // users >= levels:
             return bits

@@ -67,7 +67,7 @@ class NoisePlan:
     multiplier: float
     """z: standard deviation of the noise in a sum, over what one user's slice can change in it."""
     honest: int
-    """H: each user adds 1/H of a sum's noise variance, and so many honest users are in every sum."""
+    """H: every sum has at least H honest users, and each user adds 1/H of a sum's noise variance."""
     std_vs_trusted_server: float
     """Standard deviation of the noise in the mean, over that of a trusted server at the same ε."""
     norm_in_clips: float

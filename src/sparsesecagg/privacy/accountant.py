@@ -33,7 +33,7 @@ class Cost:
         return Cost(self.rho + other.rho, self.xi + other.xi)
 
     def times(self, rounds: int) -> Cost:
-        """Return the cost of as many releases."""
+        """Return the cost of this many releases."""
         return Cost(self.rho * rounds, self.xi * rounds)
 
     def epsilon(self, delta: float) -> float:
@@ -85,7 +85,7 @@ def noise_for(epsilon: float, delta: float, rounds: int, l2: float, l1: float) -
 
 
 def l1_bound(l2: float, length: int) -> float:
-    """Return the largest 1-norm of an integer vector of so many coordinates with this 2-norm."""
+    """Return the largest 1-norm of an integer vector of this length with this 2-norm."""
     return min(sqrt(length) * l2, l2**2)
 
 

@@ -13,7 +13,7 @@ most, and a member is out of the sum only if t − c honest holders leave it out
 
 With one group c is what collusion in the cohort is, and nothing is left to chance. With several groups c is random
 (hypergeometric); a plan allows a probability, per run, that some group of some draw has more. Corruption is static:
-whoever colludes was chosen before the seed of the draw was known.
+the colluders were chosen before the seed of the draw was known.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def excess_log2(sizes: tuple[int, ...], colluders: int, most: int) -> float:
 
 @lru_cache(maxsize=4096)
 def colluders_in_a_group(sizes: tuple[int, ...], colluders: int, failure_log2: float) -> int:
-    """Return the least c such that no group of no draw has more colluders, except with the given probability."""
+    """Return the least c that the colluders of no group in any draw exceed, except with the given probability."""
     low, high = 0, min(colluders, max(sizes))
     while low < high:
         middle = (low + high) // 2

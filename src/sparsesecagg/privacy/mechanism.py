@@ -3,7 +3,7 @@
     select → clip to C√α in the 2-norm → scale, round at random → add Skellam noise of variance μ/H → mask
 
 H is the number of honest users in every sum that can be opened (`anonymity`), which the user computes itself. A sum of
-n users has noise of variance n·μ/H, never below μ, whoever dropped out and whoever subtracts its own noise. Rounding
+n users has noise of variance n·μ/H, never below μ, even if users drop out or subtract their own noise. Rounding
 may lengthen a vector, so the integer norm is checked: another draw if it is beyond Δ₂, and after four of them rounding
 toward zero, which never lengthens anything. Sums wrap around in the word; that is post-processing and costs no privacy.
 """
@@ -75,7 +75,7 @@ class Mechanism:
         return skellam_cost(self.variance, norm, l1_bound(norm, self.length))
 
     def largest_sum(self, users: int) -> int:
-        """Return the magnitude that a word should hold, so that sums of so many users hardly ever wrap."""
+        """Return the magnitude that a word should hold, so that sums of this many users hardly ever wrap."""
         return round(4 * LEVELS * users + _ROOM * sqrt(2 * self.variance))
 
     def steps(self, honest: int, entropy: Entropy) -> tuple[Step, ...]:

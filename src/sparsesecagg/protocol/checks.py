@@ -95,7 +95,7 @@ def accepted_header(epoch: Epoch, index: int, message: RoundHeader, package: Key
     """Return the header if everything that can be checked is right.
 
     `context` is this user's own digest of what it contributes to. Its own mask key must be the one that it dealt, else
-    a server could put keys of its own for all peers of one user into everybody's header.
+    a server could put its own keys for all peers of one user into everybody's header.
     """
     if message.binding != epoch.binding:
         raise WrongBinding("the server")

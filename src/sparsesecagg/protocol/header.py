@@ -1,7 +1,8 @@
 """The header of a round: who takes part, for what, under which digest. The same computation on both sides.
 
 The digest covers the epoch, the round, whose key packages are used, their mask keys, and the context. Masks are derived
-under it and tags are made over it, so whoever was told anything else masks apart from the others, and nobody opens it.
+under it and tags are made over it, so a user that was told anything else has no masks in common with the others, and
+its upload stays masked.
 """
 
 from __future__ import annotations

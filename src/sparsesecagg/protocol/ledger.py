@@ -1,6 +1,6 @@
 """The ledger: what a client has answered, written down before the answer leaves.
 
-A client answers each stage of each round once, in increasing order, whoever restores or copies whatever state. The
+A client answers each stage of each round once, in increasing order, even if its state is restored or copied. The
 ledger is what enforces it: an entry is recorded exclusively (of two processes that race, one wins) and only if it
 follows the one before. The same request may get the same bytes again.
 """
@@ -44,7 +44,7 @@ class Spending:
 
 
 class Ledger(Protocol):
-    """Where entries are kept: in memory for simulations, in a file of its own for a node."""
+    """Where entries are kept: in memory for simulations, in a separate file for a node."""
 
     def last(self) -> Entry:
         """Return the last entry."""

@@ -15,7 +15,7 @@ class RoundOptions:
     group_size: int | None = None
     """Users of a group, at most; None: one group up to 128 users, else groups of at most 100."""
     threshold: int | None = None
-    """Users that must stay for a sum to open (t); None: as many as the dropouts allow."""
+    """Users that must stay for a sum to open (t); None: the highest that the dropouts allow."""
     dropout: float = 0.1
     """The dropout rate θ that is expected: for the default threshold and the paper's normalisation."""
     colluding: float | None = None

@@ -103,7 +103,7 @@ class Policy:
         server, colluding = self._server(roster), self._colluding(roster)
         found = kept_by(params, server, colluding, self.failure_log2)
         if not params.shape.protects:
-            return found  # Whoever allows it knows that it keeps nothing.
+            return found  # An owner that allows it knows that it protects nothing.
         kept = found.anonymity
         _demand(
             kept >= self.min_anonymity,

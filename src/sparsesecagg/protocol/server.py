@@ -194,7 +194,7 @@ class Server:
     # The epoch
 
     def begin_epoch(self, epoch_number: int | None = None) -> None:
-        """Ask for new keys; with several groups they are drawn anew. Epoch numbers rise, rounds go on where they were.
+        """Ask for new keys; with several groups they are drawn anew. Epoch numbers rise; round numbers continue.
 
         In a run of several groups there are at most 16 epochs, because all their draws are known from the start.
         """

@@ -1,6 +1,6 @@
 """What only simulations need: randomness from a seed, users who drop out on schedule, identities made on the spot.
 
-Nothing here belongs in a deployment: whoever knows the seed knows every key.
+Nothing here belongs in a deployment: anyone who knows the seed knows every key.
 """
 
 from __future__ import annotations

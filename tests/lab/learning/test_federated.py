@@ -229,7 +229,7 @@ def test_a_run_with_noise_says_what_it_cost_and_can_not_be_prolonged(tmp_path: P
     finish(run)
     dp = run.summary().dp
     assert dp is not None and dp["epsilon"] == pytest.approx(50, rel=1e-6) and dp["delta"] == 1e-5
-    with pytest.raises(InvalidInput, match="must be 3: the noise was made for so many"):
+    with pytest.raises(InvalidInput, match="must be 3, for which the noise was chosen"):
         FederatedRun.resume(tmp_path / "run", {"rounds": 4}, task=task)
 
 

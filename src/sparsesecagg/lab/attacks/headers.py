@@ -70,7 +70,7 @@ def withheld_tags(setting: Setting, loot: Loot) -> None:
     without_refusal("another mask key"),
 )
 def own_mask_keys(setting: Setting, loot: Loot) -> None:
-    """Whoever sees a key that is not its own refuses; the victim alone does not."""
+    """A user that sees a key in place of its own refuses; only the victim does not."""
     world = World(setting, loot)
     rng = np.random.default_rng(setting.seed)
     forged = {index: SharedSecret(rng.bytes(16)) for index in world.others}

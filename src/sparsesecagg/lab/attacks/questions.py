@@ -107,7 +107,7 @@ def unequal_weights(setting: Setting, loot: Loot) -> None:
     promised=(),
 )
 def differences(setting: Setting, loot: Loot) -> None:
-    """S6: whoever is not invited notices nothing."""
+    """S6: a user that is not invited notices nothing."""
     _subtract(World(setting, loot), TOLERANCE)
 
 

@@ -2,7 +2,7 @@
 
     adversary     a server that lies to one group in one round, and all that it and its colluders hold of it
     view          from the messages of a run to what the adversary knows
-    drawn         reading `pairwise`, where every coordinate has a mask graph of its own
+    drawn         reading `pairwise`, where every coordinate has its own mask graph
     audit         run rounds, attack them, count
     audit_report  what an audit is asked and what it found
     many_rounds   what the sums of many rounds tell about single users

@@ -2,7 +2,7 @@
 
 What it says: a header that leaves users out or has other keys, requests for shares with other survivors or bad tags.
 What it hears: uploads, and shares that honest holders release. Colluders hand over their whole state. What follows:
-every secret of which there are enough shares, from whoever, and every sum that is left without an unknown mask.
+every secret of which there are enough shares from any source, and every sum that is left without an unknown mask.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ class AttackedRound:
         return Score(len(error), int(np.count_nonzero(np.abs(error) < 1))), Score(int(bool(self.weights)), right)
 
     def _tally_drawn(self, each: Adversary) -> Tally:
-        """Every coordinate has a graph of its own."""
+        """Every coordinate has its own graph."""
         nodes = DrawnValues(each)
         found, user = nodes.attack(), each.epoch.user
         number = each.round_number

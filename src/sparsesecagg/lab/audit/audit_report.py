@@ -30,7 +30,7 @@ class AuditSettings:
     """Of one run."""
     seed: int = 0
     runs: int = 1
-    """Each with groups and colluders of its own."""
+    """Each has its own groups and colluders."""
     server: ServerModel = "semi-honest"
     """Semi-honest: follows the protocol and looks at everything. Malicious: tells every holder another story."""
     drop_at: Stage = Stage.UPLOAD

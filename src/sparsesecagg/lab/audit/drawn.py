@@ -1,4 +1,4 @@
-"""Reading `pairwise`: every coordinate has a mask graph of its own, and the attacker does not see it.
+"""Reading `pairwise`: every coordinate has its own mask graph, and the attacker does not see it.
 
 It removes every mask that it knows and tells by size: a value without masks is a small number, a masked one is uniform
 modulo q. Two values that share a mask with each other and nobody else give themselves away in the same manner, because

@@ -57,7 +57,7 @@ def audit(
         typer.Option(help="semi-honest: follows the protocol. malicious: tells every holder another story."),
     ] = "semi-honest",
     rounds: Annotated[int, typer.Option(help="Rounds of a run, all of them attacked.")] = 10,
-    runs: Annotated[int, typer.Option(help="Runs, each with groups and colluders of its own.")] = 1,
+    runs: Annotated[int, typer.Option(help="Runs, each with its own groups and colluders.")] = 1,
     persistent: Annotated[
         float | None,
         typer.Option(

@@ -105,7 +105,7 @@ class Aggregator(ABC):
         return None
 
     def epsilon(self, rounds: int, delta: float) -> float | None:  # noqa: ARG002
-        """Return the ε of differential privacy that so many rounds have cost each user; None without noise."""
+        """Return the ε of differential privacy that these rounds have cost each user; None without noise."""
         return None
 
     def describe(self) -> dict[str, Any]:

@@ -50,7 +50,7 @@ _SIMULATED = "Faults and network, simulated"
 ROUND_OPTIONS = {
     "alpha": Explained(_AGGREGATION, "Fraction of the model that each user sends (α), in (0, 1]."),
     "group_size": Explained(_AGGREGATION, "Users of a group, at most.", "all, up to 128 users"),
-    "threshold": Explained(_AGGREGATION, "Users that must stay for a sum to open.", "as many as dropouts allow"),
+    "threshold": Explained(_AGGREGATION, "Users that must stay for a sum to open.", "the highest that dropouts allow"),
     "neighbours": Explained(
         _AGGREGATION, "Degree of the graph of masks and shares.", "complete; secagg-plus: by the dropout"
     ),

@@ -318,5 +318,5 @@ def resumed_config(folder: RunFolder, options: Mapping[str, Any]) -> TrainingCon
     if rounds < done:
         raise InvalidInput("rounds", f"must be at least {done}, the rounds that {run_dir} has done, got {rounds}")
     if config.dp_epsilon is not None and rounds != config.rounds:
-        raise InvalidInput("rounds", f"must be {config.rounds}: the noise was made for so many, got {rounds}")
+        raise InvalidInput("rounds", f"must be {config.rounds}, for which the noise was chosen, got {rounds}")
     return config.replace(rounds=rounds)

@@ -61,7 +61,7 @@ class Secured:
     keys_arrive: bool = False
     """Who drops out at UPLOAD still sends its key packages."""
     sampled: bool = False
-    """Every round has other users, so it is a run of its own."""
+    """Every round has other users, so each is a separate run."""
     first_clip: float | Vector = 1.0
     """The clip of the first round, or the first model, which it then follows."""
     gain: float | None = 1.0
@@ -256,7 +256,7 @@ class SecureAggregator(Aggregator):
         }
 
     def epsilon(self, rounds: int, delta: float) -> float | None:
-        """Return the ε that so many rounds have cost each user, failed ones included."""
+        """Return the ε that these rounds have cost each user, failed ones included."""
         mechanism = self.parameters.mechanism
         return mechanism.cost.times(rounds).epsilon(delta) if mechanism else None
 

@@ -1,7 +1,7 @@
 """How users get the model: whole in every round, or as steps from the model that they hold.
 
-With steps the rounded model is the model: server and users go on from the same bits, and rounding errors are kept for
-the next step (`sparsesecagg.downlink`). Every layer begins with a block of its own. A user that missed rounds gets the
+With steps the rounded model is the model: server and users continue from the same bits, and rounding errors are kept
+for the next step (`sparsesecagg.downlink`). Every layer begins with a new block. A user that missed rounds gets the
 steps it lacks or the whole model, whichever is smaller. Bytes are those of the messages that a server would send.
 """
 

@@ -37,7 +37,7 @@ def unit_for(values: Iterable[float], units: tuple[Unit, ...] = BYTE_UNITS) -> U
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """Write a number with so many significant digits, without an exponent and without idle zeros."""
+    """Write a number with this many significant digits, without an exponent or trailing zeros."""
     if value == 0:
         return "0"
     if abs(value) >= 10 ** (digits - 1):

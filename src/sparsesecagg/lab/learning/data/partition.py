@@ -108,7 +108,7 @@ def by_shards(labels: Labels, clients: int, random: np.random.Generator, shards:
 def dirichlet(labels: Labels, clients: int, random: np.random.Generator, concentration: float) -> Indices:
     """Deal each class in proportions drawn from a Dirichlet distribution; small concentrations are very uneven.
 
-    A user left without any sample takes one from whoever has most, so that nobody is idle.
+    A user left without any sample takes one from the user with the most, so that nobody is idle.
     """
     if not (np.isfinite(concentration) and concentration > 0):
         raise InvalidInput(

@@ -43,7 +43,7 @@ class LayeredNetwork(Model):
         gradient, velocity = np.zeros_like(parameters), np.zeros_like(parameters)
         views, gradients = self._views(parameters), self._views(gradient)
         samples = self._read(x)
-        # Divergence shows as values that are not finite; whoever called looks for them and says so.
+        # Divergence shows as values that are not finite; the caller looks for them and reports them.
         with np.errstate(all="ignore"):
             for chosen in batches(len(y), how, seed):
                 self._gradient(views, gradients, samples[chosen], y[chosen])
