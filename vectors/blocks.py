@@ -21,8 +21,8 @@ from sparsesecagg.protocol.epoch import Epoch, mask_private, seed_commitment
 from sparsesecagg.protocol.messages import EpochKeys
 from vectors.form import Vector, integers, named_bytes
 
-REJECTED_WORD_KEY = (19033026).to_bytes(32, "little")
-"""Found by counting up from 1: the fifth word of its key stream is not below 2^32 − 5."""
+REJECTED_WORD_KEY = (37419196).to_bytes(32, "little")
+"""Found by counting up from 1: the fifteenth word of its mask stream is not below 2^32 − 5."""
 
 REJECTED_ELEMENT_SEED = (1137460).to_bytes(32, "little")
 """Found by counting up from 1: one of its first 140 draws of 31 bits is 2^31 − 1, which is no field element."""
@@ -252,10 +252,10 @@ def packages() -> Vector:
 
 
 def mask_stream() -> Vector:
-    """Key streams read as words."""
+    """Mask streams."""
     key = named_bytes("mask seed", 32)
     cases = [(bits, key, 12, "") for bits in WORD_BITS]
-    cases.append((32, REJECTED_WORD_KEY, 16, "the fifth word of the key stream is not below 2^32 − 5 and is skipped"))
+    cases.append((32, REJECTED_WORD_KEY, 16, "the fifteenth word of the stream is not below 2^32 − 5 and is skipped"))
     result = []
     for bits, seed, count, about in cases:
         word = Word.of(bits)

@@ -1,4 +1,4 @@
-"""Mask streams: AES-256-CTR by the book, read as uniform words, however the reading is cut."""
+"""Key streams: AES-256-CTR by the book. Mask streams: the same from the third block on, read as uniform words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reference import statistics
-from reference.stream import MACHINE_BYTES, key_stream, words
+from reference.stream import MACHINE_BYTES, key_stream, mask_stream, words
 from sparsesecagg.crypto.secrets import MaskSeed
 from sparsesecagg.crypto.stream import KeyStream, MaskStream, Scratch, read_side_by_side, words_side_by_side
 from sparsesecagg.field import WORD_BITS, Word
@@ -25,6 +25,9 @@ class ScriptedStream(MaskStream):
     def __init__(self, script: bytes, word: Word) -> None:
         super().__init__(MaskSeed(SEED), word)
         self._script, self._read = script, 0
+
+    def fill_once(self, room: memoryview, size: int) -> None:
+        room[:size] = self._script[:size]
 
     def fill(self, buffer: memoryview, size: int) -> None:
         part = self._script[self._read : self._read + size]
@@ -70,9 +73,25 @@ def test_reads_beyond_a_mebibyte_go_on_without_a_seam(size: int) -> None:
 
 
 @given(word_sizes, seeds, st.integers(0, 100))
-def test_words_are_little_endian_machine_words_of_the_key_stream(word: Word, seed: bytes, count: int) -> None:
+def test_words_are_little_endian_machine_words_of_the_stream(word: Word, seed: bytes, count: int) -> None:
     drawn = take(MaskStream(MaskSeed(seed), word), count, word)
-    assert drawn == words(key_stream(seed, count * MACHINE_BYTES[word.bits]), word.bits)
+    assert drawn == words(mask_stream(seed, count * MACHINE_BYTES[word.bits]), word.bits)
+
+
+@pytest.mark.parametrize("bits", [8, 16, 32])
+@pytest.mark.parametrize("size", [0, 1, 15, 17, 1 << 18, (1 << 20) + 5])
+def test_a_stream_that_is_read_once_gives_the_same_words(bits: int, size: int) -> None:
+    """One call of the cipher, in place of one that could go on."""
+    word, count = Word.of(bits), size // MACHINE_BYTES[bits]
+    scratch, other = Scratch(word, max(1, count)), Scratch(word, max(1, count))
+    stream, again = MaskStream(MaskSeed(SEED), word), MaskStream(MaskSeed(SEED), word)
+    assert np.array_equal(stream.only_words(count, scratch), again.words(count, other))
+
+
+def test_a_stream_that_is_read_once_skips_words_outside_the_field_too() -> None:
+    word = Word.of(32)
+    script = np.array([1, 2**32 - 1, 2, 2**32 - 5, 3], "<u4").tobytes()
+    assert ScriptedStream(script, word).only_words(3, Scratch(word, 3)).tolist() == [1, 2, 3]
 
 
 @given(word_sizes, st.lists(st.integers(0, 40), max_size=8))
@@ -153,7 +172,7 @@ def test_bytes_of_many_streams_lie_one_behind_the_other(sizes: list[int]) -> Non
 
 @given(st.data())
 def test_many_streams_skip_words_outside_the_field_each_for_itself(data: st.DataObject) -> None:
-    """A stream that lost a word takes its own next one, not its neighbour's; also in the read that follows."""
+    """A stream that lost a word takes its own next one, not its neighbour's."""
     word = Word.of(32)
     values = st.sampled_from([0, word.modulus - 1, word.modulus, 2**32 - 1]) | st.integers(0, 2**32 - 1)
     scripts = [
@@ -161,13 +180,10 @@ def test_many_streams_skip_words_outside_the_field_each_for_itself(data: st.Data
         for script in data.draw(st.lists(st.lists(values, max_size=20), min_size=1, max_size=5))
     ]
     expected = [words(script, 32) for script in scripts]
-    cuts = [data.draw(st.integers(0, len(part))) for part in expected]
-    halves = [part[:cut] for part, cut in zip(expected, cuts, strict=True)]
-    rests = [part[cut:] for part, cut in zip(expected, cuts, strict=True)]
+    parts = [part[: data.draw(st.integers(0, len(part)))] for part in expected]
     streams = [ScriptedStream(script, word) for script in scripts]
-    for parts in (halves, rests):
-        drawn = words_side_by_side(streams, [len(part) for part in parts], word)
-        assert drawn.tolist() == [value for part in parts for value in part]
+    drawn = words_side_by_side(streams, [len(part) for part in parts], word)
+    assert drawn.tolist() == [value for part in parts for value in part]
 
 
 # Scratch memory
@@ -184,7 +200,7 @@ def test_many_streams_share_one_scratch() -> None:
     for count in counts:
         for stream, so_far in zip(streams, drawn, strict=True):
             so_far.extend(take(stream, count, word, scratch))
-    assert drawn == [words(key_stream(key, 2 * sum(counts)), 16) for key in keys]
+    assert drawn == [words(mask_stream(key, 2 * sum(counts)), 16) for key in keys]
 
 
 @pytest.mark.parametrize("bits", WORD_BITS)

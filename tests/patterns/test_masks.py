@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reference.kdf import hkdf
-from reference.stream import MACHINE_BYTES, key_stream, words
+from reference.stream import MACHINE_BYTES, mask_stream, words
 from sparsesecagg.crypto.secrets import AgreedSecret, MaskSeed, SharedSecret
 from sparsesecagg.crypto.stream import MaskStream
 from sparsesecagg.field import Word
@@ -45,7 +45,7 @@ def plain_sums(drawn: Drawn, word: Word) -> dict[int, int]:
     """The sum at each coordinate that a mask covers, with plain integers."""
     sums: dict[int, int] = defaultdict(int)
     for key, (rows, positive) in enumerate(drawn):
-        values = words(key_stream(bytes([key]) * 32, len(rows) * MACHINE_BYTES[word.bits]), word.bits)
+        values = words(mask_stream(bytes([key]) * 32, len(rows) * MACHINE_BYTES[word.bits]), word.bits)
         for row, value in zip(sorted(rows), values, strict=True):
             sums[row] += value if positive else -value
     return {row: sums[row] % word.modulus for row in sorted(sums)}
@@ -85,11 +85,13 @@ def test_masks_that_cover_everything_run_on_from_piece_to_piece(
     word: Word, signs: list[bool], pieces: list[int]
 ) -> None:
     masks = [Mask(MaskStream(MaskSeed(bytes([key]) * 32), word), positive) for key, positive in enumerate(signs)]
-    whole = WholeMasks(masks, word)
+    length = sum(pieces)
     sums = [word.zeros((size,)) for size in pieces]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(masking, "ONCE_BYTES", 0 if len(pieces) != 1 else 1 << 19)
+        whole = WholeMasks(masks, word, length)
     for piece in sums:
         whole.add(piece)
-    length = sum(pieces)
     expected = plain_sums([(set(range(length)), positive) for positive in signs], word) if signs else {}
     found = [value for piece in sums for value in word.reduce(piece).tolist()]
     assert found == [expected.get(row, 0) for row in range(length)]

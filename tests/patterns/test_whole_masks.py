@@ -7,7 +7,7 @@ import pytest
 
 from sparsesecagg.crypto.kdf import derive, derive_all
 from sparsesecagg.crypto.secrets import AgreedSecret, MaskSeed
-from sparsesecagg.crypto.stream import CHUNK_BYTES, MaskStream
+from sparsesecagg.crypto.stream import CHUNK_BYTES, ONCE_BYTES, MaskStream
 from sparsesecagg.field import Word
 from sparsesecagg.patterns.masks import Mask, Pair, add_whole, mask_seeds, pair_seeds
 
@@ -28,7 +28,7 @@ def test_deriving_many_is_deriving_each() -> None:
 
 
 @pytest.mark.parametrize("bits", [8, 12, 16, 24, 32])
-@pytest.mark.parametrize("size", [100, CHUNK_BYTES + 7])
+@pytest.mark.parametrize("size", [100, CHUNK_BYTES + 7, ONCE_BYTES + 7])
 def test_several_threads_add_what_one_adds(bits: int, size: int) -> None:
     word = Word.of(bits)
     seeds = [os.urandom(32) for _ in range(5)]

@@ -20,7 +20,7 @@ from sparsesecagg.crypto.shamir import LIMBS, SHARE_SIZE, combine, decode_shares
 from sparsesecagg.crypto.stream import MaskStream
 from sparsesecagg.errors import SparseSecAggError
 from sparsesecagg.field import unpack
-from sparsesecagg.patterns.masks import Mask, Pair, WholeMasks, pair_seeds
+from sparsesecagg.patterns.masks import Mask, Pair, add_whole, pair_seeds
 from sparsesecagg.protocol.epoch import mask_private, open_pair, seed_commitment
 from sparsesecagg.protocol.header import Header, Tags
 from sparsesecagg.protocol.messages import (
@@ -203,7 +203,7 @@ class MaliciousServer:
             if agreement:
                 shared, _ = pair_seeds(Pair(user, peer, agreement.with_peer(key)), view.digest)
                 masks.append(Mask(MaskStream(shared, params.word), positive=user > peer))
-        WholeMasks(masks, params.word).add(sums)
+        add_whole(sums, masks, params.word)
         return params.word.reduce(sums)[: params.dim].astype(np.int64)
 
     def _agreement(self, user: int, peer: int) -> tuple[KeyAgreement | None, bytes]:

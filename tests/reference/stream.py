@@ -20,6 +20,11 @@ def key_stream(key: bytes, size: int) -> bytes:
     return encryptor.update(counters)[:size]
 
 
+def mask_stream(key: bytes, size: int) -> bytes:
+    """Return the first `size` bytes of a mask stream: a key stream without two blocks."""
+    return key_stream(key, 32 + size)[32:]
+
+
 def integers(data: bytes, width: int) -> Iterator[int]:
     """Read little-endian numbers of `width` bytes."""
     for start in range(0, len(data) - width + 1, width):

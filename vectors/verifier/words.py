@@ -44,10 +44,11 @@ def unpack(data: bytes, count: int, bits: int) -> list[int]:
 
 
 class MaskStream:
-    """A key stream read as words."""
+    """A key stream without its first 32 bytes, read as words."""
 
     def __init__(self, seed: bytes, bits: int) -> None:
         self.stream = KeyStream(seed)
+        self.stream.integer(32)
         self.bits = bits
         self.size = 1 if bits <= 8 else 2 if bits <= 16 else 4
 

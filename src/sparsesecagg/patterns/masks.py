@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from sparsesecagg.crypto.kdf import derive, derive_all
 from sparsesecagg.crypto.secrets import AgreedSecret, MaskSeed, PatternSeed, SharedSecret
-from sparsesecagg.crypto.stream import CHUNK_BYTES, MaskStream, Scratch, words_side_by_side
+from sparsesecagg.crypto.stream import CHUNK_BYTES, ONCE_BYTES, MaskStream, Scratch, words_side_by_side
 from sparsesecagg.field import Word
 from sparsesecagg.field.words import Accumulator, Words
 from sparsesecagg.patterns.gaps import Positions
@@ -75,33 +75,33 @@ def private_mask_seed(seed: SharedSecret, context: bytes, user: int) -> MaskSeed
 class WholeMasks:
     """Masks that cover everything, piece by piece in order, since streams only run forward."""
 
-    def __init__(self, masks: Iterable[Mask], word: Word) -> None:
+    def __init__(self, masks: Iterable[Mask], word: Word, length: int) -> None:
         self._masks = list(masks)
-        self._scratch = Scratch(word)
+        self._once = length * word.dtype.itemsize <= ONCE_BYTES
+        self.step = max(1, length) if self._once else CHUNK_BYTES // word.dtype.itemsize
+        """Words read at a time: they stay in the cache while one mask after the other is added."""
+        self._scratch = Scratch(word, self.step)
 
     def add(self, piece: Accumulator) -> None:
-        """Add the next words of all masks to the next piece, in place.
-
-        Parts of the scratch's size stay in the cache while one mask after the other is added.
-        """
-        scratch = self._scratch
-        for start in range(0, len(piece), scratch.words):
-            part = piece[start : start + scratch.words]
+        """Add the next words of all masks to the next piece, in place; all but the last have whole steps."""
+        scratch, read = self._scratch, MaskStream.only_words if self._once else MaskStream.words
+        for start in range(0, len(piece), self.step):
+            part = piece[start : start + self.step]
             count = len(part)
             for mask in self._masks:
                 combine = np.add if mask.positive else np.subtract
-                combine(part, mask.stream.words(count, scratch), part)
+                combine(part, read(mask.stream, count, scratch), part)
 
 
 def add_whole(sums: Accumulator, masks: Sequence[Mask], word: Word, threads: int = 1) -> None:
     """Add masks to a whole sum, in place. Of a large one each thread takes some masks: ciphers run side by side."""
     if threads < 2 or sums.nbytes < CHUNK_BYTES:
-        WholeMasks(masks, word).add(sums)
+        WholeMasks(masks, word, len(sums)).add(sums)
         return
     targets = [sums, *(word.zeros(sums.shape) for _ in range(threads - 1))]
 
     def add_some(number: int) -> None:
-        WholeMasks(masks[number::threads], word).add(targets[number])
+        WholeMasks(masks[number::threads], word, len(sums)).add(targets[number])
 
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(add_some, range(threads)))

@@ -19,7 +19,7 @@ from sparsesecagg.field import packed_size, unpack
 from sparsesecagg.field.locations import decode_steps, encode_locations
 from sparsesecagg.patterns.base import GroupSum, Index, MaskedSum, MaskedUpdate, Pattern, Trace, UpdateSource
 from sparsesecagg.patterns.gaps import ONE, bernoulli_positions
-from sparsesecagg.patterns.masks import DrawnMask, Mask, Pair, WholeMasks, add_to_column, add_up, pair_seeds
+from sparsesecagg.patterns.masks import DrawnMask, Mask, Pair, add_to_column, add_up, add_whole, pair_seeds
 from sparsesecagg.rounding import Digits, Step
 
 _PIECE = 1 << 16
@@ -112,7 +112,7 @@ class PairwiseSum(MaskedSum):
         if trace:
             trace(coordinates, integers)
         sums += word.embed(integers)
-        WholeMasks([private], word).add(sums)
+        add_whole(sums, [private], word)
         clipped = sum(step.clipped for step in steps)
         return MaskedUpdate(encode_locations(coordinates, self.layout.dim), word.reduce(sums), clipped)
 
@@ -135,7 +135,7 @@ class PairwiseSum(MaskedSum):
             coordinates = np.cumsum(steps, dtype=np.int64)
             coordinates -= 1
             words = word.embed(unpack(packed, len(steps), word))
-            WholeMasks([self.private_mask(user, private[user], positive=False)], word).add(words)
+            add_whole(words, [self.private_mask(user, private[user], positive=False)], word)
             # `at` is fast only between equal types.
             np.add.at(self._sums, coordinates, words)
             np.add.at(self._contributors, coordinates, self._contributors.dtype.type(1))

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsesecagg.crypto.secrets import SharedSecret
-from sparsesecagg.crypto.stream import CHUNK_BYTES, MaskStream
+from sparsesecagg.crypto.stream import MaskStream
 from sparsesecagg.errors import InvalidInput, MalformedMessage
 from sparsesecagg.field import packed_size, unpack
 from sparsesecagg.patterns.base import (
@@ -193,10 +193,10 @@ class SlicedSum(MaskedSum):
     ) -> MaskedUpdate:
         """Return the masked words of the slice, the private integers behind them."""
         word = self.layout.word
-        masks = WholeMasks([*self._masks_of(pairs, leaving=False), private], word)
         words = np.empty(self._length + self.digits.total, word.dtype)
+        masks = WholeMasks([*self._masks_of(pairs, leaving=False), private], word, len(words))
         # Small pieces are masked several at a time: a mask costs as much for each piece as for a few thousand words.
-        sums = np.empty(min(len(words), CHUNK_BYTES // word.dtype.itemsize), word.accumulator)
+        sums = np.empty(min(len(words), masks.step), word.accumulator)
         done = filled = 0
         for integers in self._integers(update, steps, weight, trace):
             start = 0

@@ -24,7 +24,7 @@ from sparsesecagg.crypto.secrets import SharedSecret
 from sparsesecagg.field import Word, unpack
 from sparsesecagg.field.locations import decode_locations
 from sparsesecagg.lab.audit.adversary import Adversary
-from sparsesecagg.patterns.masks import DrawnMask, Pair, WholeMasks, add_to_column
+from sparsesecagg.patterns.masks import DrawnMask, Pair, add_to_column, add_whole
 from sparsesecagg.patterns.pairwise import PairwiseSum
 from sparsesecagg.protocol.epoch import mask_private
 from sparsesecagg.protocol.header import Header
@@ -108,7 +108,7 @@ class DrawnValues:
         for mask in masks:
             known[mask.rows] = True
         add_to_column(sums, masks, word)
-        WholeMasks([masked_sum.private_mask(user, each.seeds[index], positive=False)], word).add(sums)
+        add_whole(sums, [masked_sum.private_mask(user, each.seeds[index], positive=False)], word)
         return word.lift(word.reduce(sums)), known
 
     @cached_property
