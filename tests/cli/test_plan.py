@@ -8,6 +8,7 @@ import pytest
 
 from cli.commands import run, run_json
 from sparsesecagg import Parameters, RoundOptions
+from sparsesecagg.planning.noise import DifferentialPrivacy, with_noise
 
 CONTRACT = {
     "feasible",
@@ -189,10 +190,11 @@ def test_the_lines_of_a_private_plan_carry_clip_and_noise(capsys: pytest.Capture
     asked = f"{NOISY} --clients 1000 --epsilon 8 --clip-norm 0.5".split()
     _, out, _ = run(capsys, *asked)
     assert MEANING in " ".join(re.sub("[│┃]", " ", out).split())
-    flower = re.search(r"SecAgg\(FedAvg\(\), options=(RoundOptions\(.*\))\)", out)
+    flower = re.search(r"SecAgg\(FedAvg\(\), options=(RoundOptions\(.*\)), dp=(DifferentialPrivacy\(.*\))\)", out)
     assert flower is not None
-    options = eval(flower[1], {"RoundOptions": RoundOptions})  # noqa: S307
-    params = Parameters.create(1000, 7850, options)
+    names = {"RoundOptions": RoundOptions, "DifferentialPrivacy": DifferentialPrivacy}
+    options, dp = (eval(part, names) for part in flower.groups())  # noqa: S307
+    params = Parameters.create(1000, 7850, with_noise(options, dp, 1000, 7850))
     assert params.mechanism is not None
     assert params.mechanism.clip == 0.5
     assert 7.95 < params.mechanism.cost.times(100).epsilon(1e-5) <= 8
@@ -205,10 +207,10 @@ def test_the_lines_of_a_private_plan_carry_clip_and_noise(capsys: pytest.Capture
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        ("--epsilon 0 --rounds 9", "--epsilon must be above 0, got 0"),
-        ("--epsilon -1 --rounds 9", "--epsilon must be above 0, got -1"),
-        ("--epsilon nan --rounds 9", "--epsilon must be above 0, got nan"),
-        ("--epsilon inf --rounds 9", "--epsilon must be above 0, got inf"),
+        ("--epsilon 0 --rounds 9", "--epsilon must be above 0 and at most 25, got 0"),
+        ("--epsilon -1 --rounds 9", "--epsilon must be above 0 and at most 25, got -1"),
+        ("--epsilon nan --rounds 9", "--epsilon must be above 0 and at most 25, got nan"),
+        ("--epsilon inf --rounds 9", "--epsilon must be above 0 and at most 25, got inf"),
         ("--epsilon 1 --rounds 9 --delta 0.001", "--delta must be above 2^-40,"),
         ("--epsilon 1 --rounds 9 --delta 0", "below 1/1000, one over the users, got 0"),
         ("--epsilon 1 --rounds 9 --failure-log2 -10", "--delta must be above 2^-10,"),

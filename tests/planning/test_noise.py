@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sparsesecagg.errors import RoundRefused
-from sparsesecagg.planning.noise import LARGEST_NORM, MEANING, NoiseGoal, rounded
+from sparsesecagg.planning.noise import LARGEST_NORM, MEANING, DifferentialPrivacy, rounded
 from sparsesecagg.planning.plan import Goal
 from sparsesecagg.planning.planner import plan_round
 from sparsesecagg.privacy.accountant import Cost
@@ -23,7 +23,7 @@ DELTA = 1e-5
 
 def planned(clients: int, dim: int, epsilon: float, rounds: int = 100, **changes: Any) -> Any:
     """Return the plan. Which of its figures are there depends on the goal, and each test knows."""
-    goal = Goal(clients, dim, 0.1, 0.1, 5, noise=NoiseGoal(epsilon, rounds, DELTA, 0.5))
+    goal = Goal(clients, dim, 0.1, 0.1, 5, noise=DifferentialPrivacy(epsilon, rounds, DELTA, 0.5))
     return plan_round(replace(goal, **changes))
 
 
@@ -64,7 +64,7 @@ def test_users_with_just_that_budget_answer_just_so_many_rounds(epsilon: float, 
 
 
 def test_users_of_a_real_run_refuse_the_round_after_the_last_planned_one() -> None:
-    plan = plan_round(Goal(20, 60, 0.1, 0.1, 5, noise=NoiseGoal(8, 3)))
+    plan = plan_round(Goal(20, 60, 0.1, 0.1, 5, noise=DifferentialPrivacy(8, 3)))
     assert plan.options is not None
     people = make_identities(20, "budget", seeded_entropy(1))
     cohort = Cohort(policy=Policy(max_epsilon=8, delta=DELTA, clip_norm=1.0), identities=people)
@@ -105,7 +105,7 @@ def test_the_word_is_the_shortest_that_has_room_for_the_noise() -> None:
 
 def test_noise_that_no_table_holds_is_refused_in_a_sentence() -> None:
     """A million users can learn under noise that a single group's words have no room for."""
-    plan = plan_round(Goal(1_000_000, 10**10, 0.1, 0.1, 5, noise=NoiseGoal(8, 100, 1e-7)))
+    plan = plan_round(Goal(1_000_000, 10**10, 0.1, 0.1, 5, noise=DifferentialPrivacy(8, 100, 1e-7)))
     assert plan.noise is not None
     assert not plan.feasible
     assert plan.noise.norm_in_clips <= LARGEST_NORM

@@ -137,6 +137,22 @@ def test_a_user_answers_until_its_budget_is_spent_and_no_further() -> None:
         run.clients[0].policy.check_budget(params, spent)
 
 
+def test_two_runs_with_one_ledger_share_its_budget() -> None:
+    """A header that was accepted while there was budget gets no upload once the other run has spent it."""
+    params = Parameters.create(5, 64, RoundOptions(modulus_bits=24, clip_norm=1.0, noise_multiplier=3.0, dropout=0.0))
+    assert params.mechanism
+    policy = Policy(max_epsilon=params.mechanism.cost.epsilon(1e-5 - 2**-40) * 1.001)
+    runs = [InProcessRun(params.replace(session=bytes([n] * 32)), Cohort(policy=policy)) for n in (1, 2)]
+    shared = runs[0].clients[0]._journal.ledger
+    headers = [run.server.begin_round()[0] for run in runs]
+    other = runs[1].clients[0]
+    other._journal.ledger.spent = shared.spent  # type: ignore[method-assign]
+    assert other.accept(headers[1]) is None
+    runs[0].clients[0].upload(headers[0], np.ones(64, np.float32))
+    with pytest.raises(PrivacyBudgetExhausted):
+        other.upload(headers[1], np.ones(64, np.float32))
+
+
 def test_a_user_that_demands_noise_takes_no_part_without() -> None:
     params = Parameters.create(5, 64)
     with pytest.raises(PolicyViolation, match="no noise"):

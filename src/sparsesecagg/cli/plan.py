@@ -13,11 +13,12 @@ from sparsesecagg.cli.shared import JsonOption, bytes_text, out, print_json
 from sparsesecagg.downlink.gain import DEFAULT_ALPHA
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.planning.message_sizes import default_levels
-from sparsesecagg.planning.noise import MEANING, USUAL_DELTA, NoiseGoal, NoisePlan
-from sparsesecagg.planning.plan import DEFAULT_FAILURE_LOG2, Goal, Plan
+from sparsesecagg.planning.noise import FAILURE_LOG2, MEANING, USUAL_DELTA, DifferentialPrivacy, NoisePlan
+from sparsesecagg.planning.plan import Goal, Plan
 from sparsesecagg.planning.planner import plan_round
 from sparsesecagg.privacy.anonymity import ServerModel
 from sparsesecagg.protocol import RoundOptions
+from sparsesecagg.protocol.parameters import LARGEST_CLIP
 
 
 def plan(
@@ -29,7 +30,7 @@ def plan(
     min_anonymity: Annotated[int, typer.Option(help="Minimum number of honest users in every sum (T), from 1 to N.")],
     failure_log2: Annotated[
         float, typer.Option(help="Allowed probability per run that it fails, as a power of two.")
-    ] = DEFAULT_FAILURE_LOG2,
+    ] = FAILURE_LOG2,
     server: Annotated[
         str, typer.Option(help="malicious: it may say anything to anybody. semi-honest: it follows the protocol.")
     ] = "malicious",
@@ -92,7 +93,7 @@ def plan(
 
 def _noise_goal(
     epsilon: float | None, delta: float | None, rounds: int | None, clip_norm: float | None
-) -> NoiseGoal | None:
+) -> DifferentialPrivacy | None:
     """Return what noise has to keep; None if nothing is asked for."""
     if epsilon is None:
         for option, value in (("delta", delta), ("rounds", rounds), ("clip_norm", clip_norm)):
@@ -101,7 +102,10 @@ def _noise_goal(
         return None
     if rounds is None:
         raise InvalidInput("rounds", "is required with --epsilon")
-    return NoiseGoal(epsilon, rounds, USUAL_DELTA if delta is None else delta, 1.0 if clip_norm is None else clip_norm)
+    if clip_norm is not None and not 0 < clip_norm <= LARGEST_CLIP:
+        raise InvalidInput("clip_norm", f"must be above 0 and at most 1e30, got {clip_norm:g}")
+    given = {"delta": delta, "clip": clip_norm}
+    return DifferentialPrivacy(epsilon, rounds, **{name: value for name, value in given.items() if value is not None})
 
 
 def as_json(answer: Plan) -> dict[str, Any]:
@@ -154,17 +158,21 @@ def lines_to_paste(answer: Plan, options: RoundOptions) -> list[str]:
     noise = goal.noise
     trained = bits  # With noise, `train` takes the word that its own model needs.
     if noise is not None:
-        private = f"--dp-epsilon {noise.epsilon:g} --dp-delta {noise.delta:g} --dp-clip {noise.clip_norm:g}"
-        trained = [f"--colluding {goal.colluding:g}", f"--rounds {noise.rounds}", private]
+        trained = [f"--colluding {goal.colluding:g}", f"--rounds {noise.rounds}", f"--dp-epsilon {noise.epsilon:g}"]
+        trained += [f"--dp-delta {noise.delta:g}", f"--dp-clip {noise.clip:g}"]
     changed = [
         f"{field.name}={getattr(options, field.name)!r}"
         for field in fields(options)
-        if getattr(options, field.name) != field.default
+        if getattr(options, field.name) != field.default and field.name not in ("clip_norm", "noise_multiplier")
     ]
+    private = ""
+    if noise is not None:
+        figures = f"epsilon={noise.epsilon:g}, rounds={noise.rounds}, delta={noise.delta:g}, clip={noise.clip:g}"
+        private = f", dp=DifferentialPrivacy({figures})"
     lines = [
         " ".join(["sparsesecagg simulate", *common, *bits, f"--dim {goal.dim}", *clip]),
         " ".join(["sparsesecagg train --aggregator sliced", *common, *trained]),
-        f"SecAgg(FedAvg(), options=RoundOptions({', '.join(changed)}))",
+        f"SecAgg(FedAvg(), options=RoundOptions({', '.join(changed)}){private})",
     ]
     if malicious:
         roster = ["sparsesecagg roster build --run NAME --roster FILE", *size, f"--colluding {goal.colluding:g}"]

@@ -11,6 +11,7 @@ What the server does
     run        one run of the protocol, from the keys to the sums
     exchanges  what it says to nodes, which node is which user, and what becomes of their replies
     courier    messages out, replies in
+    privacy    what rounds with noise have cost
     figures    the record of each round, kept in a run folder
     saved      what a server that is started again needs
 What a node does
@@ -34,10 +35,12 @@ except ImportError:
 from sparsesecagg.flower.errors import AppFailed, EmptyCohort, MissingMod, MissingStrategy, NotInRun, UnprovenNode
 from sparsesecagg.flower.mod import evaluate_first, secagg_mod
 from sparsesecagg.flower.strategy import SecAgg
+from sparsesecagg.planning.noise import DifferentialPrivacy
 from sparsesecagg.protocol import RoundOptions
 
 __all__ = [
     "AppFailed",
+    "DifferentialPrivacy",
     "EmptyCohort",
     "MissingMod",
     "MissingStrategy",

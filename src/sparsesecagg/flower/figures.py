@@ -76,6 +76,8 @@ class RoundRecord:
     failed_at: str | None = None
     accuracy: float | None = None
     loss: float | None = None
+    epsilon: float | None = None
+    """With noise: what all rounds up to this one have cost each node."""
 
     def at(self, stage: Stage) -> StageFigures:
         """Return the figures of a stage."""
@@ -145,6 +147,8 @@ class RoundRecord:
             "sent-bytes": self.mean("codec")["total"],
             "seconds": self.total("seconds")["total"],
         }
+        if self.epsilon is not None:
+            figures["epsilon"] = self.epsilon
         return MetricRecord({PREFIX + name: value for name, value in figures.items()})
 
     def sentence(self) -> str:
@@ -169,6 +173,7 @@ class RoundRecord:
             "reason": self.failure,
             "accuracy": self.accuracy,
             "loss": self.loss,
+            "epsilon": self.epsilon,
             "cohort": self.cohort,
             "alpha": self.alpha,
             "gain": self.gain,

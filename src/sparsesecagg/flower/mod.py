@@ -212,6 +212,8 @@ class _Task:
         copies = _copies(client.params.dim - template.dim, len(terms.metrics))
         if len(terms.scales) != len(template.travelling):
             raise MalformedMessage(f"{len(template.travelling)} arrays need a scale each, got {len(terms.scales)}")
+        if client.params.mechanism and (terms.metrics or set(terms.scales) != {1.0}):
+            raise PolicyViolation("with noise updates go out as they are, without scales and metrics")
         context = terms.digest(content, self.message.metadata.message_type, app_digest(self.owner.context))
         before = ledger.last().version
         answer = client.accept(packet.payload, context=context)

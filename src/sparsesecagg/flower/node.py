@@ -25,11 +25,13 @@ from sparsesecagg.crypto.secrets import SECRET_SIZE, AgreedSecret, PrivateKey
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.flower.errors import UnprovenNode
 from sparsesecagg.patterns import PATTERNS
+from sparsesecagg.privacy.accountant import require_epsilon
 from sparsesecagg.privacy.anonymity import SERVER_MODELS
 from sparsesecagg.protocol import Policy
 
 PREFIX = "secagg-"
 ROSTER, RUN_KEY, TRUSTED, LEDGER = "secagg-roster", "secagg-run-key", "secagg-trusted", "secagg-ledger"
+MAX_EPSILON, DELTA, CLIP = "secagg-max-epsilon", "secagg-delta", "secagg-clip"
 EVALUATE, WEIGHT_KEY, METRICS = "secagg-evaluate", "secagg-weight-key", "secagg-metrics"
 LEDGER_VARIABLE = "SPARSESECAGG_LEDGER"
 """Names the folder of the ledgers where a node's configuration does not: for simulations."""
@@ -65,6 +67,11 @@ class Owner:
             for option, (name, read) in _OPTIONS.items()
             if PREFIX + option in config
         }
+        for key in (DELTA, CLIP):
+            if key in config and MAX_EPSILON not in config:
+                raise InvalidInput(key, f"must be given together with {MAX_EPSILON}: without noise it means nothing")
+        if MAX_EPSILON in config and (config.get(EVALUATE) or config.get(METRICS)):
+            raise InvalidInput(MAX_EPSILON, f"must not be given with {EVALUATE} or {METRICS}, which no noise hides")
         enrolment = _enrolment(self._named_files())
         if enrolment is not None:  # Or a server could turn authentication off by not speaking of it.
             demands["authenticated"] = True
@@ -73,10 +80,13 @@ class Owner:
 
     @property
     def evaluates(self) -> bool:
-        """Whether the node answers evaluation messages, whose replies are not masked: with a roster by leave only."""
+        """Whether the node answers evaluation messages, whose replies are not masked.
+
+        With a roster by leave only, and never with a privacy budget.
+        """
         if EVALUATE in self.context.node_config:
             return _switch(EVALUATE, self.context.node_config[EVALUATE])
-        return self.enrolment is None
+        return self.enrolment is None and self.policy.max_epsilon is None
 
     @property
     def weight_key(self) -> str:
@@ -202,6 +212,12 @@ def _number(words: str, fits: Callable[[float], bool]) -> Callable[[str, Any], f
     return read
 
 
+def _epsilon(key: str, value: Any) -> float:
+    epsilon = _number("a number", lambda _: True)(key, value)
+    require_epsilon(epsilon, key)
+    return epsilon
+
+
 def _server(key: str, value: Any) -> str:
     if value not in SERVER_MODELS:
         raise InvalidInput(key, f"must be {' or '.join(SERVER_MODELS)}, got {value!r}")
@@ -231,6 +247,9 @@ _OPTIONS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "max-clients": ("max_clients", _whole),
     "authenticated": ("authenticated", _switch),
     "patterns": ("patterns", _patterns),
+    "max-epsilon": ("max_epsilon", _epsilon),
+    "delta": ("delta", _number("in (0, 1)", lambda value: 0 < value < 1)),
+    "clip": ("clip_norm", _number("above 0", lambda value: 0 < value < float("inf"))),
 }
 """Name in a configuration: name in `Policy`, and how to read it."""
 

@@ -20,6 +20,7 @@ from sparsesecagg.crypto.identity import USUAL_COLLUDING, Roster
 from sparsesecagg.downlink.gain import DEFAULT_ALPHA
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.patterns.groups import SMALLEST_GROUP
+from sparsesecagg.planning.noise import DifferentialPrivacy, with_noise
 from sparsesecagg.privacy.anonymity import ServerModel, colluder_count, failed_rounds
 from sparsesecagg.protocol import Parameters, RoundOptions
 from sparsesecagg.protocol.policy import kept_by
@@ -40,28 +41,41 @@ _ANY = 1e30
 _PROBE_DIM = 1 << 20
 
 
-def parameters(options: RoundOptions, clients: int, dim: int, metrics: int, roster: Roster | None) -> Parameters:
+def parameters(
+    options: RoundOptions,
+    clients: int,
+    dim: int,
+    metrics: int,
+    roster: Roster | None,
+    dp: DifferentialPrivacy | None = None,
+) -> Parameters:
     """Return the parameters of a run among so many users.
 
     Updates come in units of their arrays' clips, so the protocol's own clip is 1. Metrics stand behind the model, each
     as often as it takes for one copy to be sent in every round.
     """
-    params = Parameters.create(clients, dim, replace(options, clip=None), roster=roster)
+    options = replace(options, clip=None)
+    options = with_noise(options, dp, clients, dim, roster) if dp else options
+    params = Parameters.create(clients, dim, options, roster=roster)
     return params.replace(dim=dim + metrics * params.shape.copies) if metrics else params
 
 
-def check_options(options: RoundOptions, roster: Roster | None) -> None:
+def check_options(options: RoundOptions, roster: Roster | None, dp: DifferentialPrivacy | None = None) -> None:
     """Raise `InvalidInput` for what no cohort could mend; with a roster the cohort is known, and tried."""
     clip = options.clip
     if clip is not None and not (isinstance(clip, int | float) and isfinite(clip) and clip > 0):
         raise InvalidInput("clip", f"must be positive and finite, got {clip}")
+    if options.clip_norm is not None or options.noise_multiplier:
+        raise InvalidInput("clip_norm", "must not be given here: use dp=DifferentialPrivacy(...), which counts rounds")
+    if dp and clip is not None:
+        raise InvalidInput("clip", "must not be given with dp, whose clip is the largest 2-norm of an update")
     if roster is not None:
-        _require_weights(parameters(options, len(roster.entries), _PROBE_DIM, 0, roster))
+        _require_weights(parameters(options, len(roster.entries), _PROBE_DIM, 0, roster, dp))
         return
     if options.threshold is not None and options.threshold < 2:
         raise InvalidInput("threshold", f"must be at least 2, got {options.threshold}")
     enough = max(SMALLEST_GROUP, options.group_size or 0, (options.neighbours or 0) + 3)
-    _require_weights(parameters(replace(options, threshold=None), enough, _PROBE_DIM, 0, None))
+    _require_weights(parameters(replace(options, threshold=None), enough, _PROBE_DIM, 0, None, dp))
 
 
 def _require_weights(params: Parameters) -> None:
@@ -129,6 +143,14 @@ def described(params: Parameters) -> list[str]:
             + ("" if params.authenticated else "; a malicious one takes a roster")
             + f"; a group needs {params.threshold} of its nodes to the end, which {fails:.1%} of the rounds miss if "
             f"{params.dropout:.0%} of the nodes drop out"
+        )
+    if mechanism := params.mechanism:
+        spread = sqrt(params.clients / kept) if kept else float("inf")
+        norm = sqrt(params.dim) * mechanism.multiplier / params.clients
+        lines.append(
+            f"each round adds noise of {mechanism.multiplier:g} times what one node can change, shared by the {kept} "
+            f"honest nodes of every sum: in the mean a norm of {norm:.2g} "
+            f"clips, times {spread:.2f} for groups, dropouts and colluders; above 3 hardly anything is learnt"
         )
     return lines
 

@@ -28,6 +28,7 @@ from sparsesecagg.flower.courier import Courier, PatientGrid
 from sparsesecagg.flower.downlink import make_downlink
 from sparsesecagg.flower.errors import MissingMod
 from sparsesecagg.flower.figures import Evaluate, History, RoundRecord
+from sparsesecagg.flower.privacy import PrivacySpent, Releases, require_budgets
 from sparsesecagg.flower.run import SecureRun
 from sparsesecagg.flower.saved import ModelState, SavedRun, number_rounds
 from sparsesecagg.flower.settings import (
@@ -42,6 +43,7 @@ from sparsesecagg.flower.settings import (
     too_few,
 )
 from sparsesecagg.patterns.groups import SMALLEST_GROUP
+from sparsesecagg.planning.noise import MEANING, DifferentialPrivacy
 from sparsesecagg.protocol import Parameters, Result, RoundOptions, Server, Stage
 
 _LOG = logging.getLogger("flwr")
@@ -63,6 +65,7 @@ class SecAgg(Strategy):
         options: RoundOptions | None = None,
         *,
         gain: float | Literal["auto"] = "auto",
+        dp: DifferentialPrivacy | None = None,
         roster: str | Path | Roster | None = None,
         metrics: Mapping[str, float] | None = None,
         min_updated: float = 0.0,
@@ -80,7 +83,9 @@ class SecAgg(Strategy):
         Anonymity counts nodes, not weight: who weighs more than all others together is hardly hidden.
 
         `gain`: what the mean is multiplied by where a round covers only a part of the model, from 1 to one over that
-        part; "auto" adapts it. `roster`: the users of an authenticated run, a file of `sparsesecagg roster build`.
+        part; "auto" adapts it, and is the latter with `dp`. `dp`: noise that the nodes add themselves, so that the run
+        keeps (ε, δ) for each of them; a round beyond that raises Flower's `PrivacyBudgetExhausted`. `roster`: the users
+        of an authenticated run, a file of `sparsesecagg roster build`.
         `metrics`: metrics of nodes to be averaged under the masks, each with its largest magnitude; all others stay on
         the nodes. `min_updated`: the fraction of what a round covers that must be opened for it to count. `timeout`:
         seconds that a stage waits; UPLOAD waits as long as `start` is told. `downlink_bits`: nodes get steps from the
@@ -90,7 +95,8 @@ class SecAgg(Strategy):
         self.strategy = require_averaging(strategy)
         self._options = options or DEFAULTS
         self._roster = Roster.load(Path(roster)) if isinstance(roster, str | Path) else roster
-        check_options(self._options, self._roster)
+        self._releases = None if dp is None else Releases(dp, Path(run_dir) if run_dir is not None else None)
+        check_options(self._options, self._roster, dp)
         if gain != "auto" and not (isinstance(gain, int | float) and gain >= 1):
             raise InvalidInput("gain", f"must be 'auto' or a number of at least 1, got {gain!r}")
         if not (isinstance(min_updated, int | float) and 0 <= min_updated <= 1):
@@ -100,11 +106,10 @@ class SecAgg(Strategy):
         self._gain: Gain | None = None
         self._covered = 0.0
         """The part of the model that the gain is for."""
-        private = self._options.clip_norm is not None
-        if private and self._metrics:
-            raise InvalidInput("metrics", "must not be given with clip_norm: they would be outside of the noise")
+        if dp and self._metrics:
+            raise InvalidInput("metrics", "must not be given with dp: they would be outside of the noise")
         # With noise the update is clipped by its norm, in its own units.
-        self._clips = Clips(1.0, adaptive=False) if private else Clips(first_clip(self._options))
+        self._clips = Clips(1.0, adaptive=False) if dp else Clips(first_clip(self._options))
         self._timeout, self._upload_timeout = require_positive("timeout", timeout), _LONG
         self._courier = Courier()
         self._downlink = make_downlink(downlink_bits)
@@ -124,6 +129,15 @@ class SecAgg(Strategy):
         if name.startswith("_") or "strategy" not in self.__dict__:
             raise AttributeError(name)
         return getattr(self.strategy, name)
+
+    def privacy_spent(self) -> PrivacySpent | None:
+        """Return what the rounds so far have cost each node, by Flower's field names; None without `dp`."""
+        return None if self._releases is None else self._releases.spent()
+
+    @property
+    def arrays(self) -> ArrayRecord:
+        """The model after the last round, also where the run ended with an exception."""
+        return self._model
 
     @property
     def history(self) -> list[RoundRecord]:
@@ -148,6 +162,8 @@ class SecAgg(Strategy):
         """
         self._upload_timeout = require_positive("timeout", timeout)
         initial_arrays = self._resume(initial_arrays)
+        if self._releases and num_rounds > self._releases.dp.rounds:
+            _LOG.warning("SecAgg: the noise is made for %d rounds, so the run ends there", self._releases.dp.rounds)
         num_rounds = max(0, num_rounds - self._rounds_before)
         watched = self._history.watching(evaluate_fn, self._rounds_before) if evaluate_fn else None
         patient = PatientGrid(grid, self._courier)
@@ -197,6 +213,8 @@ class SecAgg(Strategy):
                 arrays, metrics = self._aggregate(server_round, result, invitation, terms, record)
             except (ProtocolError, InvalidInput) as error:  # The latter for a model that no node could be brought to.
                 record.fail(Stage.UNMASK, error)
+                if self._releases:
+                    require_budgets(record.refusals, self._run.params.accusers)
         (_LOG.warning if record.failure else _LOG.info)("%s", record.sentence())
         self._history.write()
         self._model = self._model if arrays is None else arrays
@@ -209,7 +227,12 @@ class SecAgg(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Leave evaluation to the wrapped strategy. Its replies are not masked; docs/flower.md says what they show."""
+        """Leave evaluation to the wrapped strategy. Its replies are not masked; docs/flower.md says what they show.
+
+        With noise there is none: replies would tell what noise hides.
+        """
+        if self._releases:
+            return []
         return self.strategy.configure_evaluate(server_round + self._rounds_before, arrays, config, grid)
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
@@ -227,7 +250,9 @@ class SecAgg(Strategy):
         if self._roster:
             _LOG.info("\t│\t├── authenticated: a roster of %d users", len(self._roster.entries))
         _LOG.info("\t│\t└── around %s", type(self.strategy).__name__)
-        if getattr(self.strategy, "fraction_evaluate", 0.0):
+        if self._releases:
+            _LOG.info("\t│\t├── %s (%s); nodes do not evaluate", self._releases.dp, MEANING)
+        elif getattr(self.strategy, "fraction_evaluate", 0.0):
             _LOG.warning(
                 "SecAgg: federated evaluation is not masked: a server can compute a node's gradient from its replies; "
                 "set fraction_evaluate=0 if it must not"
@@ -254,7 +279,10 @@ class SecAgg(Strategy):
         clients = len(self._roster.entries) if self._roster else len(invitations)
         if clients < SMALLEST_GROUP:
             raise InvalidInput("strategy", too_few(clients, len(list(grid.get_node_ids()))))
-        params = parameters(self._options, clients, template.dim, len(terms.metrics), self._roster)
+        dp = self._releases.dp if self._releases else None
+        params = parameters(self._options, clients, template.dim, len(terms.metrics), self._roster, dp)
+        if self._releases:
+            self._releases.require(params)
         run = self._run
         if run is None or run.params.dim != params.dim or not run.ready(grid, invitations, record):
             if run is not None:
@@ -265,6 +293,8 @@ class SecAgg(Strategy):
         self._playing = grid, invitations[0], terms
         digest = common_digest(terms, invitations, run.app)
         self._saved.write_run(run.save())
+        if self._releases:
+            record.epsilon = self._releases.count(params)
         return run.begin_round(digest, self._min_updated, terms.fields(), self._upload_timeout)
 
     def _new_run(self, params: Parameters, invited: int) -> SecureRun:
@@ -313,7 +343,9 @@ class SecAgg(Strategy):
         """Return the gain of the run; another coverage, as after a new epoch among fewer nodes, begins anew."""
         coverage = params.shape.coverage
         if self._gain is None or self._covered != coverage:
-            self._gain, self._covered = Gain(coverage, self._told_gain), coverage
+            # Means with noise do not tell whether steps are too long, so what is unbiased has to do.
+            fixed = 1 / coverage if self._releases and self._told_gain is None else self._told_gain
+            self._gain, self._covered = Gain(coverage, fixed), coverage
         return self._gain
 
     # A run that an earlier process has begun
@@ -329,6 +361,8 @@ class SecAgg(Strategy):
         self._rounds_before, self._model = state.round_number, model
         self._clips.restore(state.clips)
         state.remind(self.strategy)
+        if self._releases:
+            self._releases.resume()
         data = self._saved.run()
         try:
             self._downlink.restore(state.downlink, model)

@@ -9,17 +9,19 @@ update: √d·z·C/N for the mean of N users. Above three clips a run is refused
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import ceil, floor, isfinite, log10, sqrt
+from math import ceil, floor, inf, log10, sqrt
 from typing import Final
 
+from sparsesecagg.crypto.identity import Roster
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.field import WORD_BITS
-from sparsesecagg.privacy.accountant import l1_bound, noise_for, sampling_delta
+from sparsesecagg.privacy.accountant import l1_bound, noise_for, require_epsilon, usable_delta
 from sparsesecagg.privacy.anonymity import availability
 from sparsesecagg.privacy.mechanism import Mechanism
-from sparsesecagg.privacy.skellam import DISTANCE, LARGEST_VARIANCE
+from sparsesecagg.privacy.skellam import LARGEST_VARIANCE
+from sparsesecagg.protocol.options import RoundOptions
 from sparsesecagg.protocol.parameters import LARGEST_CLIP, Parameters
 
 LARGEST_NORM: Final = 3.0
@@ -27,43 +29,51 @@ LARGEST_NORM: Final = 3.0
 NOISY_GROUP: Final = 1000
 """Users of a group, at most, in plans with noise; more only where the anonymity needs them."""
 USUAL_DELTA: Final = 1e-5
+FAILURE_LOG2: Final = -40.0
+"""The chance per run that users allow their groups to fail, where nobody says otherwise."""
 MEANING: Final = "user level, zero-out neighbours, no amplification by sampling"
 """What ε and δ are about: said in every output."""
 _LARGEST_MULTIPLIER: Final = 1e4
 
 
 @dataclass(frozen=True)
-class NoiseGoal:
-    """Keep (ε, δ)-differential privacy for each user, over all rounds of a run."""
+class DifferentialPrivacy:
+    """Keep (ε, δ)-differential privacy for each user, over all rounds of a run, by noise that the users add."""
 
     epsilon: float
     rounds: int
+    """The noise is made for so many; the next one would exceed ε."""
     delta: float = USUAL_DELTA
     """Includes the chance that a group has more colluders than planned."""
-    clip_norm: float = 1.0
+    clip: float = 1.0
     """C: the largest 2-norm of an update."""
 
-    def check(self, clients: int, failure_log2: float) -> None:
+    def check(self, clients: int, failure_log2: float = FAILURE_LOG2) -> None:
         """Raise `InvalidInput` for what no noise can keep."""
-        if not (self.epsilon > 0 and isfinite(self.epsilon)):
-            raise InvalidInput("epsilon", f"must be above 0, got {self.epsilon:g}")
         if not 2**failure_log2 < self.delta < 1 / clients:
             raise InvalidInput(
                 "delta",
                 f"must be above 2^{failure_log2:g}, the chance that the groups fail, and below 1/{clients}, one over "
                 f"the users, got {self.delta:g}",
             )
+        self.require_numbers()
+
+    def require_numbers(self) -> None:
+        """Raise `InvalidInput` for what no number of users could mend."""
+        require_epsilon(self.epsilon)
+        if not 0 < self.delta < 1:
+            raise InvalidInput("delta", f"must be in (0, 1), got {self.delta:g}")
         if self.rounds < 1:
             raise InvalidInput("rounds", f"must be at least 1, got {self.rounds}")
-        if not 0 < self.clip_norm <= LARGEST_CLIP:
-            raise InvalidInput("clip_norm", f"must be above 0 and at most 1e30, got {self.clip_norm:g}")
+        if not 0 < self.clip <= LARGEST_CLIP:
+            raise InvalidInput("clip", f"must be above 0 and at most 1e30, got {self.clip:g}")
 
 
 @dataclass(frozen=True)
 class NoisePlan:
     """The noise of a run, and what it costs."""
 
-    goal: NoiseGoal
+    goal: DifferentialPrivacy
     multiplier: float
     """z: standard deviation of the noise in a sum, over what one user's slice can change in it."""
     honest: int
@@ -98,28 +108,48 @@ class NoisePlan:
         return f"epsilon {goal.epsilon:g} and delta {goal.delta:g} over {rounds} ({MEANING})"
 
 
-def plan_noise(goal: NoiseGoal, params: Parameters, honest: int, failure_log2: float) -> NoisePlan:
+def plan_noise(goal: DifferentialPrivacy, params: Parameters, honest: int, failure_log2: float) -> NoisePlan:
     """Return the least noise that keeps the goal in a run of these groups, `honest` users being in every sum.
 
     δ pays for the chance 2^failure_log2 that the groups fail, as each user's own budget does, and for inexact draws.
     """
-    fraction, length, clients = params.shape.fraction(), params.shape.length, params.clients
-    draws = sampling_delta(goal.epsilon, float(clients) * goal.rounds * length, DISTANCE)
-    delta = goal.delta - 2**failure_log2 - draws
-    if delta <= 0:
-        raise InvalidInput("delta", f"must be above 2^{failure_log2:g} plus {draws:.2g} for draws, got {goal.delta:g}")
-    multiplier = _multiplier(goal.epsilon, delta, goal.rounds, length)
-    mechanism = Mechanism(goal.clip_norm, multiplier, fraction, length)
+    clients, mechanism = params.clients, _mechanism(goal, params, failure_log2)
     survivors = clients / params.groups * availability(params.dropout)
     return NoisePlan(
         goal=goal,
-        multiplier=multiplier,
+        multiplier=mechanism.multiplier,
         honest=honest,
-        std_vs_trusted_server=sqrt(params.groups * survivors / honest),
-        norm_in_clips=sqrt(params.dim) * multiplier / clients,
+        std_vs_trusted_server=sqrt(params.groups * survivors / honest) if honest else inf,
+        norm_in_clips=sqrt(params.dim) * mechanism.multiplier / clients,
         modulus_bits=max(WORD_BITS[0], mechanism.largest_sum(params.contributors).bit_length() + 1),
-        variance=mechanism.variance / honest,
+        variance=mechanism.variance / max(1, honest),
     )
+
+
+def with_noise(
+    options: RoundOptions, goal: DifferentialPrivacy, clients: int, dim: int, roster: Roster | None = None
+) -> RoundOptions:
+    """Return the options with the least noise that keeps the goal, in the shortest word that holds it.
+
+    Words may be asked for that are too short: `Parameters.create` then says so.
+    """
+    bare = Parameters.create(clients, dim, replace(options, modulus_bits=WORD_BITS[-1]), roster=roster)
+    goal.check(clients)
+    mechanism = _mechanism(goal, bare, FAILURE_LOG2)
+    needed = max(WORD_BITS[0], mechanism.largest_sum(bare.contributors).bit_length() + 1)
+    return replace(
+        options,
+        modulus_bits=min(options.modulus_bits, needed),
+        clip_norm=goal.clip,
+        noise_multiplier=mechanism.multiplier,
+    )
+
+
+def _mechanism(goal: DifferentialPrivacy, params: Parameters, failure_log2: float) -> Mechanism:
+    """Return the mechanism with the least noise that keeps the goal."""
+    delta, length = usable_delta(goal.delta, goal.epsilon, failure_log2), params.shape.length
+    multiplier = _multiplier(goal.epsilon, delta, goal.rounds, length)
+    return Mechanism(goal.clip, multiplier, params.shape.fraction(), length)
 
 
 @lru_cache(maxsize=256)

@@ -9,12 +9,11 @@ from typing import Final
 
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.patterns.groups import SMALLEST_GROUP
-from sparsesecagg.planning.noise import NoiseGoal, NoisePlan
+from sparsesecagg.planning.noise import FAILURE_LOG2, DifferentialPrivacy, NoisePlan
 from sparsesecagg.privacy.anonymity import SERVER_MODELS, ServerModel, planned_colluders
 from sparsesecagg.protocol.options import RoundOptions
 from sparsesecagg.protocol.parameters import MAX_CLIENTS, MAX_DIM
 
-DEFAULT_FAILURE_LOG2: Final = -40.0
 LOWEST_FAILURE_LOG2: Final = -1000.0
 """Smaller probabilities, and what can't happen, are reported as this one: a true bound, and a number in JSON."""
 SMALLEST_COHORT: Final = SMALLEST_GROUP
@@ -32,7 +31,7 @@ class Goal:
     """γ: this fraction of the users tells the server all they know."""
     min_anonymity: int
     """T: the server learns sums over at least this many honest users."""
-    failure_log2: float = DEFAULT_FAILURE_LOG2
+    failure_log2: float = FAILURE_LOG2
     server: ServerModel = "malicious"
     alpha: float | None = None
     """The fraction of the model that a user sends in a round; None: the default."""
@@ -42,7 +41,7 @@ class Goal:
     """Minimum number of quantisation levels from 0 to the clip; None: by size of the groups."""
     group_size: int | None = None
     """Users of a group, at most; None: the planner chooses."""
-    noise: NoiseGoal | None = None
+    noise: DifferentialPrivacy | None = None
     """Differential privacy that the users' own noise has to keep; None: no noise."""
 
     def __post_init__(self) -> None:

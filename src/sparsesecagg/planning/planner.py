@@ -20,7 +20,7 @@ from sparsesecagg.downlink.gain import DEFAULT_ALPHA
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.patterns.groups import group_count, group_sizes
 from sparsesecagg.planning.message_sizes import default_levels, message_bytes, secagg_upload, shortest_word
-from sparsesecagg.planning.noise import LARGEST_NORM, NOISY_GROUP, NoiseGoal, NoisePlan, plan_noise, rounded
+from sparsesecagg.planning.noise import LARGEST_NORM, NOISY_GROUP, DifferentialPrivacy, NoisePlan, plan_noise, rounded
 from sparsesecagg.planning.plan import LOWEST_FAILURE_LOG2, Goal, Plan
 from sparsesecagg.privacy.anonymity import (
     Promise,
@@ -68,7 +68,7 @@ def plan_round(goal: Goal) -> Plan:
         options = replace(
             options,
             modulus_bits=noise.modulus_bits,
-            clip_norm=noise.goal.clip_norm,
+            clip_norm=noise.goal.clip,
             noise_multiplier=noise.multiplier,
         )
     cost = message_bytes(Parameters.create(goal.clients, goal.dim, options))
@@ -235,7 +235,7 @@ def _quieter(goal: Goal, noise: NoisePlan) -> str:
     asked, excess = noise.goal, noise.norm_in_clips / LARGEST_NORM
 
     def changed(**changes: float) -> Goal:
-        return replace(goal, noise=NoiseGoal(**{**vars(asked), **changes}))
+        return replace(goal, noise=DifferentialPrivacy(**{**vars(asked), **changes}))
 
     found = []
     rounds = _largest(asked.rounds - 1, 1, lambda count: changed(rounds=count))

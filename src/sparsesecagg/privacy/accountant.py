@@ -14,12 +14,16 @@ two numbers, and a ledger keeps just these. From RDP to (ε, δ): Canonne, Kamat
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp, expm1, inf, isfinite, log, log1p, sqrt
+from math import exp, expm1, inf, log, log1p, sqrt
 
 from sparsesecagg.errors import InvalidInput
+from sparsesecagg.privacy.skellam import DISTANCE
 
 ORDERS = tuple(range(2, 1025))
 """Rényi orders that are tried; beyond them ε is below 0.02 at any usual δ."""
+MOST_DRAWS = 2.0**50
+LARGEST_EPSILON = 25.0
+"""More promises nothing that anybody could use, and the tables of noise are not exact enough for it."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +69,7 @@ def skellam_cost(variance: float, l2: float, l1: float) -> Cost:
 
 def noise_for(epsilon: float, delta: float, rounds: int, l2: float, l1: float) -> float:
     """Return the least noise multiplier z (deviation of the noise over Δ₂) that keeps (ε, δ) over all rounds."""
-    if not (epsilon > 0 and isfinite(epsilon)):
-        raise InvalidInput("epsilon", f"must be positive, got {epsilon}")
+    require_epsilon(epsilon)
     if rounds < 1:
         raise InvalidInput("rounds", f"must be at least 1, got {rounds}")
 
@@ -84,11 +87,25 @@ def noise_for(epsilon: float, delta: float, rounds: int, l2: float, l1: float) -
     return high
 
 
+def require_epsilon(epsilon: float, option: str = "epsilon") -> None:
+    """Raise `InvalidInput` for an ε that can't be kept."""
+    if not 0 < epsilon <= LARGEST_EPSILON:
+        raise InvalidInput(option, f"must be above 0 and at most {LARGEST_EPSILON:g}, got {epsilon:g}")
+
+
 def l1_bound(l2: float, length: int) -> float:
     """Return the largest 1-norm of an integer vector of this length with this 2-norm."""
     return min(sqrt(length) * l2, l2**2)
 
 
-def sampling_delta(epsilon: float, draws: float, distance: float) -> float:
-    """Return what inexact draws add to δ: (1 + e^ε) times their total variation from the true distribution."""
-    return (1 + exp(min(epsilon, 500.0))) * draws * distance
+def usable_delta(delta: float, epsilon: float, failure_log2: float) -> float:
+    """Return what is left of δ for the noise, less the chance that the groups fail and what inexact draws may add.
+
+    Draws that are off by a total variation τ add (1 + e^ε)·τ. Nobody draws more than 2^50 numbers in all runs of its
+    data, so that users and planner can charge the same.
+    """
+    draws = (1 + exp(epsilon)) * MOST_DRAWS * DISTANCE
+    left = delta - 2**failure_log2 - draws
+    if left <= 0:
+        raise InvalidInput("delta", f"must be above 2^{failure_log2:g} plus {draws:.2g} for draws, got {delta:g}")
+    return left

@@ -215,6 +215,7 @@ class Client:
             answer, clipped = self._masked(self._current_header(), source, weight, trace)
             state, number = self._state, message.round_number
             spent = self._journal.ledger.spent()
+            self.policy.check_budget(self.params, spent)  # Again: another run may have spent meanwhile.
             cost = self.params.mechanism.cost if self.params.mechanism else Cost()
             self._journal.record(
                 state.with_changes(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from sparsesecagg.crypto.identity import USUAL_COLLUDING, Roster
 from sparsesecagg.errors import InvalidInput, PolicyViolation, PrivacyBudgetExhausted
 from sparsesecagg.patterns import PATTERNS, group_count
-from sparsesecagg.privacy.accountant import Cost
+from sparsesecagg.privacy.accountant import Cost, require_epsilon, usable_delta
 from sparsesecagg.privacy.anonymity import (
     SERVER_MODELS,
     Promise,
@@ -72,8 +72,8 @@ class Policy:
                 f"must be at most {most}, the honest users of the largest cohort that is allowed ({self.max_clients}), "
                 f"got {self.min_anonymity}",
             )
-        if self.max_epsilon is not None and not self.max_epsilon > 0:
-            raise InvalidInput("max_epsilon", f"must be positive, got {self.max_epsilon}")
+        if self.max_epsilon is not None:
+            require_epsilon(self.max_epsilon, "max_epsilon")
         if not 2**self.failure_log2 < self.delta < 1:
             raise InvalidInput("delta", f"must be in (2^{self.failure_log2:g}, 1), got {self.delta}")
         if not self.patterns:
@@ -97,6 +97,10 @@ class Policy:
             self.max_epsilon is None or params.mechanism is not None, "the run adds no noise, the policy demands it"
         )
         _demand(
+            self.max_epsilon is None or self.delta < 1 / params.clients,
+            f"the run has {params.clients} users, and delta must be below one over them, which {self.delta:g} is not",
+        )
+        _demand(
             self.clip_norm is None or params.clip_norm <= self.clip_norm,
             f"the run clips to a norm of {params.clip_norm:g}, the policy allows {self.clip_norm}",
         )
@@ -117,7 +121,8 @@ class Policy:
         """Raise `PrivacyBudgetExhausted` if one more upload would spend more than this user allows."""
         if self.max_epsilon is None or params.mechanism is None:
             return
-        after = (spent + params.mechanism.cost).epsilon(self.delta - 2**self.failure_log2)
+        usable = usable_delta(self.delta, self.max_epsilon, self.failure_log2)
+        after = (spent + params.mechanism.cost).epsilon(usable)
         if after > self.max_epsilon:
             raise PrivacyBudgetExhausted(after, self.max_epsilon, self.delta)
 

@@ -411,7 +411,7 @@ class TestNoise:
     def test_the_noise_is_what_the_rounds_cost(self) -> None:
         """As many as were planned keep ε; fewer cost less; the word is as long as the noise needs."""
         one = aggregator("sliced", dp_epsilon=4, dp_delta=1e-4, rounds=20)
-        assert one.epsilon(20, 1e-4) == pytest.approx(4, rel=1e-6)
+        assert one.epsilon(20, 1e-4) == pytest.approx(4, rel=1e-3)
         assert 0 < one.epsilon(5, 1e-4) < 2.5
         more = aggregator("sliced", dp_epsilon=1, dp_delta=1e-4, rounds=20)
         assert more.describe()["noise_multiplier"] > 3 * one.describe()["noise_multiplier"]
@@ -421,7 +421,7 @@ class TestNoise:
     def test_updates_are_clipped_by_their_norm_and_the_mean_is_noisy(self) -> None:
         """Twelve users with an update ten times as long as the clip: a tenth of it arrives, on average."""
         update = np.full(MODEL.dim, 10 / MODEL.dim**0.5, np.float32)
-        one = aggregator("secagg", dp_epsilon=1e4, dp_clip=1.0, rounds=1)
+        one = aggregator("secagg", dp_epsilon=25, dp_clip=1.0, rounds=1)
         done = one.aggregate(dict.fromkeys(range(CLIENTS), update), None, {}, 1, bytes(32))
         assert done.exact and done.step.mean() == pytest.approx(update[0] / 10, rel=0.1)
         assert done.step.std() > 0

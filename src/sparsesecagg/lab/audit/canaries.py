@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.planning.noise import MEANING, NoiseGoal, plan_noise
+from sparsesecagg.planning.noise import MEANING, DifferentialPrivacy, plan_noise
 from sparsesecagg.privacy.tails import log_binomial_below
 from sparsesecagg.protocol import Parameters, Policy, RoundOptions, Stage
 from sparsesecagg.simulate import Cohort, InProcessRun
@@ -45,7 +45,7 @@ class CanarySettings:
 
     def __post_init__(self) -> None:
         """Refuse what can't be measured."""
-        NoiseGoal(self.epsilon, 1, self.delta).check(_USERS, -40.0)
+        DifferentialPrivacy(self.epsilon, 1, self.delta).check(_USERS, -40.0)
         if self.canaries < _FEWEST:
             raise InvalidInput("canaries", f"must be at least {_FEWEST}, got {self.canaries}")
         if not 0 < self.confidence < 1:
@@ -63,7 +63,7 @@ class CanarySettings:
         bare = Parameters.create(_USERS, _DIM, options)
         if not noise:
             return bare
-        planned = plan_noise(NoiseGoal(self.epsilon, 1, self.delta), bare, _STAYING, -40.0)
+        planned = plan_noise(DifferentialPrivacy(self.epsilon, 1, self.delta), bare, _STAYING, -40.0)
         return Parameters.create(
             _USERS, _DIM, replace(options, clip_norm=1.0, noise_multiplier=planned.multiplier, modulus_bits=32)
         )

@@ -15,9 +15,8 @@ from sparsesecagg.lab.learning.models import Model
 from sparsesecagg.lab.learning.models.base import Vector
 from sparsesecagg.lab.learning.plain import PlainAggregator, RandomK, TopK, kept_values
 from sparsesecagg.lab.learning.secure import WEIGHT_SCALE, SecureAggregator, Secured
-from sparsesecagg.privacy.accountant import l1_bound, noise_for
-from sparsesecagg.privacy.mechanism import Mechanism
-from sparsesecagg.protocol import Parameters, RoundOptions
+from sparsesecagg.planning.noise import DifferentialPrivacy, with_noise
+from sparsesecagg.protocol import RoundOptions
 
 SLICED = "sliced"
 AGGREGATORS = {
@@ -78,7 +77,7 @@ def make_aggregator(config: TrainingConfig, model: Model, initial: Vector) -> Ag
         gain=1.0 if name != SLICED else None if config.gain == AUTO else float(config.gain),
         seed=config.seed,
     )
-    return SecureAggregator(name, clients, model.layers, with_noise(options, config, model.dim), how)
+    return SecureAggregator(name, clients, model.layers, noisy_options(options, config, model.dim), how)
 
 
 def round_options(config: TrainingConfig) -> RoundOptions:
@@ -100,22 +99,19 @@ def round_options(config: TrainingConfig) -> RoundOptions:
     )
 
 
-def with_noise(options: RoundOptions, config: TrainingConfig, dim: int) -> RoundOptions:
+def noisy_options(options: RoundOptions, config: TrainingConfig, dim: int) -> RoundOptions:
     """Return the options with as much noise as keeps (ε, δ) over all rounds, in the shortest word that holds it."""
     if config.dp_epsilon is None:
         return options
     if options.max_weight:
         raise InvalidInput("weights", "must be uniform with --dp-epsilon: weights would change what noise has to hide")
-    params = Parameters.create(config.cohort, dim, options)
-    shape = params.shape
-    norm = math.sqrt(Mechanism(config.dp_clip, 1.0, shape.fraction(), shape.length).squared_norm)
+    goal = DifferentialPrivacy(config.dp_epsilon, config.rounds, config.dp_delta, config.dp_clip)
+    options = replace(options, modulus_bits=config.modulus_bits or PUBLISHED_MODULUS_BITS)
     try:
-        noise = noise_for(config.dp_epsilon, config.dp_delta, config.rounds, norm, l1_bound(norm, shape.length))
+        return with_noise(options, goal, config.cohort, dim)
     except InvalidInput as problem:
-        raise InvalidInput("dp_epsilon", problem.problem) from None
-    mechanism = Mechanism(config.dp_clip, noise, shape.fraction(), shape.length)
-    bits = config.modulus_bits or mechanism.largest_sum(params.contributors).bit_length() + 1
-    return replace(options, clip_norm=config.dp_clip, noise_multiplier=noise, modulus_bits=bits)
+        named = {"epsilon": "dp_epsilon", "delta": "dp_delta"}
+        raise InvalidInput(named.get(problem.option, problem.option), problem.problem) from None
 
 
 def _require_possible(option: str, name: str, reasons: Mapping[str, str]) -> None:

@@ -28,6 +28,8 @@ from sparsesecagg.errors import InvalidInput, ProtocolError, RoundRefused, Thres
 from sparsesecagg.lab.learning.aggregation import Aggregation, Aggregator, ByStage, Contributors
 from sparsesecagg.lab.learning.models.base import Layer, Vector
 from sparsesecagg.lab.learning.scaling import AdaptiveClip
+from sparsesecagg.planning.noise import FAILURE_LOG2
+from sparsesecagg.privacy.accountant import usable_delta
 from sparsesecagg.privacy.anonymity import ServerModel
 from sparsesecagg.protocol import Parameters, Policy, Result, RoundOptions, Stage
 from sparsesecagg.protocol.policy import kept_by
@@ -95,7 +97,9 @@ class SecureAggregator(Aggregator):
         if params.max_weight and not weights_travel and self._normalisation == "observed":
             raise InvalidInput("normalisation", f"must be expected in {name} with weights, which do not travel there")
         self._clip = AdaptiveClip(layers, how.first_clip, params.quantizer.limit)
-        self._gain = Gain(1.0 if how.gain == 1.0 else params.shape.coverage, how.gain)
+        # Means with noise do not tell whether steps are too long, so what is unbiased has to do.
+        gain = 1 / params.shape.coverage if params.mechanism and how.gain is None else how.gain
+        self._gain = Gain(1.0 if gain == 1.0 else params.shape.coverage, gain)
         self._entropy, self._sizes = EntropyByRound(how.seed), _Sizes()
         # Simulated users accept the options of the run, whatever these protect; `train` says if it is little. With
         # noise at least one honest user must be in every sum: they share it.
@@ -258,7 +262,10 @@ class SecureAggregator(Aggregator):
     def epsilon(self, rounds: int, delta: float) -> float | None:
         """Return the ε that these rounds have cost each user, failed ones included."""
         mechanism = self.parameters.mechanism
-        return mechanism.cost.times(rounds).epsilon(delta) if mechanism else None
+        if mechanism is None:
+            return None
+        cost = mechanism.cost.times(rounds)
+        return cost.epsilon(usable_delta(delta, cost.epsilon(delta), FAILURE_LOG2))
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return the clips and the gain of the next round, and all that users and server remember."""
