@@ -1,4 +1,4 @@
-"""Write the generated parts of docs/reproduction.md and docs/weakness.md, and the figures in the prose of all pages.
+"""Write the pages of the reproduction, the table of docs/weakness.md, and the figures in the prose of all pages.
 
 Draws the plots again, too.
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments import figures_in_prose
-from experiments.claims import weakness
+from experiments.claims import appendix, weakness
 from experiments.claims.page import published
 from experiments.common import results
 from experiments.common.experiment import NAMES, load
@@ -31,6 +31,8 @@ def main() -> None:
             require_repeatable(result)
             load(name).plot(result, RESULTS / "plots")
     rewrite(DOCUMENT, published(DOCUMENT.read_text(encoding="utf-8"), RESULTS))
+    for name, text in appendix.pages(RESULTS).items():
+        rewrite(DOCS / name, text)
     rewrite(WEAKNESS, weakness.published(WEAKNESS.read_text(encoding="utf-8")))
     for page in figures_in_prose.PAGES:
         rewrite(page, figures_in_prose.filled(page.read_text(encoding="utf-8")))
@@ -38,13 +40,13 @@ def main() -> None:
 
 def rewrite(path: Path, text: str) -> None:
     """Write a page if it has changed."""
-    if path.read_text(encoding="utf-8") != text:
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
         path.write_text(text, encoding="utf-8")
 
 
 def require_repeatable(result: Mapping[str, Any]) -> None:
     """Raise `InvalidInput` for a result that no commit stands for."""
-    if not result["commit"] or result["commit"].endswith("+"):
+    if not results.clean(result["commit"]):
         raise InvalidInput(
             "commit", f"of results/{result['name']}.json must be a clean one, got {result['commit']}: measure again"
         )

@@ -36,7 +36,7 @@ def known(folder: Path, names: tuple[str, ...]) -> dict[str, dict[str, Any]]:
 
 def missing(where: str, what: str, paper: str, stated: str, source: str) -> Claim:
     """Return a claim that nothing can be said about yet."""
-    return Claim(where, what, paper, "–", stated, "–", f"{CANNOT_TELL}: not measured on version 3 yet (`{source}`)")
+    return Claim(where, what, paper, "–", stated, "–", f"{CANNOT_TELL}: not measured yet (`{source}`)")
 
 
 def holds(claim_holds: bool) -> str:

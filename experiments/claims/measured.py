@@ -10,9 +10,9 @@ from experiments.claims.claim import CANNOT_TELL, DIRECTION, EXACT, NEAR, NO, Cl
 from experiments.clock.config import CLAIMS as SPEEDUPS
 from experiments.clock.plot import split
 from experiments.common.pictures import median_rounds
-from experiments.common.summaries import Setting, Spread, published, settings_of
+from experiments.common.summaries import Run, Setting, Spread, paper_total, published, published_of, settings_of
 from experiments.fig2.config import PAPER as OVERLAPS
-from experiments.hypotheses.config import HYPOTHESES, PAPER_UPLOADS
+from experiments.hypotheses.config import HYPOTHESES, PAPER_UPLOADS, Hypothesis
 from experiments.hypotheses.plot import needed_speedup, predicted
 from experiments.table1.config import PAPER_MB
 
@@ -79,36 +79,33 @@ def _table1(found: Results) -> list[Claim]:
 
 
 def _fig2(found: Results) -> list[Claim]:
-    cases = (("iid", "random"), ("shards", "random"), ("iid", "top"), ("shards", "top"))
-    names = {"random": "rand-K", "top": "top-K", "iid": "IID", "shards": "non-IID"}
     stated = "MNIST, N = 30, K = d/10"
     if "fig2" not in found:
         return [missing("Figure 2", "locations that two users have in common", "10 to 30 %", stated, "fig2")]
     runs, claims = found["fig2"]["numbers"]["runs"], []
-    for partition, kind in cases:
-        here = [run for run in runs if (run["partition"], run["kind"]) == (partition, kind)]
-        if not here:
-            continue
-        printed = OVERLAPS[partition][kind]
-        texts, offs = [], []
-        for run in here:
-            first, last = (100 * run["rounds"][at]["overlap"]["mean"] for at in (0, -1))
-            later = f", {last:.0f} % in round {run['rounds'][-1]['round']}" if len(run["rounds"]) > 1 else ""
-            texts.append(f"{run['model']}: {first:.0f} % in round 1{later}")
-            offs.append(compared(first, printed[0], 0.05) if len(run["rounds"]) > 1 else None)
-            offs.append(compared(last, printed[1], 0.05) if len(run["rounds"]) > 1 else None)
-        judged = [one for one in offs if one is not None]
+    for kind, name in (("random", "rand-K"), ("top", "top-K")):
+        printed, texts, verdicts = [], [], []
+        for partition, data in (("iid", "IID"), ("shards", "non-IID")):
+            claimed = OVERLAPS[partition][kind]
+            printed.append(f"{data} {' → '.join(f'{one:g}' for one in dict.fromkeys(claimed))} %")
+            for run in (one for one in runs if (one["partition"], one["kind"]) == (partition, kind)):
+                first, last = (100 * run["rounds"][at]["overlap"]["mean"] for at in (0, -1))
+                many = len(run["rounds"]) > 1
+                later = f" → {last:.0f} % in round {run['rounds'][-1]['round']}" if many else " % in round 1"
+                texts.append(f"{data} {first:.0f}{later} ({run['model']})")
+                if many:
+                    verdicts += [
+                        compared(ours, there, 0.05) for ours, there in zip((first, last), claimed, strict=True)
+                    ]
         claims.append(
             Claim(
                 "Figure 2",
-                f"{names[kind]}, {names[partition]}: locations in common",
-                f"{printed[0]:g} % at first, {printed[1]:g} % later"
-                if printed[0] != printed[1]
-                else f"{printed[0]:g} %",
-                "; ".join(texts),
+                f"{name}: locations that two users have in common",
+                ", ".join(printed),
+                ", ".join(texts),
                 stated,
-                f"{here[0]['samples']:,} of 60,000 images, {here[0]['dim']:,} parameters",
-                max(judged, key=(EXACT, NEAR, DIRECTION, NO).index),
+                f"{runs[0]['samples']:,} of 60,000 images, {runs[0]['dim']:,} parameters",
+                max(verdicts, key=(EXACT, NEAR, DIRECTION, NO).index),
             )
         )
     return claims
@@ -143,26 +140,14 @@ def _upload(found: Results, name: str) -> Claim:
     ratios = [(one.clients, one.upload_ratio(in_the_papers_format=True)) for one in settings]
     text = "; ".join(f"N={clients}: {spread.text(1, '×')}" for clients, spread in ratios if spread)
     middle = median(spread.median for _, spread in ratios if spread)
-    ours = _ours(found[name])
     return Claim(
         where,
         what,
         f"{claimed:g}×",
-        text + (f" (`sliced`, our messages: {ours})" if ours else ""),
+        text,
         stated,
         conditions(found[name], settings),
         compared(middle, claimed),
-    )
-
-
-def _ours(result: Mapping[str, Any]) -> str:
-    """Return what ours saves in the same figure, in UPLOAD messages, with the honest users that every sum has."""
-    found = [one for one in settings_of(result["numbers"]["runs"]) if one.system == "sliced" and one.pairs]
-    return "; ".join(
-        f"N={one.clients}, {one.runs[0]['modulus_bits']} bits {ratio.text(1, '×')}, "
-        f"T ≥ {one.runs[0]['anonymity']['in_every_sum']}"
-        for one in found
-        if (ratio := one.upload_ratio())
     )
 
 
@@ -268,6 +253,62 @@ def _rounds_ratio(result: Mapping[str, Any] | None, clients: int) -> float | Non
     return median(ratios) if ratios else None
 
 
+# Ours in the same figures
+
+
+def ours(found: Results, cohorts: Sequence[int] = (25, 100)) -> list[str]:
+    """Return what SecAgg, the published pattern and ours upload until the target, as lines of a table.
+
+    SecAgg and ours in our UPLOAD messages, the published pattern in its own format; paired by seed.
+    """
+    lines = [
+        "| | N | lr | rounds | MB, all users | less than SecAgg | less than published | T | seeds |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for name in ("fig5", "fig6", "mcmahan", "fig3"):
+        settings = settings_of(found[name]["numbers"]["runs"]) if name in found else []
+        for one in settings:
+            if one.system == "sliced" and one.runs[0]["modulus_bits"] < 32 and one.clients in cohorts and one.pairs:
+                lines.append(_ours_row(name, one, found[name]["numbers"]["runs"]))
+    return lines
+
+
+def _ours_row(name: str, one: Setting, runs: Sequence[Run]) -> str:
+    secagg = [base for _, base in one.pairs]
+    mine = [run for run, _ in one.pairs]
+    theirs = [other for run in mine if (other := published_of(runs, run)) and other["reached_target_at"]]
+    totals = [[run["total_upload_bytes"] for run in secagg], [*map(paper_total, theirs)]]
+    totals.append([run["total_upload_bytes"] for run in mine])
+    rounds = [[run["reached_target_at"] for run in some] for some in (secagg, theirs, mine)]
+    ratio = one.upload_ratio()
+    assert ratio is not None
+    cells = (
+        f"{name}, {mine[0]['modulus_bits']} bits",
+        str(one.clients),
+        f"{mine[0]['lr']:g}",
+        _middle(rounds, "{:g}"),
+        _middle([[size / MEGABYTE for size in some] for some in totals], "{:.3g}"),
+        ratio.text(1, "×"),
+        "–" if (published_ratio := ours_against_published(one, runs)) is None else published_ratio.text(1, "×"),
+        " / ".join(str(some[0]["anonymity"]["in_every_sum"]) if some else "–" for some in (secagg, theirs, mine)),
+        str(len(mine)),
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def ours_against_published(one: Setting, runs: Sequence[Run]) -> Spread | None:
+    """Return how many times less ours uploads until the target than the published pattern does in its own format."""
+    pairs = ((run, published_of(runs, run)) for run, _ in one.pairs)
+    return Spread.of(
+        paper_total(other) / run["total_upload_bytes"] for run, other in pairs if other and other["reached_target_at"]
+    )
+
+
+def _middle(columns: Sequence[Sequence[float]], form: str) -> str:
+    """Return medians of SecAgg, the published pattern and ours."""
+    return " / ".join(form.format(median(some)) if some else "–" for some in columns)
+
+
 # Hypotheses
 
 
@@ -282,9 +323,16 @@ def hypotheses(found: Results) -> list[str]:
         for figure, claimed in PAPER_UPLOADS.items():
             saving = predicted(found["hypotheses"], one.name, figure) if "hypotheses" in found else None
             speed = needed_speedup(found["hypotheses"], one.name, figure) if "hypotheses" in found else None
-            cells.append(f"R × {one.per_round(100):.1f}" if saving is None else f"{saving:.1f}×")
+            untold = "target not reached" if _was_tried(found, one, figure) else f"R × {one.per_round(100):.1f}"
+            cells.append(untold if saving is None else f"{saving:.1f}×")
             speeds.append("–" if speed is None else f"{speed:.2f}")
             fits.append(None if saving is None else abs(saving / claimed - 1) <= 0.1)
         verdict = "–" if None in fits else f"{sum(map(bool, fits))} of {len(fits)}"
         lines.append(f"| {one.name}: {one.says} | {' | '.join(cells)} | {', '.join(speeds)} | {verdict} |")
     return lines
+
+
+def _was_tried(found: Results, one: Hypothesis, figure: str) -> bool:
+    runs = found["hypotheses"]["numbers"]["runs"] if "hypotheses" in found else ()
+    trained = {(run["figure"], run["rule"]) for run in runs}
+    return {(figure, one.base.key), (figure, one.sparse.key)} <= trained

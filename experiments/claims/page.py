@@ -11,7 +11,6 @@ from experiments.claims import measured, theory
 from experiments.claims.claim import VERDICTS, Claim, Results, known
 from experiments.common.experiment import NAMES
 
-END = "<!-- end -->\n"
 HEAD = "| where | claim | paper | ours | stated condition | our condition | agree? |"
 
 
@@ -32,16 +31,15 @@ def parts(folder: Path) -> dict[str, str]:
     lines = {name: _table(rows) for name, rows in claims.items()}
     lines["outcome"] = [f"{_counted(claims)} {_missing(found)}"]
     lines["hypotheses"] = measured.hypotheses(found)
-    lines["provenance"] = ["Measured: " + "; ".join(_provenance(found[name]) for name in NAMES if name in found) + "."]
+    lines["ours"] = measured.ours(found)
     return {name: "\n".join(some) + "\n" for name, some in lines.items()}
 
 
 def published(document: str, folder: Path) -> str:
-    """Return the document with every marked part written anew."""
+    """Return the document with every marked part written anew: from its mark to the next empty line."""
     for name, text in parts(folder).items():
-        begin = f"<!-- {name} -->\n"
-        before, rest = document.split(begin)
-        document = before + begin + text + END + rest.split(END, 1)[1]
+        before, rest = document.split(mark := f"<!-- {name} -->\n")
+        document = before + mark + text + "\n" + rest.split("\n\n", 1)[1]
     return document
 
 
@@ -74,16 +72,26 @@ def _missing(found: Results) -> str:
     sentences = []
     if absent:
         sentences.append(
-            f"Not measured again on version 3 yet: {', '.join(absent)}; earlier figures described a pattern whose "
-            f"steps were 8.7 % too short, and are withdrawn. `sparsesecagg reproduce {absent[0]}` measures one."
+            f"**Missing**: {', '.join(absent)} (not measured on this version for want of time; earlier figures "
+            "described a pattern whose steps were 8.7 % too short, and are withdrawn)."
         )
     if partial:
-        sentences.append(f"Not complete: {', '.join(partial)}; the same command resumes it.")
+        texts = (f"{name} ({_so_far(found[name])})" for name in partial)
+        sentences.append(f"**Not complete**: {'; '.join(texts)}.")
+    if absent or partial:
+        sentences.append("`sparsesecagg reproduce NAME` goes on with what is missing.")
     return " ".join(sentences) or "All experiments are complete."
 
 
-def _provenance(result: Mapping[str, Any]) -> str:
-    machine, seeds = result["machine"], result["seeds"]
-    which = f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}"
-    note = "" if result["data"]["sha256"] is None else f", {result['data']['name']} ({result['data']['note']})"
-    return f"{result['name']} (commit {result['commit']}, {result['date']}, {which}{note}, {machine['processor']})"
+def _so_far(result: Mapping[str, Any]) -> str:
+    """Return how many seeds there are by N, for those systems that have fewest."""
+    runs = result["numbers"].get("runs", ())
+    if not runs or "label" not in runs[0]:
+        done = dict.fromkeys((run["figure"], run["clients"]) for run in runs)
+        return ", ".join(f"{figure} at N = {clients}" for figure, clients in done)
+    seeds: dict[tuple[int, str], set[int]] = {}
+    for run in runs:
+        seeds.setdefault((run["clients"], run["label"]), set()).add(run["seed"])
+    cohorts = dict.fromkeys(clients for clients, _ in seeds)
+    most = {n: max(len(some) for (clients, _), some in seeds.items() if clients == n) for n in cohorts}
+    return ", ".join(f"N = {n}: {count} seed{'s' * (count > 1)}" for n, count in sorted(most.items()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from experiments.claims.page import END
 from sparsesecagg.lab.audit.theory import anonymity, pairwise_revealed_fraction, pairwise_singled_out_fraction
 from sparsesecagg.privacy.anonymity import colluder_count
 
@@ -16,7 +15,7 @@ SETTINGS = (
     (1.0, 0.3, THIRD),
 )
 """α, θ, γ."""
-BEGIN = "<!-- computed -->\n"
+BEGIN, END = "<!-- computed -->\n", "<!-- end -->\n"
 
 
 def published(document: str) -> str:

@@ -108,6 +108,13 @@ def published(result: Mapping[str, Any]) -> list[Setting]:
     return [one for one in settings_of(result["numbers"]["runs"]) if one.published]
 
 
+def published_of(runs: Sequence[Run], run: Run) -> Run | None:
+    """Return the published pattern's run with as many users, the same seed and learning rate; None if there is none."""
+    same = ("clients", "seed", "lr")
+    found = (one for setting in settings_of(runs) if setting.published for one in setting.runs)
+    return next((one for one in found if all(one[name] == run[name] for name in same)), None)
+
+
 def secagg_of(runs: Sequence[Run], run: Run) -> Run | None:
     """Return SecAgg's run with as many users, the same seed and learning rate; None if there is none."""
     wanted = ("secagg", run["clients"], run["seed"], run["lr"])

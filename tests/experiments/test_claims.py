@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from experiments import figures_in_prose, publish
-from experiments.claims import measured, page
+from experiments.claims import appendix, measured, page
 from experiments.claims.claim import CANNOT_TELL, DIRECTION, EXACT, NEAR, NO, VERDICTS, compared, known
 from experiments.common.experiment import NAMES
 from experiments.common.summaries import Spread
@@ -98,11 +98,46 @@ def result() -> dict[str, Any]:
     return {"complete": True, "configuration": {"training": {"target": 0.9}}, "numbers": {"runs": runs}}
 
 
-def test_equal_rounds_save_what_one_round_saves_and_ours_stands_beside(result: dict[str, Any]) -> None:
+def test_equal_rounds_save_what_one_round_saves(result: dict[str, Any]) -> None:
     claim = next(one for one in measured.of_training({"fig5": result}) if one.where == "Figure 5a")
-    assert claim.ours == "N=100: 7.9× (`sliced`, our messages: N=100, 32 bits 10.0×, T ≥ 18)"
+    assert claim.ours == "N=100: 7.9×"
     assert claim.verdict == NO
     assert "lr 0.01, θ = 0.30" in claim.condition
+
+
+def test_ours_stands_beside_both_with_the_honest_users_of_every_sum(result: dict[str, Any]) -> None:
+    """SecAgg's 2 × 70 × 4,000 bytes and the published 2 × 70 × 506 in its own format, against 3 × 70 × 100 of ours."""
+    short = run("sliced", [0.5, 0.8, 0.9], modulus_bits=9, total_upload_bytes=3 * 70 * 100)
+    result["numbers"]["runs"].append(short | {"label": "sliced, short"})
+    (_, _, row) = measured.ours({"fig5": result})
+    assert row == "| fig5, 9 bits | 100 | 0.01 | 2 / 2 / 3 | 0.56 / 0.0708 / 0.021 | 26.7× | 3.4× | 18 / 18 / 18 | 1 |"
+    assert measured.ours({"fig5": result}, cohorts=(25,))[2:] == []
+
+
+def test_a_hypothesis_whose_target_was_not_reached_says_so() -> None:
+    about = {"figure": "fig5", "clients": 25, "seed": 0}
+    runs = [{**about, "rule": rule} for rule in ("secagg-models", "sparse")]
+    lines = measured.hypotheses({"hypotheses": {"numbers": {"runs": runs, "table": []}}})
+    assert any(
+        "H2: SecAgg adds up models and divides by N | R × 7.9 | target not reached | R × 7.9" in x for x in lines
+    )
+
+
+def test_the_pages_behind_it_show_the_committed_results() -> None:
+    for name, text in appendix.pages(publish.RESULTS).items():
+        assert (publish.DOCS / name).read_text(encoding="utf-8") == text, "run python -m experiments.publish"
+
+
+def test_every_experiment_has_its_place_on_the_pages_behind_also_where_nothing_is_measured(tmp_path: Path) -> None:
+    assert sorted(name for _, names in appendix.PAGES.values() for name in names) == sorted(NAMES)
+    pages = appendix.pages(tmp_path)
+    assert all(f"## {name}: " in "".join(pages.values()) for name in NAMES)
+    assert "Not measured yet: `sudo" in pages["reproduction-clock.md"]
+
+
+def test_how_far_a_training_has_come_is_told_by_n(result: dict[str, Any]) -> None:
+    result["numbers"]["runs"].append(run("secagg", [0.9], clients=25, seed=1))
+    assert page._so_far(result) == "N = 25: 1 seed, N = 100: 1 seed"
 
 
 def test_results_that_are_not_complete_say_so(result: dict[str, Any]) -> None:
