@@ -106,7 +106,7 @@ class Schedule:
             self.contributions = {}
             try:
                 inbox = self.server.begin_round()
-                while self.server.stage is not Stage.DONE:
+                while self.server.stage is not Stage.SHARE_KEYS:
                     inbox = self._run_stage(inbox)
             except SparseSecAggError as error:
                 assert self.server.result is None, "a round that failed has no result"

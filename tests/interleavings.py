@@ -81,8 +81,8 @@ class Server:
         packages = {user: each for user, each in group.packages[number].items() if user < USERS - absent}
         shown = GroupRound(group.epoch, number, packages, NO_CONTEXT)
         headers = shown.headers()
-        yield Request(number, Progress.HEADER, headers[VICTIM])
-        yield Request(number, Progress.UPLOAD, headers[VICTIM])
+        yield Request(number, Progress.ACCEPTED, headers[VICTIM])
+        yield Request(number, Progress.UPLOADED, headers[VICTIM])
         tags = {}
         for user in packages.keys() - {VICTIM}:
             helper = self.client(user, MemoryLedger(last=self.entries[user]))
@@ -93,7 +93,7 @@ class Server:
         for survivors in (sorted(packages), sorted(packages)[:-1]):
             told = b"".join(tags[user] for user in survivors if user != VICTIM)
             request = UnmaskRequest(number, shown.header.binding, self.run.bitmap(survivors), told)
-            yield Request(number, Progress.UNMASK, encode(request), frozenset(survivors))
+            yield Request(number, Progress.OVER, encode(request), frozenset(survivors))
 
 
 @cache
@@ -178,12 +178,12 @@ class Node:
         if not requests:
             return
         client, request = self._one_of(self.processes), self._one_of(requests)
-        if request.progress is Progress.HEADER:
+        if request.progress is Progress.ACCEPTED:
             if self._try(lambda: (client.accept(request.data),)):
                 self._note_header(request)
-                self.seen["HEADER"] += 1
+                self.seen["ACCEPTED"] += 1
             return
-        if request.progress is Progress.UPLOAD:
+        if request.progress is Progress.UPLOADED:
             answer = self._try(lambda: client.upload(request.data, self.server.run.updates[VICTIM]))
         else:
             answer = self._try(lambda: client.unmask(request.data))
@@ -191,7 +191,7 @@ class Node:
             return
         self.seen[request.progress.name] += 1
         assert self.answers.setdefault(request.position, answer) == answer, "two answers for one stage"
-        if request.progress is Progress.UPLOAD:
+        if request.progress is Progress.UPLOADED:
             self._note_header(request)
         else:
             self._note_shares(request, answer)

@@ -17,7 +17,7 @@ from sparsesecagg.crypto.secrets import Secret
 from sparsesecagg.errors import SparseSecAggError
 from sparsesecagg.protocol import Client, Policy, Stage
 from sparsesecagg.protocol import client as client_module
-from sparsesecagg.protocol.state import ClientState, secrets_in
+from sparsesecagg.protocol.state import ClientState
 from sparsesecagg.simulate.simulation import seeded_entropy
 
 
@@ -31,7 +31,7 @@ def spellings(secret: bytes) -> Iterator[bytes]:
 
 def secrets_of(state: ClientState) -> list[bytes]:
     """Return everything that must not be seen."""
-    return [secret.reveal() for secret in secrets_in(state) if len(secret.reveal()) >= 16]
+    return [secret.reveal() for secret in state.held_secrets() if len(secret.reveal()) >= 16]
 
 
 def require_unseen(text: str | bytes, secrets: list[bytes]) -> None:
@@ -100,8 +100,9 @@ def test_secrets_are_wiped_when_the_round_is_over() -> None:
     run = Run(small()).begin()
     state = run.clients[0]._state
     package = state.packages[1]
-    kept: list[Secret] = [package.mask_secret, package.private_seed, package.own_shares, *state.secrets[1].values()]
-    run.run_to(Stage.DONE)
+    kept: list[Secret] = [package.for_upload().mask_secret, package.for_upload().private_seed]
+    kept += [package.own_shares, *state.secrets[1].values()]
+    run.run_to(Stage.SHARE_KEYS)
     assert len(kept) == 7
     assert all(not any(secret.reveal()) for secret in kept)
 

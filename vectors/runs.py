@@ -163,7 +163,7 @@ class Recorder:
         except SparseSecAggError as error:
             step["error"] = type(error).__name__
             return False
-        stage = Stage.ADVERTISE_KEYS if self.server.stage is Stage.DONE else self.server.stage
+        stage = Stage.ADVERTISE_KEYS if self.server.stage is Stage.SHARE_KEYS else self.server.stage
         self._note_requests(stage)
         return True
 

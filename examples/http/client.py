@@ -47,32 +47,24 @@ def take_part(url: str, folder: Path, train: Train) -> None:
 def answer_one(http: httpx.Client, client: Client, train: Train) -> bool:
     """Ask for work and do it; return whether there may be more."""
     task = patiently(http, "GET", "/task")
-    stage, data = task.headers["secagg-stage"], task.content
+    name, data = task.headers["secagg-task"], task.content
     try:
-        match stage:
+        match name:
             case "DONE":
                 return False
             case "ADVERTISE_KEYS":
                 send(http, client.advertise_keys())
-            case "SHARE_KEYS":
+            case "SHARE_KEYS":  # No key package of this user is left at the server, or none of the next round.
                 client.join(data)  # The first time; the same message again changes nothing.
-                number = int(task.headers["secagg-round"])
-                packages = client.share_keys(number) or client.share_keys(number, again=True)  # Lost ones as they were.
-                for package in packages:
+                for package in client.share_keys(int(task.headers["secagg-round"]), again=True):
                     send(http, package)
-                if not packages:
-                    time.sleep(0.5)
-            case "UPLOAD":
+            case "UPLOAD" | "UNMASK":
                 model = np.frombuffer(patiently(http, "GET", "/model").content, np.float32)
-                context = hashlib.sha256(
-                    model.tobytes()
-                ).digest()  # Of what this user was told, not of what is claimed.
-                answer = client.accept(data, context=context)  # On record before any training: no second header.
-                send(http, client.upload(data, train(model), context=context) if answer is None else answer)
-            case "UNMASK":
-                send(http, client.unmask(data))
+                context = hashlib.sha256(model.tobytes()).digest()  # Of what this user got, not of what is claimed.
+                for answer in client.handle(data, lambda: train(model), context=context):
+                    send(http, answer)
     except ProtocolError as refusal:
-        print(f"user {client.user} refuses {stage}: {refusal}", flush=True)
+        print(f"user {client.user} refuses {name}: {refusal}", flush=True)
         time.sleep(0.5)
     return True
 

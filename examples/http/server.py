@@ -53,7 +53,7 @@ class Run:
         self.rounds, self.timeout, self.grace, self.path = rounds, timeout, grace, folder / "run.msgpack"
         self.busy = asyncio.Lock()  # `Server` does one thing at a time, and opening a sum takes a while.
         self.news = asyncio.Condition()
-        self.stage = Stage.ADVERTISE_KEYS
+        self.asking = Stage.ADVERTISE_KEYS.name
         self.inbox: dict[int, bytes] = {}
         self.users: dict[str, int] = {}
         self.epoch_keys: dict[int, bytes] = {}
@@ -63,7 +63,7 @@ class Run:
             self.server = Server.restore(saved.server)
             self.model = np.frombuffer(saved.model, np.float32)
             self.epoch_keys, self.users, self.history = saved.epoch_keys, saved.users, saved.history
-            self.stage = Stage.SHARE_KEYS
+            self.asking = Stage.SHARE_KEYS.name
         else:
             self.server = Server(params)
             self.model = np.zeros(params.dim, np.float32)
@@ -75,23 +75,23 @@ class Run:
         if not self.epoch_keys:
             await self.wait(lambda: not self.server.waiting_for, 60 * self.timeout)  # Once: wait for everybody.
             self.epoch_keys = await self.alone(self.server.close_stage)
-            await self.publish(Stage.SHARE_KEYS, {})
-            await self.wait(lambda: not any(map(self.server.lacking, self.epoch_keys)), self.timeout)
+            await self.publish(Stage.SHARE_KEYS.name, {})
+            await self.wait(lambda: not self.server.waiting_for, self.timeout)
         while self.server.round_number < self.rounds:
             try:
                 await self.round()
             except (ThresholdNotMet, TooLittleOpened) as failure:  # Too many dropped out: the model stays as it is.
                 self.log(0, 0.0)
                 print(f"round {self.server.round_number} failed: {failure}", flush=True)
-        await self.publish(Stage.DONE, {})
+        await self.publish("DONE", {})
 
     async def round(self) -> None:
         """UPLOAD, then UNMASK. Whoever misses the deadline has dropped out, and may be back in the next round."""
         headers = await self.alone(partial(self.server.begin_round, context=context_of(self.model)))
-        await self.publish(Stage.UPLOAD, headers)
+        await self.publish(Stage.UPLOAD.name, headers)
         await self.answers(len(headers))
         requests = await self.alone(self.server.close_stage)
-        await self.publish(Stage.UNMASK, requests)
+        await self.publish(Stage.UNMASK.name, requests)
         await self.answers(len(requests))
         await self.alone(self.server.close_stage)
         result = self.server.result
@@ -110,11 +110,11 @@ class Run:
         await self.wait(lambda: len(self.server.waiting_for) <= (1 - MOST) * asked, self.timeout)
         await self.wait(lambda: not self.server.waiting_for, self.grace)
 
-    async def publish(self, stage: Stage, inbox: dict[int, bytes]) -> None:
+    async def publish(self, task: str, inbox: dict[int, bytes]) -> None:
         """Save, then let users fetch their messages: a server that is started again knows what it has asked for."""
         await self.alone(self.save)
         async with self.news:
-            self.stage, self.inbox = stage, dict(inbox)
+            self.asking, self.inbox = task, dict(inbox)
             self.news.notify_all()
 
     async def wait(self, done: Callable[[], bool], timeout: float) -> None:
@@ -155,15 +155,15 @@ class Run:
         if user is None:
             return Response("unknown token", 401)
         await self.wait(lambda: self.work_for(user) is not None, PATIENCE)
-        stage, body = self.work_for(user) or ("WAIT", b"")
-        return Response(body, headers={"secagg-stage": stage, "secagg-round": str(self.server.round_number)})
+        task, body = self.work_for(user) or ("WAIT", b"")
+        return Response(body, headers={"secagg-task": task, "secagg-round": str(self.server.round_number)})
 
     def work_for(self, user: int) -> tuple[str, bytes] | None:
-        """Return the stage that a user is to answer and its message; None if there is nothing."""
-        if self.stage is Stage.ADVERTISE_KEYS:
-            return (self.stage.name, b"") if user in self.server.waiting_for else None
-        if user in self.inbox or self.stage is Stage.DONE:
-            return self.stage.name, self.inbox.get(user, b"")
+        """Return what a user is to answer and the server's message; None if there is nothing."""
+        if self.asking == Stage.ADVERTISE_KEYS.name:
+            return (self.asking, b"") if user in self.server.waiting_for else None
+        if user in self.inbox or self.asking == "DONE":
+            return self.asking, self.inbox.get(user, b"")
         if self.server.lacking(user):  # Keys of the next two rounds: of use in any stage.
             return Stage.SHARE_KEYS.name, self.epoch_keys[user]
         return None
@@ -196,7 +196,7 @@ class Run:
 
     async def status(self, _: Request) -> Response:
         """GET /status: where the run is, for its operator."""
-        where = {"round": self.server.round_number, "stage": self.stage.name}
+        where = {"round": self.server.round_number, "stage": self.asking}
         return JSONResponse({**where, "waiting_for": sorted(self.server.waiting_for), "history": self.history})
 
     def user_of(self, request: Request) -> int | None:

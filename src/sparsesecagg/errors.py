@@ -106,7 +106,11 @@ class InvalidShare(ProtocolError):
     """A secret share that does not open, belongs to somebody else, or does not fit the others."""
 
 
-class ThresholdNotMet(ProtocolError):
+class RoundFailed(ProtocolError):
+    """The round is over without a result; nothing was revealed, the model stays as it was, and the next may begin."""
+
+
+class ThresholdNotMet(RoundFailed):
     """Too few users are left to open the sum; nothing was revealed."""
 
     def __init__(self, stage: str, survivors: int, needed: int) -> None:
@@ -118,7 +122,7 @@ class AlreadyAnswered(ProtocolError):
     """A round or stage that is over for this client, or a second, different request for one that it answered."""
 
 
-class TooLittleOpened(ProtocolError):
+class TooLittleOpened(RoundFailed):
     """Less of the model was opened than the caller demands; what was not opened stays hidden."""
 
     def __init__(self, fraction: float, demanded: float, reason: str) -> None:
@@ -139,7 +143,7 @@ class PrivacyBudgetExhausted(PolicyViolation):
         super().__init__(f"the next round would spend epsilon {epsilon:.3g} at delta {delta:g}, {allowed:g} is allowed")
 
 
-class RoundRefused(ProtocolError):
+class RoundRefused(RoundFailed):
     """Clients refused what they were asked for, and too few are left without them; nothing was revealed."""
 
     def __init__(self, refusals: int, stage: str, reason: str) -> None:

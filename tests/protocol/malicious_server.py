@@ -212,7 +212,7 @@ class MaliciousServer:
         if view.mask_key[peer] != self.packages[peer].mask_key:
             return KeyAgreement(self.own_key(peer)), view.mask_key[user]
         if peer in self.colluding:
-            secret: SharedSecret | None = self.run.clients[peer]._state.packages[1].mask_secret
+            secret: SharedSecret | None = self.run.clients[peer]._state.packages[1].for_upload().mask_secret
         else:
             secret = self.secret_of(peer, of_seed=False)
         if secret:

@@ -178,7 +178,7 @@ class Run:
 
     def run_to(self, stage: Stage) -> Run:
         """Run until the server waits for the messages of `stage`; begins a round if there is none."""
-        if self.server.stage is Stage.DONE and stage is not Stage.DONE:
+        if self.server.stage is Stage.SHARE_KEYS and stage is not Stage.SHARE_KEYS:
             self.begin()
         while self.server.stage is not stage:
             self.step()
@@ -188,7 +188,7 @@ class Run:
         """Run a whole round; the silent ones send no upload and no key package in it."""
         self.begin(**settings)
         self.step(silent)
-        self.run_to(Stage.DONE)
+        self.run_to(Stage.SHARE_KEYS)
         return self.result
 
     @property

@@ -9,9 +9,9 @@ import pytest
 
 from protocol.rounds import Run, grouped, small
 from sparsesecagg.crypto.secrets import PairRatchet, PrivateKey, RoundSecret, SecretShares, SharedSecret
-from sparsesecagg.errors import MalformedMessage
+from sparsesecagg.errors import MalformedMessage, WrongStage
 from sparsesecagg.protocol import Client, Stage
-from sparsesecagg.protocol.epoch import KeyPackage
+from sparsesecagg.protocol.epoch import KeyPackage, Unspent
 from sparsesecagg.protocol.stages import Progress
 from sparsesecagg.protocol.state import ClientState, StateStep, restore_state, save_state
 
@@ -44,7 +44,7 @@ def test_every_field_survives_at_every_stage(params: Any) -> None:
 def test_a_fresh_state_is_empty() -> None:
     state = restore_state(saved())
     assert state == ClientState(user=0, params=b"")
-    assert (state.version, state.epoch_number, state.round_number, state.progress) == (0, 0, 0, Progress.NOTHING)
+    assert (state.version, state.epoch_number, state.round_number, state.progress) == (0, 0, 0, Progress.NEW)
     assert (state.keys, state.header, state.sealing_private) == (None, None, None)
     assert (state.ratchets, state.secrets, state.packages) == ({}, {}, {})
 
@@ -58,7 +58,7 @@ def test_a_fresh_state_is_empty() -> None:
         saved() + b"\x00",
         saved(user="x"),
         saved(params="XXXX").replace(b"XXXX", b"\xff\xfe\xfd\xfc"),
-        saved(progress=4),
+        saved(progress=5),
         saved(**{"packages x": b""}),
         saved(**{"packages 1": {"message": b""}}),
         saved(**{"unknown": b""}).replace(b"params", b"packag"),
@@ -86,11 +86,9 @@ def test_only_secrets_are_written_as_bytes() -> None:
 
 def package(fill: bytes) -> KeyPackage:
     return KeyPackage(
-        message=b"m",
         mask_key=b"k",
-        mask_secret=SharedSecret(fill * 16),
-        private_seed=SharedSecret(fill * 16),
         own_shares=SecretShares(fill * 40),
+        unspent=Unspent(b"m", SharedSecret(fill * 16), SharedSecret(fill * 16)),
     )
 
 
@@ -105,7 +103,7 @@ def state() -> ClientState:
         secrets={number: {1: RoundSecret(bytes([number]) * 32)} for number in (3, 4, 5)},
         ratchets={1: PairRatchet(b"r" * 32)},
         round_number=3,
-        progress=Progress.UPLOAD,
+        progress=Progress.UPLOADED,
         header=b"header",
     )
 
@@ -113,19 +111,15 @@ def state() -> ClientState:
 def test_a_later_round_leaves_nothing_of_earlier_ones(state: ClientState) -> None:
     later = state.from_round(4)
     assert later.packages.keys() == later.secrets.keys() == {4, 5}
-    assert (later.round_number, later.progress, later.header) == (4, Progress.NOTHING, None)
+    assert (later.round_number, later.progress, later.header) == (3, Progress.OVER, None)
+    assert later.from_round(4) is later
     for earlier in (3, 2, 0):
         assert state.from_round(earlier) is state
 
 
-def test_the_end_of_a_round_takes_its_shares_and_secrets_away(state: ClientState) -> None:
-    after = state.after_round()
-    assert after.packages.keys() == after.secrets.keys() == {4, 5}
-    assert (after.round_number, after.progress, after.header) == (3, Progress.UNMASK, None)
-
-
 def test_only_what_is_no_longer_held_is_dropped(state: ClientState) -> None:
-    gone = [*state.secrets[3].values(), state.packages[3].mask_secret, state.packages[3].private_seed]
+    used = state.packages[3].for_upload()
+    gone = [*state.secrets[3].values(), used.mask_secret, used.private_seed]
     dropped = StateStep(state, state.from_round(4)).dropped()
     assert {id(each) for each in dropped} == {id(each) for each in [*gone, state.packages[3].own_shares]}
     assert StateStep(state, state).dropped() == []
@@ -134,11 +128,13 @@ def test_only_what_is_no_longer_held_is_dropped(state: ClientState) -> None:
 def test_a_package_that_was_used_keeps_the_own_shares_only(state: ClientState) -> None:
     spent = state.packages[3].spent()
     assert spent.own_shares is state.packages[3].own_shares
-    assert (spent.mask_secret.reveal(), spent.private_seed.reveal()) == (b"", b"")
-    assert (spent.message, spent.mask_key) == (b"", b"k")
+    assert (spent.unspent, spent.mask_key) == (None, b"k")
+    with pytest.raises(WrongStage, match="the key package was used"):
+        spent.for_upload()
     after = state.with_changes(packages={**state.packages, 3: spent})
     dropped = StateStep(state, after).dropped()
-    assert {id(each) for each in dropped} == {id(state.packages[3].mask_secret), id(state.packages[3].private_seed)}
+    used = state.packages[3].for_upload()
+    assert {id(each) for each in dropped} == {id(used.mask_secret), id(used.private_seed)}
 
 
 def test_all_secrets_of_a_state_are_dropped_with_it(state: ClientState) -> None:

@@ -234,7 +234,7 @@ class TestEpochNumbers:
     def test_a_new_epoch_erases_everything_of_the_one_before(self) -> None:
         run = Run(small()).begin()
         client, state = run.clients[0], run.clients[0]._state
-        kept = [*state.ratchets.values(), *state.secrets[1].values(), state.packages[2].mask_secret]
+        kept = [*state.ratchets.values(), *state.secrets[1].values(), state.packages[2].for_upload().mask_secret]
         client.advertise_keys()
         assert not any(any(secret.reveal()) for secret in kept)
         assert (client._state.keys, client._state.packages, client._state.secrets) == (None, {}, {})

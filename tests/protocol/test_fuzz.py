@@ -64,7 +64,7 @@ def transcript() -> dict[str, tuple[bytes, bool]]:
     run.join()
     note(run.clients[0].share_keys(0, again=True)[0], True)
     run.begin()
-    while run.server.stage is not Stage.DONE:
+    while run.server.stage is not Stage.SHARE_KEYS:
         note(run.inbox[0], False)
         note(run.answer(0), True)
         run.step()

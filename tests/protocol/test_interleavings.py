@@ -13,9 +13,9 @@ COUNT = 5_000 // len(MODES)
 @pytest.mark.parametrize("mode", MODES)
 def test_no_interleaving_gets_two_headers_two_answers_or_both_kinds_of_share(mode: Mode) -> None:
     seen = run_interleavings(mode, 0, COUNT)
-    assert seen["HEADER"] > COUNT / 4
-    assert seen["UPLOAD"] > COUNT / 4
-    assert seen["UNMASK"] > COUNT / 10, "too few get so far"
+    assert seen["ACCEPTED"] > COUNT / 4
+    assert seen["UPLOADED"] > COUNT / 4
+    assert seen["OVER"] > COUNT / 10, "too few get so far"
     assert seen["AlreadyAnswered"] > COUNT / 10, "the ledger is never asked"
 
 

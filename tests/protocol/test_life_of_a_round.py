@@ -101,7 +101,7 @@ class TestOrder:
     def test_an_earlier_round_is_refused(self, stage: Stage) -> None:
         run = Run(SMALL).run_to(stage)
         old = run.inbox[0]
-        run.run_to(Stage.DONE).run_to(stage)
+        run.run_to(Stage.SHARE_KEYS).run_to(stage)
         refuses(run, 0, old, AlreadyAnswered)
 
     def test_an_earlier_round_is_refused_as_soon_as_a_later_one_is_seen(self) -> None:
@@ -121,14 +121,21 @@ class TestOrder:
         with pytest.raises(WrongRound):
             run.answer(0, run.inbox[1])
         run.clients[0].share_keys(1)
-        with pytest.raises(WrongStage, match="got UNMASK while the round is at UPLOAD"):
+        with pytest.raises(WrongRound):
+            run.answer(0, run.inbox[1])
+
+    def test_who_only_accepted_the_header_releases_nothing(self) -> None:
+        run = Run(SMALL).begin()
+        run.clients[0].accept(run.inbox[0])
+        run.step(silent=[0])
+        with pytest.raises(WrongStage, match="got unmask while the round is at ACCEPTED"):
             run.answer(0, run.inbox[1])
 
     def test_no_round_before_the_epoch(self) -> None:
         run, other = Run(small(), set_up=False), Run(small()).begin()
-        with pytest.raises(WrongStage, match="a round"):
+        with pytest.raises(WrongStage, match="got accept while the round is at NEW"):
             run.clients[0].upload(other.inbox[0], run.updates[0])
-        with pytest.raises(WrongStage, match="a round"):
+        with pytest.raises(WrongStage, match="got share_keys while the round is at NEW"):
             run.clients[0].share_keys(0)
 
     @pytest.mark.parametrize("stage", ASKED)
@@ -190,7 +197,7 @@ class TestHeaderOnRecord:
     def test_any_other_header_is_refused_and_the_same_one_is_not(self, run: Run) -> None:
         client = run.clients[0]
         assert client.accept(run.inbox[0]) is None
-        assert run.ledgers[0].last().progress == Progress.HEADER
+        assert run.ledgers[0].last().progress == Progress.ACCEPTED
         self.refuses_all_others(run, client)
         client.accept(run.inbox[0])
         answer = client.upload(run.inbox[0], run.updates[0])
@@ -209,7 +216,7 @@ class TestHeaderOnRecord:
         for user in range(1, 5):
             run.server.receive(run.answer(user))
         run.inbox = run.server.close_stage()
-        assert run.run_to(Stage.DONE).result.survivors == (0, 1, 2, 3, 4)
+        assert run.run_to(Stage.SHARE_KEYS).result.survivors == (0, 1, 2, 3, 4)
 
     def test_also_from_a_state_that_was_copied_before(self, run: Run) -> None:
         """The ledger knows of the header, whatever the state says."""
@@ -246,9 +253,9 @@ class TestHeaderOnRecord:
         client = run.clients[0]
         with pytest.raises(OSError, match="disk"):
             client.upload(run.inbox[0], Broken())  # type: ignore[arg-type]
-        assert run.ledgers[0].last().progress == Progress.HEADER
+        assert run.ledgers[0].last().progress == Progress.ACCEPTED
         self.refuses_all_others(run, client)
-        assert run.run_to(Stage.DONE).result.survivors == (0, 1, 2, 3, 4)
+        assert run.run_to(Stage.SHARE_KEYS).result.survivors == (0, 1, 2, 3, 4)
 
     def test_a_header_that_is_refused_is_not_on_record(self, run: Run) -> None:
         refuses(run, 0, tampered(run.inbox[0], context=OTHER), WrongBinding)
@@ -258,10 +265,10 @@ class TestHeaderOnRecord:
 
     def test_the_next_round_is_accepted_without_an_upload_in_this_one(self, run: Run) -> None:
         run.clients[0].accept(run.inbox[0])
-        run.step(silent=[0]).run_to(Stage.DONE)
+        run.step(silent=[0]).run_to(Stage.SHARE_KEYS)
         run.begin()
         assert run.clients[0].accept(run.inbox[0]) is None
-        assert run.run_to(Stage.DONE).result.survivors == (0, 1, 2, 3, 4)
+        assert run.run_to(Stage.SHARE_KEYS).result.survivors == (0, 1, 2, 3, 4)
 
 
 class TestFailures:
@@ -285,7 +292,7 @@ class TestFailures:
             run.clients[0].upload(run.inbox[0], update)  # type: ignore[arg-type]
         assert problem.value.option == "update"
         assert run.clients[0].save() == before
-        assert run.run_to(Stage.DONE).result.survivors == (0, 1, 2, 3, 4)
+        assert run.run_to(Stage.SHARE_KEYS).result.survivors == (0, 1, 2, 3, 4)
 
     @pytest.mark.parametrize("weight", [0, 2, -1])
     def test_a_weight_in_a_run_without_weights_is_refused(self, weight: int) -> None:
@@ -304,7 +311,7 @@ class TestFailures:
         for user in range(5):
             run.server.receive(run.clients[user].upload(run.inbox[user], run.updates[user], weights[user]))
         run.inbox = run.server.close_stage()
-        result = run.run_to(Stage.DONE).result
+        result = run.run_to(Stage.SHARE_KEYS).result
         assert result.combined.weights is not None
         assert set(result.combined.weights.tolist()) == {0 + 3 + 1 + 7 + 7}
         assert (run.clients[1].clipped, run.clients[2].clipped) == (3, 2)
@@ -349,8 +356,9 @@ class TestFailures:
 def secrets_of(state: ClientState, round_number: int) -> dict[str, list[Secret]]:
     """The secrets of a round, as objects: they are overwritten in place."""
     package = state.packages[round_number]
+    unspent = package.for_upload()
     return {
-        "mask": [package.mask_secret, package.private_seed],
+        "mask": [unspent.mask_secret, unspent.private_seed],
         "own": [package.own_shares],
         "pairs": list(state.secrets[round_number].values()),
     }
@@ -381,8 +389,7 @@ class TestErasure:
         assert is_erased(kept["mask"])
         assert not is_erased(kept["own"])
         assert not is_erased(kept["pairs"])
-        package = run.clients[0]._state.packages[1]
-        assert (package.mask_secret.reveal(), package.private_seed.reveal()) == (b"", b"")
+        assert run.clients[0]._state.packages[1].unspent is None
         run.run_to(Stage.UNMASK)
         assert not is_erased(kept["own"])
         run.answer(0)
@@ -435,7 +442,7 @@ class TestRestart:
         for _ in range(3):
             plain.round(silent=[1])
             restarted.begin()
-            while restarted.server.stage is not Stage.DONE:
+            while restarted.server.stage is not Stage.SHARE_KEYS:
                 restarted.clients = {user: restarted.restored(user) for user in restarted.clients}
                 restarted.step(silent=[1] if restarted.server.stage is Stage.UPLOAD else [])
             assert (restarted.result.total == plain.result.total).all()
@@ -534,7 +541,7 @@ class TestTwoOnOneLedger:
 class TestMemoryLedger:
     def test_entries_follow_each_other(self) -> None:
         ledger = MemoryLedger()
-        assert ledger.last() == Entry(0, -1, 0, b"", b"")
+        assert ledger.last() == Entry(0, -1, 0, None, None)
         for wrong in (0, 2, -1):
             with pytest.raises(AlreadyAnswered):
                 ledger.record(Entry(wrong), NOTHING)
@@ -547,7 +554,7 @@ class TestMemoryLedger:
         """Then the same request is refused instead of answered again."""
         ledger = MemoryLedger(keep_answers=False)
         ledger.record(Entry(1, 4, 2, b"r", b"a"), NOTHING)
-        assert ledger.last() == Entry(1, 4, 2, b"r", b"")
+        assert ledger.last() == Entry(1, 4, 2, b"r", None)
         run = Run(small()).begin()
         run.ledgers[0]._keep_answers = False
         run.answer(0)
@@ -594,7 +601,7 @@ class TestMemoryLedger:
             run.answer(0)
         assert run.clients[0].save() == before
         ledger.broken = False
-        assert run.run_to(Stage.DONE).result.survivors == (0, 1, 2, 3, 4)
+        assert run.run_to(Stage.SHARE_KEYS).result.survivors == (0, 1, 2, 3, 4)
 
 
 def test_a_client_tells_which_round_it_is_at() -> None:

@@ -172,7 +172,7 @@ class TestFraming:
         shares = run.header_of(BAD).shares
         for user in (0, 1):
             run.inbox[user] = tampered(run.inbox[user], shares=shares)
-        run.step().run_to(Stage.DONE)
+        run.step().run_to(Stage.SHARE_KEYS)
         assert is_right(run, run.result, range(USERS))
         assert not run.server.excluded
 
@@ -260,15 +260,16 @@ def wrong_commitment(run: Run, package: KeyPackage) -> KeyPackage:
 
 
 def resent(package: KeyPackage, **changes: bytes) -> KeyPackage:
-    message = encode(msgspec.structs.replace(decode_client_message(package.message), **changes))
-    return msgspec.structs.replace(package, message=message, mask_key=changes.get("mask_key", package.mask_key))
+    message = encode(msgspec.structs.replace(decode_client_message(package.for_upload().message), **changes))
+    unspent = msgspec.structs.replace(package.for_upload(), message=message)
+    return msgspec.structs.replace(package, unspent=unspent, mask_key=changes.get("mask_key", package.mask_key))
 
 
 def resealed(run: Run, package: KeyPackage, plain: Callable[[int, bytes], bytes]) -> KeyPackage:
     """Seal other shares than those that were dealt."""
     client, number = run.clients[BAD], 1
     secrets = client._state.secrets[number]
-    message = decode_client_message(package.message)
+    message = decode_client_message(package.for_upload().message)
     parts = pieces(message.shares, USERS - 1, 48, "")  # type: ignore[union-attr]
     sealed = []
     for holder, part in zip(sorted(secrets), parts, strict=True):
@@ -302,7 +303,8 @@ def shares_without_a_polynomial(run: Run, package: KeyPackage) -> KeyPackage:
 
 def few_shares_that_open(run: Run, package: KeyPackage) -> KeyPackage:
     """Deal five holders of nine what opens; with the own share of their owner that is one too few."""
-    parts = pieces(decode_client_message(package.message).shares, USERS - 1, 48, "")  # type: ignore[union-attr]
+    message = decode_client_message(package.for_upload().message)
+    parts = pieces(message.shares, USERS - 1, 48, "")  # type: ignore[union-attr]
     return resent(package, shares=b"".join([*parts[:5], *(bytes(48) for _ in parts[5:])]))
 
 
@@ -326,7 +328,7 @@ def with_wrong_package(wrong: Callable[[Run, KeyPackage], KeyPackage], roster: b
     package = wrong(run, state.packages[1])
     client._journal.state = state.with_changes(packages={**state.packages, 1: package})
     for each in client._state.packages.values():
-        run.server.receive(each.message)
+        run.server.receive(each.for_upload().message)
     return run
 
 
@@ -345,7 +347,7 @@ class TestWrongPackages:
         run = with_wrong_package(wrong)
         run.begin()
         with pytest.raises(TooLittleOpened, match=f"the secrets of user {BAD} can't be restored"):
-            run.step(silent=[BAD]).run_to(Stage.DONE)
+            run.step(silent=[BAD]).run_to(Stage.SHARE_KEYS)
         run.share_keys()
         ends_well(run)
 
@@ -376,7 +378,7 @@ class TestWrongPackages:
         package = resent(client._state.packages[1], commitment=bytes(32))
         client._journal.state = client._state.with_changes(packages={**client._state.packages, 1: package})
         for each in client._state.packages.values():
-            run.server.receive(each.message)
+            run.server.receive(each.for_upload().message)
         assert play(run) is None
         assert set(run.server.excluded) == {0}
         assert is_right(run, play(run), range(1, clients))

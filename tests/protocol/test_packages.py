@@ -104,7 +104,7 @@ class TestMaking:
         """Shares open for the holder, in the round, from the owner that made them; for nobody else."""
         run = Run(small())
         owner, holder = run.clients[0], run.clients[1]
-        package = decode_client_message(owner._state.packages[1].message)
+        package = decode_client_message(owner._state.packages[1].for_upload().message)
         assert isinstance(package, ShareKeys)
         epoch, index, at = owner._joined()[0], run.index(0), run.index(1)
         sealed = dict(zip(epoch.partners(index).tolist(), pieces(package.shares, 4, SEALED_SIZE, ""), strict=True))
@@ -128,7 +128,7 @@ class TestMaking:
     def test_the_two_secrets_have_nothing_in_common(self) -> None:
         run = Run(small())
         package = run.clients[0]._state.packages[1]
-        assert package.mask_secret.reveal() != package.private_seed.reveal()
+        assert package.for_upload().mask_secret.reveal() != package.for_upload().private_seed.reveal()
         drawn: list[int] = []
 
         def entropy(size: int) -> bytes:
@@ -195,7 +195,7 @@ class TestReceiving:
 
     def test_who_has_not_joined_sends_no_package(self) -> None:
         run = Run(small(), absent=[4])
-        package = run.clients[0]._state.packages[1].message
+        package = run.clients[0]._state.packages[1].for_upload().message
         self.refused(run, tampered_by_user(package, number=b"\4\0\0\0"), UnknownSender)
         early = Run(small(), set_up=False)
         with pytest.raises(UnknownSender):
@@ -251,7 +251,7 @@ class TestMissing:
         run = Run(small(), late=[0]).begin()
         assert set(run.inbox) == {1, 2, 3, 4}
         run.step()
-        assert run.run_to(Stage.DONE).result.dropped == {"SHARE_KEYS": 1, "UPLOAD": 0, "UNMASK": 0}
+        assert run.run_to(Stage.SHARE_KEYS).result.dropped == {"SHARE_KEYS": 1, "UPLOAD": 0, "UNMASK": 0}
 
     def test_a_header_for_a_round_that_no_package_was_made_for_is_refused(self) -> None:
         run = Run(small(), late=[0]).begin()
@@ -271,7 +271,7 @@ def test_a_share_that_does_not_open_is_left_out_and_the_round_goes_on() -> None:
     assert isinstance(answer, Unmask)
     partners = run.partners(0)
     assert set(decode_users(answer.owners, 5).tolist()) == set(range(5)) - {partners[0]}
-    assert run.run_to(Stage.DONE).result.survivors == (0, 1, 2, 3, 4)
+    assert run.run_to(Stage.SHARE_KEYS).result.survivors == (0, 1, 2, 3, 4)
 
 
 def test_sealed_numbers_outside_the_field_are_left_out_as_well() -> None:
@@ -292,6 +292,6 @@ def test_sealed_numbers_outside_the_field_are_left_out_as_well() -> None:
 
 def test_packages_of_groups_do_not_meet() -> None:
     run = Run(grouped())
-    sizes = {len(client._state.packages[1].message) for client in run.clients.values()}
+    sizes = {len(client._state.packages[1].for_upload().message) for client in run.clients.values()}
     assert len(sizes) == 1
     assert all(len(client._state.secrets[1]) == 5 for client in run.clients.values())

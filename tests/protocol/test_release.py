@@ -202,7 +202,7 @@ def any_own_key(monkeypatch: pytest.MonkeyPatch) -> None:
         shown = Header(epoch, message).mask_key[index]
         return checked(epoch, index, message, replace(package, mask_key=shown), context)
 
-    monkeypatch.setattr("sparsesecagg.protocol.client.accepted_header", lax)
+    monkeypatch.setattr("sparsesecagg.protocol.checks.accepted_header", lax)
 
 
 @pytest.fixture(params=[False, True], ids=["plain", "roster"])

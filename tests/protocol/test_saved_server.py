@@ -25,6 +25,7 @@ def state_of(run: Run) -> ServerState:
 def changed(run: Run, group: dict[str, Any] | None = None, **changes: Any) -> bytes:
     """Return the bytes of a server with some fields changed, of its first group or of itself."""
     state = state_of(run)
+    assert state.groups[0] is not None
     groups = [msgspec.structs.replace(state.groups[0], **(group or {})), *state.groups[1:]]
     return msgspec.msgpack.encode(msgspec.structs.replace(state, **{"groups": groups, **changes}))
 
@@ -52,7 +53,7 @@ def test_everything_that_is_saved_is_restored() -> None:
     run.server.excluded, run.server._accusers = {5: "for a reason"}, {5: {1, 2}}
     restored = Server.restore(run.server.save())
     assert restored.save() == run.server.save()
-    assert (restored.stage, restored.epoch_number, restored.round_number) == (Stage.DONE, 1, 1)
+    assert (restored.stage, restored.epoch_number, restored.round_number) == (Stage.SHARE_KEYS, 1, 1)
     for user in range(12):
         assert restored.lacking(user) == run.server.lacking(user)
     assert restored.shared(2) == run.server.shared(2) != set()
@@ -110,7 +111,7 @@ def test_other_bytes_are_no_saved_server(data: bytes) -> None:
 
 def test_damaged_groups_are_refused() -> None:
     run = Run(small())
-    package = run.clients[0]._state.packages[1].message
+    package = run.clients[0]._state.packages[1].for_upload().message
     keys = run.server._epoch.groups[0].keys
     header = Run(small()).begin().inbox[0]
     upload = Run(small()).begin().answer(0)

@@ -31,7 +31,7 @@ from sparsesecagg.patterns.base import GroupSum
 from sparsesecagg.protocol import Server, Stage, server_group
 from sparsesecagg.protocol.combine import Sum, Total
 from sparsesecagg.protocol.messages import decode_client_message, user_number
-from sparsesecagg.protocol.stages import NEXT_STAGE, ROUND_STAGES, STAGES
+from sparsesecagg.protocol.stages import ROUND_STAGES, SERVER_TRANSITIONS, STAGES
 
 ROUND = [Stage.UPLOAD, Stage.UNMASK]
 
@@ -107,7 +107,7 @@ class TestEveryStage:
 
     def test_dropouts_are_counted_where_they_happen(self, run: Run, stage: Stage) -> None:
         run.step(silent=[3])
-        run.run_to(Stage.DONE)
+        run.run_to(Stage.SHARE_KEYS)
         assert run.result.dropped == {
             name: int(name == stage.name) for name in ("SHARE_KEYS", *(s.name for s in ROUND))
         }
@@ -120,7 +120,7 @@ class TestEveryStage:
 
 def test_stages_are_one_table() -> None:
     assert [stage.name for stage in STAGES] == ["ADVERTISE_KEYS", "SHARE_KEYS", "UPLOAD", "UNMASK"]
-    assert [NEXT_STAGE[stage] for stage in ROUND_STAGES] == [Stage.UNMASK, Stage.DONE]
+    assert [SERVER_TRANSITIONS[stage]["close_stage"] for stage in ROUND_STAGES] == [Stage.UNMASK, Stage.SHARE_KEYS]
 
 
 @pytest.mark.parametrize("pattern", ["full", "pairwise", "sliced"])
@@ -141,7 +141,7 @@ def test_uploads_that_do_not_fit_are_refused_and_nothing_of_them_stays_in_the_su
     for user in range(1, 5):
         run.server.receive(run.answer(user))
     run.inbox = run.server.close_stage()
-    run.run_to(Stage.DONE)
+    run.run_to(Stage.SHARE_KEYS)
     if pattern != "pairwise":
         assert np.abs(run.result.sum() - np.clip(run.updates, -1, 1).sum(axis=0)).max() < 1e-6
 
@@ -284,7 +284,7 @@ def test_uploads_are_kept_until_the_round_is_over_and_may_lie_in_a_file(monkeypa
             answer = run.answer(user)
             run.server.receive(tampered_by_user(answer, tags=bytes(32)) if user == 3 else answer)
         run.inbox = run.server.close_stage()
-        results.append(run.run_to(Stage.DONE).result)
+        results.append(run.run_to(Stage.SHARE_KEYS).result)
         assert results[-1].survivors == (0, 1, 2, 4)
     assert all((result.total == results[0].total).all() for result in results)
 
@@ -306,7 +306,7 @@ def test_the_order_of_arrival_does_not_matter() -> None:
     orders: list[Callable[[list[int]], list[int]]] = [list, lambda users: users[::-1]]
     for order in orders:
         run = Run(small(pattern="pairwise")).begin()
-        while run.server.stage is not Stage.DONE:
+        while run.server.stage is not Stage.SHARE_KEYS:
             for user in order(list(run.inbox)):
                 run.server.receive(run.answer(user))
             run.inbox = run.server.close_stage()
@@ -319,7 +319,7 @@ def test_the_sizes_of_all_messages_are_counted(params: object) -> None:
     run = Run(params).begin()  # type: ignore[arg-type]
     sent: dict[str, dict[int, int]] = {"SHARE_KEYS": {}}
     received: dict[str, dict[int, int]] = {"SHARE_KEYS": {}}
-    while run.server.stage is not Stage.DONE:
+    while run.server.stage is not Stage.SHARE_KEYS:
         stage = run.server.stage
         received[stage.name] = {user: len(data) for user, data in run.inbox.items()}
         sent[stage.name] = {}
@@ -345,7 +345,7 @@ def test_weights_are_summed_by_group() -> None:
     for user in run.inbox:
         run.server.receive(run.clients[user].upload(run.inbox[user], run.updates[user], weights[user]))
     run.inbox = run.server.close_stage()
-    result = run.run_to(Stage.DONE).result
+    result = run.run_to(Stage.SHARE_KEYS).result
     assert result.combined.weights is not None
     for each in run.server.rounds:
         total = sum(weights[user] for user in each.epoch.group.users.tolist())

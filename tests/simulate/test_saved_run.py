@@ -74,6 +74,6 @@ def test_a_server_that_is_saved_in_a_round_begins_the_next_one() -> None:
     run = InProcessRun(params, cohort)
     run.server.begin_round()
     restored = Server.restore(run.server.save())
-    assert restored.stage is Stage.DONE
+    assert restored.stage is Stage.SHARE_KEYS
     restored.begin_round()
     assert restored.round_number == run.server.round_number + 1

@@ -129,6 +129,6 @@ def test_every_protocol_error_has_a_vector() -> None:
     """RoundRefused sums up refusals in one process, and steps on the way down are apart."""
     named = {case["error"] for _, case in REFUSED}
     # Engines and benchmarks have errors of their own, which may be loaded in this process too.
-    kinds = [kind for kind in errors.ProtocolError.__subclasses__() if kind.__module__ == errors.__name__]
-    typed = {kind.__name__ for kind in kinds}
-    assert named == (typed | {"InvalidInput"}) - {"RoundRefused", "WrongStep"}
+    kinds = [*errors.ProtocolError.__subclasses__(), *errors.RoundFailed.__subclasses__()]
+    typed = {kind.__name__ for kind in kinds if kind.__module__ == errors.__name__}
+    assert named == (typed | {"InvalidInput"}) - {"RoundFailed", "RoundRefused", "WrongStep"}

@@ -25,6 +25,7 @@ from sparsesecagg.flower.exchanges import Exchanges, Seats
 from sparsesecagg.flower.figures import RoundRecord
 from sparsesecagg.flower.records import Packet, Value
 from sparsesecagg.protocol import Parameters, Result, Server, Stage
+from sparsesecagg.protocol.stages import ROUND_STAGES
 
 _LOG = logging.getLogger("flwr")
 VIABLE = 0.5
@@ -208,7 +209,7 @@ class SecureRun:
 
     def _abandon(self) -> None:
         """End a round that nobody has finished, as when another strategy around this one has failed."""
-        while self.server.stage is not Stage.DONE:
+        while self.server.stage in ROUND_STAGES:
             with suppress(ProtocolError):
                 self.server.close_stage()
 

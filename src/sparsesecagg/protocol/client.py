@@ -9,7 +9,7 @@ away shares only for survivors that have shown its own header.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -17,43 +17,20 @@ import numpy as np
 
 from sparsesecagg.crypto.identity import Identity
 from sparsesecagg.crypto.keys import KeyAgreement, public_key
-from sparsesecagg.crypto.secrets import SECRET_SIZE, Entropy
+from sparsesecagg.crypto.secrets import Entropy
 from sparsesecagg.errors import AlreadyAnswered, InvalidInput, PolicyViolation, WrongBinding, WrongRound, WrongStage
 from sparsesecagg.field import pack
 from sparsesecagg.patterns.base import Trace, Update, UpdateSource
 from sparsesecagg.patterns.masks import Pair
 from sparsesecagg.privacy.accountant import Cost
-from sparsesecagg.protocol.checks import (
-    accepted_header,
-    checked_identity,
-    checked_ledger,
-    checked_update,
-    checked_weight,
-    held_shares,
-    own_survivors,
-    released_shares,
-    require_keys,
-)
+from sparsesecagg.protocol import checks, messages
 from sparsesecagg.protocol.epoch import AHEAD, Epoch, KeyPackage, mask_private
 from sparsesecagg.protocol.header import NO_CONTEXT, Header, Tags
 from sparsesecagg.protocol.ledger import Journal, Ledger, Spending
-from sparsesecagg.protocol.messages import (
-    BINDING_SIZE,
-    AdvertiseKeys,
-    EpochKeys,
-    RoundHeader,
-    ServerMessage,
-    Unmask,
-    UnmaskRequest,
-    Upload,
-    decode_server_message,
-    encode,
-    encode_users,
-    user_number,
-)
+from sparsesecagg.protocol.messages import EpochKeys, RoundHeader, UnmaskRequest, encode, encode_users, user_number
 from sparsesecagg.protocol.parameters import Parameters
 from sparsesecagg.protocol.policy import Policy
-from sparsesecagg.protocol.stages import Progress, Stage
+from sparsesecagg.protocol.stages import CLIENT_TRANSITIONS, Progress, after
 from sparsesecagg.protocol.state import ClientState, restore_state, save_state
 
 Expected = TypeVar("Expected", EpochKeys, RoundHeader, UnmaskRequest)
@@ -62,9 +39,9 @@ Expected = TypeVar("Expected", EpochKeys, RoundHeader, UnmaskRequest)
 class Client:
     """One user in a run.
 
-    Per epoch call `advertise_keys` and `join`; then, for every round, `upload` and `unmask`, and whenever there is an
-    occasion `share_keys`, which makes the key packages of the next rounds. Where the update is made only once the
-    header is known, call `accept` first: from then on no other header of this round is answered.
+    Send what `advertise_keys` returns, once per epoch; `handle` then answers whatever the server sends. It calls `join`
+    once per epoch, and for every round `accept`, `upload`, `share_keys` (the key packages of the next rounds) and
+    `unmask`, which engines with ways of their own call themselves.
     """
 
     def __init__(
@@ -86,15 +63,15 @@ class Client:
         self.user = user
         self.params = params
         self.policy = policy or Policy()
-        self._identity = checked_identity(identity, user, params)
+        self._identity = checks.checked_identity(identity, user, params)
         self.promise = self.policy.check(params, self._identity.roster if self._identity else None)
         """What this user has computed that the run keeps."""
         self._entropy = entropy
-        self._journal = Journal(checked_ledger(ledger, params), ClientState(user=user, params=params.encode()))
-        self._epoch: Epoch | None = None
-        """What `state.keys` says, once it was read."""
-        self._header: Header | None = None
-        """What `state.header` says, once it was read."""
+        self._journal = Journal(checks.checked_ledger(ledger, params), ClientState(user=user, params=params.encode()))
+        self._epoch: tuple[bytes, Epoch] | None = None
+        """The epoch that was read last, behind the bytes it was read from."""
+        self._header: tuple[bytes, Header] | None = None
+        """The same of the header."""
 
     def __repr__(self) -> str:
         return f"Client(user={self.user}, round={self.round_number}, epoch={self.epoch_number})"
@@ -104,8 +81,13 @@ class Client:
         return self._journal.state
 
     @property
+    def progress(self) -> Progress:
+        """Where this client is; `CLIENT_TRANSITIONS` says what may follow."""
+        return self._state.progress
+
+    @property
     def round_number(self) -> int:
-        """The last round that this client knows of; a server that comes back must be beyond it."""
+        """The last round that this client has seen the header of; a server that comes back must be beyond it."""
         return self._state.round_number
 
     @property
@@ -118,6 +100,29 @@ class Client:
         """How many values of the last update were clipped."""
         return self._state.clipped
 
+    def handle(
+        self, data: bytes, update: Update | Callable[[], Update], weight: int = 1, *, context: bytes = NO_CONTEXT
+    ) -> list[bytes]:
+        """Answer any message of the server; return what goes back to it, in this order.
+
+        `update` is for headers only: a vector or a source as in `upload`, or a function that returns one. The function
+        is called when the header is on record, and not at all for a header that was answered before. Raises what
+        `join`, `upload` and `unmask` raise; nothing is sent then.
+        """
+        match messages.decode_server_message(data):
+            case EpochKeys():
+                self.join(data)
+                return self.share_keys(again=True)
+            case UnmaskRequest():
+                return [self.unmask(data)]
+            case RoundHeader():
+                answer = self.accept(data, context=context)
+                if answer is not None:
+                    return [answer, *self.share_keys(again=True)]
+                made = update() if callable(update) else update
+                with self.one_record():
+                    return [self.upload(data, made, weight, context=context), *self.share_keys()]
+
     # The epoch
 
     def advertise_keys(self, epoch_number: int | None = None) -> bytes:
@@ -126,20 +131,16 @@ class Client:
         `epoch_number` is the server's, by default the next one. A new epoch ends the one before: its key packages and
         secrets are erased.
         """
-        state, waiting = self._state, self._state.sealing_private is not None
-        if epoch_number is None:
-            epoch_number = state.epoch_number + (not waiting)
-        if epoch_number < state.epoch_number or (epoch_number == state.epoch_number and not waiting):
-            raise AlreadyAnswered(f"epoch {epoch_number} is over for this client, the next is {state.epoch_number + 1}")
-        if epoch_number > state.epoch_number:
-            self.params.epoch_seed(epoch_number, self._identity.roster if self._identity else None)
-            state = state.advertised(epoch_number, self.params.encode(), self._entropy, SECRET_SIZE)
+        state, waiting = self._state, self.progress is Progress.ADVERTISED
+        number = state.epoch_number + (not waiting) if epoch_number is None else epoch_number
+        if number < state.epoch_number + (not waiting):
+            raise AlreadyAnswered(f"epoch {number} is over for this client, the next is {state.epoch_number + 1}")
+        if number > state.epoch_number:
+            self.params.epoch_seed(number, self._identity.roster if self._identity else None)
+            state = state.advertised(number, self.params.encode(), self._entropy)
             self._journal.record(state)
-            self._epoch = self._header = None
-        if state.sealing_private is None:
-            raise WrongStage("advertise_keys", "a later stage")
-        binding, key = self.params.digest[:BINDING_SIZE], public_key(state.sealing_private)
-        return encode(AdvertiseKeys(state.epoch_number, binding, user_number(self.user), key))
+        binding, key = self.params.digest[: messages.BINDING_SIZE], public_key(state.advertised_key())
+        return encode(messages.AdvertiseKeys(state.epoch_number, binding, user_number(self.user), key))
 
     def join(self, data: bytes) -> None:
         """Learn the keys of the group, and start a ratchet with each partner. The same message again changes nothing.
@@ -149,33 +150,36 @@ class Client:
         message, state = self._read(data, EpochKeys), self._state
         if data == state.keys:
             return
-        if message.binding != self.params.digest[:BINDING_SIZE]:
+        if message.binding != self.params.digest[: messages.BINDING_SIZE]:
             raise WrongBinding("the server")
-        if message.round_number != state.epoch_number or state.sealing_private is None:
+        if message.round_number != state.epoch_number:
             raise WrongStage(f"epoch {message.round_number}", f"epoch {state.epoch_number}")
+        private = state.advertised_key()
         if message.first_round <= state.round_number:
             raise WrongRound(message.first_round, state.round_number + 1)
-        epoch = self._epoch_of(message)
+        epoch = self._epoch_of(data)
         index = epoch.group.index_of[self.user]
-        require_keys(epoch, index, public_key(state.sealing_private))
-        self._journal.record(state.joined(epoch, index, data, self._identity))
-        self._epoch = epoch
+        checks.require_keys(epoch, index, public_key(private))
+        self._journal.record(state.joined(epoch, data, epoch.ratchets(index, private, self._identity)))
 
-    def share_keys(self, round_number: int, again: bool = False) -> list[bytes]:
+    def share_keys(self, round_number: int | None = None, again: bool = False) -> list[bytes]:
         """Make the key packages of the next two rounds that were not made yet; return them.
 
-        `round_number` is the round that the server is at, or the one before the first. With `again`, packages that were
-        made before are returned too, as the same bytes.
+        `round_number` is the round that the server is at, if it is beyond what this client has seen. With `again`,
+        packages that were made before are returned too, as the same bytes.
         """
+        after(CLIENT_TRANSITIONS, self.progress, "share_keys")
         epoch, index = self._joined()
-        state = self._state.from_round(round_number)
-        wanted = range(max(state.round_number + 1, epoch.first_round), state.round_number + 1 + AHEAD)
+        state = self._state.from_round(self.round_number if round_number is None else round_number)
+        first = max(self.round_number if round_number is None else round_number, state.round_number) + 1
+        wanted = range(max(first, epoch.first_round), first + AHEAD)
         fresh = [number for number in wanted if state.may_share(number)]
         if fresh:
             state = state.with_packages(epoch, index, fresh, self._entropy)
         if state is not self._state:
             self._journal.record(state)
-        return [state.packages[number].message for number in wanted if number in (state.packages if again else fresh)]
+        made = [state.packages[number] for number in wanted if number in (state.packages if again else fresh)]
+        return [package.for_upload().message for package in made]
 
     # A round
 
@@ -186,15 +190,16 @@ class Client:
         answer if this very header was answered before, else None.
         """
         message = self._read(data, RoundHeader)
-        answer = self._journal.answered(message, Progress.UPLOAD, data)
-        if answer is not None or self._journal.answered(message, Progress.HEADER, data) is not None:
+        answer = self._journal.answered(message, Progress.UPLOADED, data)
+        if answer is not None or self._journal.accepted(message, data):
             return answer
-        state = self._state.from_round(message.round_number)
-        epoch, index = self._joined()
-        header = accepted_header(epoch, index, message, self._package(state, message.round_number), context)
+        progress = after(CLIENT_TRANSITIONS, self.progress, "accept")
+        number, (epoch, index) = message.round_number, self._joined()
+        state = self._state.from_round(number)
+        header = checks.accepted_header(epoch, index, message, self._package(state, number), context)
         self.policy.check_budget(self.params, self._journal.ledger.spent())
-        self._journal.record(state.with_changes(header=data, progress=Progress.HEADER), data)
-        self._header = header
+        self._journal.record(state.with_changes(round_number=number, header=data, progress=progress), data)
+        self._header = data, header
         return None
 
     def upload(
@@ -207,26 +212,20 @@ class Client:
         the model that the update is relative to: the header must name the same.
         """
         message = self._read(data, RoundHeader)
-        if (answer := self._journal.answered(message, Progress.UPLOAD, data)) is not None:
+        if (answer := self._journal.answered(message, Progress.UPLOADED, data)) is not None:
             return answer
-        weight, source = checked_weight(weight, self.params), checked_update(update, self.params)
+        weight, source = checks.checked_weight(weight, self.params), checks.checked_update(update, self.params)
         with self.one_record():
             self.accept(data, context=context)
+            progress = after(CLIENT_TRANSITIONS, self.progress, "upload")
             answer, clipped = self._masked(self._current_header(), source, weight, trace)
             state, number = self._state, message.round_number
             spent = self._journal.ledger.spent()
             self.policy.check_budget(self.params, spent)  # Again: another run may have spent meanwhile.
             cost = self.params.mechanism.cost if self.params.mechanism else Cost()
-            self._journal.record(
-                state.with_changes(
-                    progress=Progress.UPLOAD,
-                    clipped=clipped,
-                    packages={**state.packages, number: state.packages[number].spent()},
-                ),
-                data,
-                answer,
-                Spending(spent, cost),
-            )
+            packages = {**state.packages, number: state.packages[number].spent()}
+            state = state.with_changes(progress=progress, clipped=clipped, packages=packages)
+            self._journal.record(state, data, answer, Spending(spent, cost))
         return answer
 
     def unmask(self, data: bytes) -> bytes:
@@ -235,53 +234,51 @@ class Client:
         Whether it answers or refuses: this client will release nothing more of the round.
         """
         message = self._read(data, UnmaskRequest)
-        if (answer := self._journal.answered(message, Progress.UNMASK, data)) is not None:
+        if (answer := self._journal.answered(message, Progress.OVER, data)) is not None:
             return answer
         state = self._state
         if message.round_number != state.round_number:
             raise WrongRound(message.round_number, state.round_number)
-        if state.progress is not Progress.UPLOAD:
-            raise WrongStage(Stage.UNMASK.name, Stage.UPLOAD.name)
+        after(CLIENT_TRANSITIONS, state.progress, "unmask")
         header, (_, index) = self._current_header(), self._joined()
         if message.binding != header.binding:
             raise WrongBinding("the server")
-        secrets, refusal = state.secrets[header.round_number], None
+        secrets = state.secrets[header.round_number]
         try:
-            survivors = own_survivors(header, index, message, Tags(header, index, secrets))
+            survivors = checks.own_survivors(header, index, message, Tags(header, index, secrets))
             package = state.packages[header.round_number]
-            held = held_shares(header, index, self._received_header(), package, secrets)
-            answer = self._unmasked(header, survivors, released_shares(held, survivors))
-        except PolicyViolation as problem:  # Used up all the same: the server may not ask again with other survivors.
-            answer, refusal = b"", problem
-        self._journal.record(state.after_round(), data, answer)
-        self._header = None
-        if refusal:
-            raise refusal
+            held = checks.held_shares(header, index, self._received_header(), package, secrets)
+            answer = self._unmasked(header, survivors, checks.released_shares(held, survivors))
+        except PolicyViolation:  # Used up all the same: the server may not ask again with other survivors.
+            self._journal.record(state.from_round(state.round_number + 1), data)
+            raise
+        self._journal.record(state.from_round(state.round_number + 1), data, answer)
         return answer
 
     def _masked(self, header: Header, source: UpdateSource, weight: int, trace: Trace | None) -> tuple[bytes, int]:
         """Return the UPLOAD message, and how many values were clipped."""
         epoch, index = self._joined()
-        number, package = header.round_number, self._package(self._state, header.round_number)
-        agreement = KeyAgreement(mask_private(epoch, number, self.user, package.mask_secret))
+        number, unspent = header.round_number, self._package(self._state, header.round_number).for_upload()
+        agreement = KeyAgreement(mask_private(epoch, number, self.user, unspent.mask_secret))
         partners, masked_sum = header.partners(index).tolist(), header.masked_sum()
         masked = masked_sum.mask(
             source,
             self.params.steps(weight, self._entropy, self.promise.anonymity),
             weight,
             [Pair(self.user, epoch.user(peer), agreement.with_peer(header.mask_key[peer])) for peer in partners],
-            masked_sum.private_mask(self.user, package.private_seed, positive=True),
+            masked_sum.private_mask(self.user, unspent.private_seed, positive=True),
             trace,
         )
         tags = Tags(header, index, self._state.secrets[number]).make(partners)
         words = pack(masked.words, self.params.word)
-        message = Upload(number, header.binding, user_number(self.user), masked.locations, words, tags)
+        message = messages.Upload(number, header.binding, user_number(self.user), masked.locations, words, tags)
         return encode(message), masked.clipped
 
     def _unmasked(self, header: Header, survivors: set[int], shares: dict[int, bytes]) -> bytes:
         size, number = len(header.epoch.group), user_number(self.user)
         counted, owners = (encode_users(np.array(sorted(each), np.int64), size) for each in (survivors, shares))
-        return encode(Unmask(header.round_number, header.binding, number, counted, owners, b"".join(shares.values())))
+        together = b"".join(shares.values())
+        return encode(messages.Unmask(header.round_number, header.binding, number, counted, owners, together))
 
     # The ledger
 
@@ -291,12 +288,8 @@ class Client:
 
         Each entry in a file costs a write to disk; an upload and the packages that leave with it need only one.
         """
-        try:
-            with self._journal.one_entry():
-                yield
-        except BaseException:
-            self._header = None  # It may be one that is not on record.
-            raise
+        with self._journal.one_entry():
+            yield
 
     def save(self) -> bytes:
         """Return the whole state as bytes, for an engine that restarts processes between messages.
@@ -332,34 +325,37 @@ class Client:
 
     @staticmethod
     def _read(data: bytes, expected: type[Expected]) -> Expected:
-        message: ServerMessage = decode_server_message(data)
+        message = messages.decode_server_message(data)
         if not isinstance(message, expected):
             raise WrongStage(type(message).__name__, expected.__name__)
         return message
 
-    def _epoch_of(self, message: EpochKeys) -> Epoch:
-        return Epoch.of_user(self.params, message, self._identity.roster if self._identity else None, self.user)
+    def _epoch_of(self, data: bytes) -> Epoch:
+        if self._epoch is None or self._epoch[0] is not data:
+            roster = self._identity.roster if self._identity else None
+            self._epoch = data, Epoch.of_user(self.params, self._read(data, EpochKeys), roster, self.user)
+        return self._epoch[1]
 
     def _joined(self) -> tuple[Epoch, int]:
         """Return the epoch and this user's index in its group."""
-        if self._epoch is None:
-            if self._state.keys is None:
-                raise WrongStage("a round", Stage.ADVERTISE_KEYS.name)
-            self._epoch = self._epoch_of(self._read(self._state.keys, EpochKeys))
-        return self._epoch, self._epoch.group.index_of[self.user]
+        if self._state.keys is None:
+            raise WrongStage("a round", self.progress.name)
+        epoch = self._epoch_of(self._state.keys)
+        return epoch, epoch.group.index_of[self.user]
 
-    def _package(self, state: ClientState, round_number: int) -> KeyPackage:
-        package = state.packages.get(round_number)
-        if package is None:
-            raise WrongStage(Stage.UPLOAD.name, f"{Stage.SHARE_KEYS.name}: no key package was sent for this round")
-        return package
+    @staticmethod
+    def _package(state: ClientState, round_number: int) -> KeyPackage:
+        if round_number not in state.packages:
+            raise WrongStage("upload", "SHARE_KEYS: no key package was sent for this round")
+        return state.packages[round_number]
 
     def _received_header(self) -> RoundHeader:
         if self._state.header is None:
-            raise WrongStage(Stage.UNMASK.name, Stage.UPLOAD.name)
+            raise WrongStage("unmask", self.progress.name)
         return self._read(self._state.header, RoundHeader)
 
     def _current_header(self) -> Header:
-        if self._header is None:
-            self._header = Header(self._joined()[0], self._received_header())
-        return self._header
+        data = self._state.header
+        if data is None or self._header is None or self._header[0] is not data:
+            return Header(self._joined()[0], self._received_header())
+        return self._header[1]

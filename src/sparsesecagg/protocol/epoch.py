@@ -27,7 +27,7 @@ from sparsesecagg.crypto.secrets import (
     SecretShares,
     SharedSecret,
 )
-from sparsesecagg.errors import InvalidKey
+from sparsesecagg.errors import InvalidKey, WrongStage
 from sparsesecagg.patterns import Group
 from sparsesecagg.patterns.groups import Users
 from sparsesecagg.protocol.messages import (
@@ -122,7 +122,16 @@ class Epoch:
         return started
 
 
-class KeyPackage(msgspec.Struct, frozen=True, kw_only=True):
+class Unspent(msgspec.Struct, frozen=True):
+    """What a key package needs until its owner has uploaded."""
+
+    message: bytes
+    """The encoded `ShareKeys`: sent again, if at all, as these bytes."""
+    mask_secret: SharedSecret
+    private_seed: SharedSecret
+
+
+class KeyPackage(msgspec.Struct, frozen=True):
     """What the owner of a key package keeps until its round is over.
 
     A fresh mask key, a commitment, and sealed shares of two secrets of 16 bytes with no common parent: one that the
@@ -131,17 +140,21 @@ class KeyPackage(msgspec.Struct, frozen=True, kw_only=True):
     share could be put beside.
     """
 
-    message: bytes
-    """The encoded `ShareKeys`: sent again, if at all, as these bytes."""
     mask_key: bytes
-    mask_secret: SharedSecret
-    private_seed: SharedSecret
     own_shares: SecretShares
-    """The owner's own shares of both."""
+    """The owner's own shares of both secrets."""
+    unspent: Unspent | None
+    """None once the upload was made."""
+
+    def for_upload(self) -> Unspent:
+        """Return what an upload takes; raise if it was made already."""
+        if self.unspent is None:
+            raise WrongStage("upload", "UNMASK: the key package was used")
+        return self.unspent
 
     def spent(self) -> KeyPackage:
-        """Return the package without what is of no use after UPLOAD, such as the two secrets; the own shares stay."""
-        return msgspec.structs.replace(self, message=b"", mask_secret=SharedSecret(b""), private_seed=SharedSecret(b""))
+        """Return the package as it is after UPLOAD."""
+        return msgspec.structs.replace(self, unspent=None)
 
 
 def make_package(
@@ -164,13 +177,7 @@ def make_package(
             sealed.append(sealing.seal(secrets[holder], user, epoch.user(holder), row.tobytes()))
     commitment = seed_commitment(epoch, round_number, user, private_seed)
     message = ShareKeys(round_number, epoch.binding, user_number(user), mask_key, commitment, b"".join(sealed))
-    return KeyPackage(
-        message=encode(message),
-        mask_key=mask_key,
-        mask_secret=mask_secret,
-        private_seed=private_seed,
-        own_shares=SecretShares(own),
-    )
+    return KeyPackage(mask_key, SecretShares(own), Unspent(encode(message), mask_secret, private_seed))
 
 
 def open_pair(epoch: Epoch, owner: int, holder: int, sealed: bytes, secret: RoundSecret) -> bytes | None:

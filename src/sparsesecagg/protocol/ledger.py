@@ -29,10 +29,11 @@ class Entry:
     version: int = 0
     """Counts the entries; a client that works on an older one has been overtaken."""
     round_number: int = -1
-    progress: int = Progress.NOTHING
-    request: bytes = b""
-    """Digest of the request that was accepted or answered."""
-    answer: bytes = b""
+    progress: int = Progress.NEW
+    request: bytes | None = None
+    """Digest of the request that was accepted, answered or refused; None if there was none."""
+    answer: bytes | None = None
+    """None while there is none, and after a refusal."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class MemoryLedger:
             raise AlreadyAnswered(OVERTAKEN)
         if spending:
             self._spent += spending.cost
-        self._last = entry if self._keep_answers else replace(entry, answer=b"")
+        self._last = entry if self._keep_answers else replace(entry, answer=None)
 
 
 class Journal:
@@ -103,8 +104,7 @@ class Journal:
         """Return the stored answer to this very request, None if it is still open; raise if it is over."""
         last, position = self._last(), (message.round_number, progress)
         reached = last.round_number, last.progress
-        same = last.request == _request(data)
-        if position == reached and same and (last.answer or progress is Progress.HEADER):
+        if position == reached and last.answer is not None and last.request == _request(data):
             return last.answer
         if position <= reached:
             raise AlreadyAnswered(f"round {message.round_number} is over for this client at {progress.name}")
@@ -112,14 +112,30 @@ class Journal:
             raise AlreadyAnswered(OVERTAKEN)
         return None
 
+    def accepted(self, message: RoundHeader, data: bytes) -> bool:
+        """Tell whether this very header was accepted; raise if another one was, or its round is over."""
+        last = self._last()
+        if (last.round_number, last.progress, last.request) == (
+            message.round_number,
+            Progress.ACCEPTED,
+            _request(data),
+        ):
+            return True
+        self.answered(message, Progress.ACCEPTED, data)
+        return False
+
     def record(
-        self, state: ClientState, request: bytes = b"", answer: bytes = b"", spending: Spending | None = None
+        self,
+        state: ClientState,
+        request: bytes | None = None,
+        answer: bytes | None = None,
+        spending: Spending | None = None,
     ) -> None:
         """Write the new state down, then take it on and erase what it no longer holds."""
         with self.one_entry():
             version = self.state.version if self._entry else self.state.version + 1
             entry = Entry(version, state.round_number, state.progress)
-            if request:
+            if request is not None:
                 entry = replace(entry, request=_request(request), answer=answer)
             else:
                 last = self._last()

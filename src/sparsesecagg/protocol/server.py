@@ -1,7 +1,8 @@
 """The server's side of a run: a state machine without I/O.
 
-`receive` takes one client message at a time, `close_stage` ends a stage and returns the next message for each client,
-`begin_round` starts a round. A message that does not fit raises a typed error and changes nothing.
+`begin_round` starts a round, `handle` takes one client message at a time and says what to send when a stage is
+complete, `close_stage` ends a stage without those who have not answered. A message that does not fit raises a typed
+error and changes nothing.
 """
 
 from __future__ import annotations
@@ -12,36 +13,19 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
+from sparsesecagg import errors
 from sparsesecagg.crypto.identity import Roster
 from sparsesecagg.crypto.kdf import DIGEST_SIZE
-from sparsesecagg.errors import (
-    DuplicateMessage,
-    InvalidInput,
-    MalformedMessage,
-    ThresholdNotMet,
-    TooLittleOpened,
-    UnknownSender,
-    WrongBinding,
-    WrongRound,
-    WrongSender,
-    WrongStage,
-)
+from sparsesecagg.errors import InvalidInput, ThresholdNotMet, TooLittleOpened, WrongRound, WrongStage
 from sparsesecagg.patterns import Groups
 from sparsesecagg.protocol.combine import Combiner, Sum
 from sparsesecagg.protocol.epoch import AHEAD
 from sparsesecagg.protocol.header import NO_CONTEXT
-from sparsesecagg.protocol.messages import (
-    AdvertiseKeys,
-    Message,
-    ShareKeys,
-    Unmask,
-    Upload,
-    decode_client_message,
-)
+from sparsesecagg.protocol.messages import AdvertiseKeys, Message, ShareKeys, Unmask, Upload, decode_client_message
 from sparsesecagg.protocol.parameters import Parameters
 from sparsesecagg.protocol.result import Result
 from sparsesecagg.protocol.server_group import GroupRound, GroupState, ServerEpoch, ServerGroup
-from sparsesecagg.protocol.stages import NEXT_STAGE, STAGES, Stage
+from sparsesecagg.protocol.stages import ROUND_STAGES, SERVER_TRANSITIONS, STAGES, Stage, after
 
 MESSAGE_OF: dict[Stage, type[Message]] = {
     Stage.ADVERTISE_KEYS: AdvertiseKeys,
@@ -60,13 +44,13 @@ class ServerState(msgspec.Struct, frozen=True, array_like=True):
     params: bytes
     epoch_number: int
     round_number: int
-    groups: list[GroupState]
+    groups: list[GroupState | None]
     excluded: dict[int, str]
     accusers: dict[int, list[int]]
 
 
 class Server:
-    """A run. Feed it with `receive`, end each stage with `close_stage`, start rounds with `begin_round`, read `result`.
+    """A run. Start rounds with `begin_round`, feed it with `handle`, end a stage with `close_stage`, read `result`.
 
     Groups are opened in as many `threads`, by default one for each processor, and a large one
     by several if there are few. `combine` makes what adds them up.
@@ -98,6 +82,17 @@ class Server:
 
     # Receiving
 
+    def handle(self, sender: int, data: bytes) -> dict[int, bytes]:
+        """Take one message of the user that the transport knows it came from, and close the stage if it is the last.
+
+        Returns the next message for each user then, and nothing while others may still answer. Raises as `receive` does
+        for a message that does not fit, and as `close_stage` does when a round fails.
+        """
+        self.receive(data, sender)
+        if self.stage is Stage.SHARE_KEYS or len(self._heard) < len(self._present):
+            return {}
+        return self.close_stage()
+
     def receive(self, data: bytes, sender: int | None = None) -> int:
         """Take one message; return its sender.
 
@@ -106,9 +101,9 @@ class Server:
         """
         message = decode_client_message(data)
         if sender not in (None, message.sender):
-            raise WrongSender(message.sender, sender)
+            raise errors.WrongSender(message.sender, sender)
         if message.sender >= self.params.clients:
-            raise UnknownSender(message.sender)
+            raise errors.UnknownSender(message.sender)
         if isinstance(message, ShareKeys):
             self._epoch.take_package(message, self.round_number)
             sizes = self.sent_bytes[Stage.SHARE_KEYS.name]
@@ -120,9 +115,9 @@ class Server:
         if message.round_number != expected:
             raise WrongRound(message.round_number, expected)
         if message.sender not in self._present:
-            raise UnknownSender(message.sender)
+            raise errors.UnknownSender(message.sender)
         if message.sender in self._heard:
-            raise DuplicateMessage(message.sender, self.stage.name)
+            raise errors.DuplicateMessage(message.sender, self.stage.name)
         if isinstance(message, AdvertiseKeys):
             self._epoch.take_keys(message)
         else:
@@ -135,7 +130,7 @@ class Server:
         group, index = self._epoch.group_of(message.sender)
         current = self._rounds[group.epoch.group.number]
         if message.binding != current.header.binding:
-            raise WrongBinding(f"user {message.sender}")
+            raise errors.WrongBinding(f"user {message.sender}")
         if isinstance(message, Upload):
             current.take_upload(index, message)
         else:
@@ -155,7 +150,7 @@ class Server:
 
     @property
     def stage(self) -> Stage:
-        """The stage whose messages `receive` takes; `Stage.DONE` between two rounds."""
+        """What the server waits for; `SERVER_TRANSITIONS` says what may follow."""
         return self._stage
 
     @property
@@ -170,14 +165,16 @@ class Server:
 
     @property
     def waiting_for(self) -> set[int]:
-        """The users that may still send in this stage."""
+        """The users that may still send in this stage; between rounds, those without a key package for the next."""
+        if self.stage is Stage.SHARE_KEYS:
+            return self._epoch.users - self.excluded.keys() - self.shared(self.round_number + 1)
         return self._present - self._heard
 
     def lacking(self, user: int) -> list[int]:
         """Return the rounds ahead for which a user could have sent its key package and has not."""
         try:
             group, index = self._epoch.group_of(user)
-        except UnknownSender:
+        except errors.UnknownSender:
             return []
         ahead = range(self.round_number + 1, self.round_number + 1 + AHEAD)
         return [number for number in ahead if index not in group.packages.get(number, {})]
@@ -213,7 +210,7 @@ class Server:
 
     def catch_up(self, round_number: int) -> None:
         """Pass over rounds that users know of and this server does not, as after a restart."""
-        if self.stage not in (Stage.ADVERTISE_KEYS, Stage.DONE):
+        if self.stage in ROUND_STAGES:
             raise WrongStage("catch_up", self.stage.name)
         self.round_number = max(self.round_number, round_number)
 
@@ -227,8 +224,7 @@ class Server:
         `context` is a digest of everything else that decides what users contribute, the model for one. `min_updated` is
         the fraction of what the round's slices cover that must be opened for the round to count.
         """
-        if self.stage is not Stage.DONE or not self._epoch.groups:
-            raise WrongStage("begin_round", self.stage.name)
+        stage = after(SERVER_TRANSITIONS, self.stage, "begin_round")
         if len(context) != DIGEST_SIZE:
             raise InvalidInput("context", f"must have {DIGEST_SIZE} bytes, got {len(context)}")
         if not 0 <= min_updated <= 1:
@@ -241,7 +237,7 @@ class Server:
         self._forget_sizes()
         there = sum(len(group.epoch.present) for group in self._epoch.groups.values())
         self.dropped = {Stage.SHARE_KEYS.name: there - self._members()}
-        return self._go_to(Stage.UPLOAD, self._by_user({name: each.headers() for name, each in self._rounds.items()}))
+        return self._go_to(stage, self._by_user({name: each.headers() for name, each in self._rounds.items()}))
 
     def _begin(self, group: ServerGroup, number: int, context: bytes) -> GroupRound:
         packages = group.packages_of(number)
@@ -251,26 +247,27 @@ class Server:
     def close_stage(self) -> dict[int, bytes]:
         """End the stage: count who dropped out, and return the next message for each who did not.
 
-        Raises `ThresholdNotMet` or `TooLittleOpened` when too little is left; then the round is over. After UNMASK the
-        answer is empty and `result` is set.
+        Raises `ThresholdNotMet` or `TooLittleOpened` when too little is left; then the round is over (ADVERTISE_KEYS
+        is not: more users may still come). After UNMASK the answer is empty and `result` is set.
         """
-        stage = self.stage
-        if stage not in NEXT_STAGE:
-            raise WrongStage("close_stage", stage.name)
+        stage, following = self.stage, after(SERVER_TRANSITIONS, self.stage, "close_stage")
         self.dropped[stage.name] = len(self._present) - len(self._heard)
-        self._stage = Stage.DONE  # A round that fails below is over.
         if stage is Stage.ADVERTISE_KEYS:
             outbound = self._epoch.publish_keys(self.round_number + 1)
             self.received_bytes[stage.name] = {user: len(data) for user, data in outbound.items()}
+            self._stage = following
             return outbound
+        self._stage = after(SERVER_TRANSITIONS, stage, "too few are left")  # Unless all goes well.
         if stage is Stage.UNMASK:
             self._result = self._open()
+            self._stage = following
             return {}
         for each in self._rounds.values():
             each.close_upload()
         self._require_any(stage)
-        requests = self._by_user({name: each.unmask_requests() for name, each in self._rounds.items()})
-        return self._go_to(NEXT_STAGE[stage], requests)
+        return self._go_to(
+            following, self._by_user({name: each.unmask_requests() for name, each in self._rounds.items()})
+        )
 
     def _open(self) -> Result:
         """Open all groups and add them up; raise if too little was opened."""
@@ -389,11 +386,11 @@ class Server:
         try:
             state = msgspec.msgpack.decode(data, type=ServerState)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            raise MalformedMessage("the bytes are not a saved server") from None
+            raise errors.MalformedMessage("the bytes are not a saved server") from None
         server = Server(Parameters.decode(state.params), roster, threads, combine)
         server._begin_epoch(state.epoch_number)
         server._epoch.restore(state.groups)
-        server.round_number, server._stage = state.round_number, Stage.DONE
+        server.round_number, server._stage = state.round_number, Stage.SHARE_KEYS
         server.excluded = dict(state.excluded)
         server._accusers = {user: set(accusers) for user, accusers in state.accusers.items()}
         server._forget_sizes()

@@ -64,7 +64,7 @@ class GroupState(msgspec.Struct, frozen=True, array_like=True):
     """A group between rounds, as bytes. Nothing in it is a secret of a user."""
 
     keys: bytes
-    """The epoch's keys, as its members got them; empty for a group too few of whose users advertised keys."""
+    """The epoch's keys, as its members got them."""
     packages: list[bytes] = []
     """Those of rounds to come."""
 
@@ -78,23 +78,19 @@ class ServerGroup:
         """The message that the members got."""
         self.packages: dict[int, dict[int, ShareKeys]] = defaultdict(dict)
         """By round and index."""
-        self._mask_keys: dict[int, set[bytes]] = defaultdict(set)
-        """By round: the mask keys of these packages."""
 
     def take_package(self, index: int, package: ShareKeys) -> None:
         """Keep a member's key package, whose mask key must be fresh."""
-        known = self._mask_keys[package.round_number]
-        if package.mask_key in known:
+        known = self.packages[package.round_number]
+        if any(package.mask_key == each.mask_key for each in known.values()):
             raise InvalidKey(f"user {package.sender} shares a mask key that occurs twice")
-        known.add(package.mask_key)
-        self.packages[package.round_number][index] = package
+        known[index] = package
 
     def packages_of(self, round_number: int) -> dict[int, ShareKeys]:
         """Return the packages of a round that begins, by index, and forget them and all older ones."""
         packages = self.packages.get(round_number, {})
         for number in [each for each in self.packages if each <= round_number]:
             del self.packages[number]
-            self._mask_keys.pop(number, None)
         return packages
 
     def save(self) -> GroupState:
@@ -151,6 +147,12 @@ class ServerEpoch:
         self.groups[group.number] = added
         return added
 
+    @property
+    def users(self) -> set[int]:
+        """Those who take part in the epoch."""
+        epochs = [group.epoch for group in self.groups.values()]
+        return {epoch.user(index) for epoch in epochs for index in epoch.present.tolist()}
+
     def group_of(self, user: int) -> tuple[ServerGroup, int]:
         """Return the group of a user that takes part in the epoch, and its index there."""
         drawn = self.drawn.of(user)
@@ -172,17 +174,17 @@ class ServerEpoch:
         require_usable(message.mask_key)
         group.take_package(index, message)
 
-    def save(self) -> list[GroupState]:
-        """Return what is kept between rounds, group by group."""
+    def save(self) -> list[GroupState | None]:
+        """Return what is kept between rounds, group by group; None where too few users advertised keys."""
         numbers = range(self.params.groups)
-        return [self.groups[number].save() if number in self.groups else GroupState(b"") for number in numbers]
+        return [self.groups[number].save() if number in self.groups else None for number in numbers]
 
-    def restore(self, states: list[GroupState]) -> None:
+    def restore(self, states: list[GroupState | None]) -> None:
         """Take up what `save` wrote down."""
         if len(states) != self.params.groups:
             raise MalformedMessage("the saved groups are not those of the parameters")
         for group, saved in zip(self.drawn.groups, states, strict=True):
-            if saved.keys:
+            if saved is not None:
                 message = decode_server_message(saved.keys)
                 if not isinstance(message, EpochKeys):
                     raise MalformedMessage("the saved keys are not those of an epoch")
@@ -205,8 +207,8 @@ class GroupRound:
             b"",
         )
         self.header = Header(epoch, self._message)
-        self.lost = ""
-        """Why the sum can't be opened; empty while it can."""
+        self.lost: str | None = None
+        """Why the sum can't be opened, once it can't."""
         self.false_shares: dict[int, set[int]] = {}
         """By holder whose shares were false: the owners of the secrets. User numbers."""
         self.accused: dict[int, set[int]] = {}

@@ -35,7 +35,7 @@ from sparsesecagg.protocol.parameters import Parameters
 from sparsesecagg.protocol.state import StateStep, join_parts, restore_state
 
 FILE = "ledger.sqlite3"
-_VERSION = 5
+_VERSION = 6
 _PATIENCE = 30.0
 """Seconds that one process waits for another to finish its transaction."""
 _PLAIN_DAYS = 30
@@ -46,7 +46,7 @@ _TABLES = """
 CREATE TABLE IF NOT EXISTS clients (
     run BLOB NOT NULL, user INTEGER NOT NULL, plain INTEGER NOT NULL, touched INTEGER NOT NULL,
     version INTEGER NOT NULL, round INTEGER NOT NULL, progress INTEGER NOT NULL,
-    request BLOB NOT NULL, answer BLOB NOT NULL, PRIMARY KEY (run, user)) WITHOUT ROWID;
+    request BLOB, answer BLOB, PRIMARY KEY (run, user)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS states (
     run BLOB NOT NULL, user INTEGER NOT NULL, part TEXT NOT NULL, value BLOB NOT NULL,
     PRIMARY KEY (run, user, part)) WITHOUT ROWID;

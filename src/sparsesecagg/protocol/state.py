@@ -6,24 +6,21 @@ not print; the bytes that `save_state` writes do contain them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from sparsesecagg.crypto import sealing
-from sparsesecagg.crypto.identity import Identity
-from sparsesecagg.crypto.secrets import Entropy, PairRatchet, PrivateKey, RoundSecret, Secret
-from sparsesecagg.errors import MalformedMessage, PolicyViolation
+from sparsesecagg.crypto.secrets import SECRET_SIZE, Entropy, PairRatchet, PrivateKey, RoundSecret, Secret
+from sparsesecagg.errors import MalformedMessage, PolicyViolation, WrongStage
 from sparsesecagg.protocol.epoch import Epoch, KeyPackage, make_package
-from sparsesecagg.protocol.stages import Progress
+from sparsesecagg.protocol.stages import CLIENT_TRANSITIONS, Progress, after
 
 LARGEST_SKIP = 1 << 12
 """Rounds that a server may skip: the secrets of pairs are hashed once for each."""
 
 Kind = TypeVar("Kind")
-Holder = Secret | KeyPackage | Mapping[int, Secret]
-"""Part of a state that has secrets."""
 
 
 class ClientState(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,9 +49,8 @@ class ClientState(msgspec.Struct, frozen=True, kw_only=True):
 
     # The round
     round_number: int = 0
-    """The last round that was answered or seen; earlier ones are over for good."""
-    progress: Progress = Progress.NOTHING
-    """How far this user is in it."""
+    """The last round whose header was seen, or that is over; earlier ones are over for good."""
+    progress: Progress = Progress.NEW
     header: bytes | None = None
     """The header that was accepted, as it was received, until the round is over."""
     clipped: int = 0
@@ -63,51 +59,47 @@ class ClientState(msgspec.Struct, frozen=True, kw_only=True):
         """Return the state with some fields changed."""
         return msgspec.structs.replace(self, **changes)
 
-    def advertised(self, epoch_number: int, params: bytes, entropy: Entropy, size: int) -> ClientState:
+    def advertised(self, epoch_number: int, params: bytes, entropy: Entropy) -> ClientState:
         """Return the state with a fresh sealing key; nothing of the epoch before is left in it."""
         return self.with_changes(
             params=params,
             epoch_number=epoch_number,
-            sealing_private=PrivateKey(entropy(size)),
+            sealing_private=PrivateKey(entropy(SECRET_SIZE)),
             keys=None,
             ratchets={},
             secrets={},
             packages={},
+            progress=after(CLIENT_TRANSITIONS, self.progress, "advertise_keys"),
             header=None,
         )
 
-    def joined(self, epoch: Epoch, index: int, data: bytes, identity: Identity | None) -> ClientState:
-        """Return the state with a ratchet for each partner, from the epoch's keys as they were received."""
+    def advertised_key(self) -> PrivateKey:
+        """Return the sealing key that waits for the others'; raise if none does."""
+        progress = after(CLIENT_TRANSITIONS, self.progress, "join")
+        if self.sealing_private is None:
+            raise WrongStage("join", progress.name)
+        return self.sealing_private
+
+    def joined(self, epoch: Epoch, data: bytes, ratchets: dict[int, PairRatchet]) -> ClientState:
+        """Return the state with a ratchet for each partner, and the epoch's keys as they were received."""
         return self.with_changes(
             sealing_private=None,
             keys=data,
             ratchet_round=epoch.first_round,
-            ratchets=epoch.ratchets(index, self.sealing_private or PrivateKey(b""), identity),
-            secrets={},
-            packages={},
+            ratchets=ratchets,
             round_number=epoch.first_round - 1,
-            progress=Progress.UNMASK,  # The round before the first is over.
+            progress=after(CLIENT_TRANSITIONS, self.progress, "join"),
         )
 
     def from_round(self, round_number: int) -> ClientState:
-        """Return the state when a round begins: nothing of earlier rounds is left in it."""
-        if round_number <= self.round_number:
+        """Return the state when all rounds before this one are over: nothing of them is left in it."""
+        if (self.round_number, self.progress) >= (round_number - 1, Progress.OVER):
             return self
         return self.with_changes(
             packages={number: each for number, each in self.packages.items() if number >= round_number},
             secrets={number: each for number, each in self.secrets.items() if number >= round_number},
-            round_number=round_number,
-            progress=Progress.NOTHING,
-            header=None,
-        )
-
-    def after_round(self) -> ClientState:
-        """Return the state when the round is over: its shares and secrets are not in it any more."""
-        number = self.round_number
-        return self.with_changes(
-            packages={each: package for each, package in self.packages.items() if each != number},
-            secrets={each: secrets for each, secrets in self.secrets.items() if each != number},
-            progress=Progress.UNMASK,
+            round_number=round_number - 1,
+            progress=Progress.OVER,
             header=None,
         )
 
@@ -122,7 +114,7 @@ class ClientState(msgspec.Struct, frozen=True, kw_only=True):
             raise PolicyViolation(f"round {upto} skips more than {LARGEST_SKIP} rounds")
         ratchets, secrets = self.ratchets, dict(self.secrets)
         for number in range(self.ratchet_round, upto + 1):
-            if number > self.round_number:  # Rounds that are over get none.
+            if number >= numbers[0]:  # Rounds that are over get none.
                 secrets[number] = {partner: sealing.round_secret(each) for partner, each in ratchets.items()}
             ratchets = {partner: sealing.next_ratchet(each) for partner, each in ratchets.items()}
         made = {number: make_package(epoch, number, index, secrets[number], entropy) for number in numbers}
@@ -133,26 +125,18 @@ class ClientState(msgspec.Struct, frozen=True, kw_only=True):
             packages={**self.packages, **made},
         )
 
-    def holders(self) -> Iterator[Holder]:
-        """Yield what holds secrets: none of it is ever changed, so the same object holds the same secrets."""
+    def held_secrets(self) -> Iterator[Secret]:
+        """Yield every secret in it."""
         if self.sealing_private:
             yield self.sealing_private
-        yield self.ratchets
-        yield from self.packages.values()
-        yield from self.secrets.values()
-
-
-def _held_by(holder: Holder) -> Iterable[Secret]:
-    if isinstance(holder, Secret):
-        return (holder,)
-    if isinstance(holder, KeyPackage):
-        return holder.mask_secret, holder.private_seed, holder.own_shares
-    return holder.values()
-
-
-def secrets_in(state: ClientState) -> list[Secret]:
-    """Return every secret in a state."""
-    return [secret for holder in state.holders() for secret in _held_by(holder)]
+        yield from self.ratchets.values()
+        for package in self.packages.values():
+            yield package.own_shares
+            if package.unspent:
+                yield package.unspent.mask_secret
+                yield package.unspent.private_seed
+        for secrets in self.secrets.values():
+            yield from secrets.values()
 
 
 class StateStep(NamedTuple):
@@ -170,11 +154,8 @@ class StateStep(NamedTuple):
 
     def dropped(self) -> list[Secret]:
         """Return the secrets that the next state no longer has."""
-        old, new = ({id(holder): holder for holder in state.holders()} for state in self)
-        # A new holder may have taken over some of the secrets.
-        kept = {id(secret) for name, holder in new.items() if name not in old for secret in _held_by(holder)}
-        gone = [secret for name, holder in old.items() if name not in new for secret in _held_by(holder)]
-        return [secret for secret in gone if id(secret) not in kept]
+        kept = {id(secret) for secret in self.after.held_secrets()}
+        return [secret for secret in self.before.held_secrets() if id(secret) not in kept]
 
 
 def save_state(state: ClientState) -> bytes:

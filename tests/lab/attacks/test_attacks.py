@@ -5,7 +5,7 @@ import pytest
 from sparsesecagg.errors import PolicyViolation
 from sparsesecagg.lab.attacks import ATTACKS, MODES, Setting, run
 from sparsesecagg.lab.attacks.base import Attack, Loot
-from sparsesecagg.protocol import client
+from sparsesecagg.protocol import checks
 from sparsesecagg.protocol.header import Tags
 
 PLAYED = [(name, mode) for name, attack in ATTACKS.items() for mode in attack.modes]
@@ -51,10 +51,10 @@ def test_what_is_not_promised_is_known_by_name() -> None:
 
 
 def test_a_check_that_a_control_takes_out_is_back_afterwards() -> None:
-    before = vars(Tags)["valid"], vars(client)["own_survivors"]
+    before = vars(Tags)["valid"], vars(checks)["own_survivors"]
     for name in ("other-members", "thin-group"):
         run(ATTACKS[name], Setting(12, 0.5, "plain", 0))
-    assert (vars(Tags)["valid"], vars(client)["own_survivors"]) == before
+    assert (vars(Tags)["valid"], vars(checks)["own_survivors"]) == before
 
 
 def test_what_was_read_before_a_refusal_counts() -> None:

@@ -24,7 +24,7 @@ def read_of(found):
     """Return nodes, findings, component sizes, and the values read by (user, coordinate)."""
     nodes = DrawnValues(found.known[0])
     claims = nodes.attack()
-    secrets = {index: found.states[index].packages[1].mask_secret for index in nodes.users}
+    secrets = {index: found.states[index].packages[1].for_upload().mask_secret for index in nodes.users}
     places = zip(nodes.user[claims.nodes].tolist(), nodes.coordinate[claims.nodes].tolist(), strict=True)
     values = dict(zip(places, claims.values.tolist(), strict=True))
     return nodes, claims, component_sizes(nodes.components(secrets)), values

@@ -78,7 +78,7 @@ def without_record() -> Iterator[None]:
     genuine = SqliteLedger.record
 
     def record(self: SqliteLedger, entry: Entry, *written: Any) -> None:
-        if entry.progress != Progress.UNMASK or not entry.answer:
+        if entry.progress != Progress.OVER or not entry.answer:
             genuine(self, entry, *written)
 
     with replaced(SqliteLedger, "record", record):

@@ -263,12 +263,12 @@ def left_on_disk(setting: Setting, loot: Loot) -> None:
         secrets = []
         for number in (2, 4, 6):
             for package in user._state.packages.values():
-                secrets += [package.mask_secret.reveal(), package.private_seed.reveal()]
+                secrets += [package.for_upload().mask_secret.reveal(), package.for_upload().private_seed.reveal()]
             user.share_keys(number)
         left = {
             secret.reveal()
             for each in user._state.packages.values()
-            for secret in (each.mask_secret, each.private_seed)
+            for secret in (each.for_upload().mask_secret, each.for_upload().private_seed)
         }
         files = b"".join(Path(entry.path).read_bytes() for entry in os.scandir(folder))
         loot.values += sum(secret in files for secret in secrets if secret not in left)

@@ -14,7 +14,7 @@ from sparsesecagg.lab.attacks.base import Loot, Setting, attack, replaced
 from sparsesecagg.lab.attacks.users import play_round
 from sparsesecagg.lab.attacks.world import TOLERANCE, World, without_policy, without_refusal
 from sparsesecagg.privacy.mechanism import Noise
-from sparsesecagg.protocol import Client, Parameters, RoundOptions, client, state
+from sparsesecagg.protocol import Client, Parameters, RoundOptions, checks, state
 from sparsesecagg.protocol.epoch import AHEAD
 from sparsesecagg.protocol.header import Header
 from sparsesecagg.protocol.parameters import MAX_DIM
@@ -68,7 +68,7 @@ def with_weight_refusals() -> Iterator[None]:
             raise InvalidInput("weight", f"must be from 0 to {params.max_weight}")
         return weight
 
-    with replaced(client, "checked_weight", strict):
+    with replaced(checks, "checked_weight", strict):
         yield
 
 

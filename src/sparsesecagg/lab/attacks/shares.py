@@ -88,7 +88,7 @@ def failed_round(setting: Setting, loot: Loot) -> None:
     """Attack 5 of version 1."""
     world = World(setting, loot)
     colluder = world.others[0]
-    seed = world.client(colluder)._state.packages[1].private_seed.reveal()
+    seed = world.client(colluder)._state.packages[1].for_upload().private_seed.reveal()
     world.packages = {
         index: msgspec.structs.replace(each, commitment=bytes(32)) if index == colluder else each
         for index, each in world.packages.items()

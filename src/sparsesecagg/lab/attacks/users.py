@@ -17,7 +17,7 @@ from sparsesecagg.errors import PolicyViolation, ProtocolError
 from sparsesecagg.lab.attacks.base import Loot, Setting, attack, replaced
 from sparsesecagg.lab.attacks.world import World
 from sparsesecagg.patterns.sliced import SlicedSum
-from sparsesecagg.protocol import Result, Server, checks, client, opening
+from sparsesecagg.protocol import Result, Server, checks, opening
 from sparsesecagg.protocol.messages import ShareKeys, Unmask, Upload, decode_client_message, decode_users, encode
 from sparsesecagg.rounding import Clip
 
@@ -70,7 +70,7 @@ def with_closed_groups() -> Iterator[None]:
             raise PolicyViolation("a declared survivor has no valid tag")
         return found
 
-    with replaced(client, "own_survivors", strict):
+    with replaced(checks, "own_survivors", strict):
         yield
 
 

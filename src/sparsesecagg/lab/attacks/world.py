@@ -18,7 +18,7 @@ from sparsesecagg.crypto.sealing import TAG_SIZE
 from sparsesecagg.errors import PolicyViolation, SparseSecAggError
 from sparsesecagg.lab.attacks.base import Loot, Setting, replaced
 from sparsesecagg.lab.audit.adversary import Adversary
-from sparsesecagg.protocol import Client, Parameters, Policy, RoundOptions, checks, client
+from sparsesecagg.protocol import Client, Parameters, Policy, RoundOptions, checks
 from sparsesecagg.protocol.header import Header, Tags
 from sparsesecagg.protocol.ledger import Journal
 from sparsesecagg.protocol.messages import Unmask, Upload, decode_client_message, decode_users, encode, pieces
@@ -206,7 +206,7 @@ def without_counting() -> Iterator[None]:
         made = pieces(message.tags, len(partners), TAG_SIZE, "the tags")
         return declared - {each for each, tag in zip(partners, made, strict=True) if not tags.valid(each, tag)}
 
-    with replaced(client, "own_survivors", uncounted):
+    with replaced(checks, "own_survivors", uncounted):
         yield
 
 
@@ -247,7 +247,7 @@ def without_refusal(text: str) -> Callable[[], Any]:
                     raise
                 return Header(epoch, message)
 
-        with replaced(client, "accepted_header", accepted):
+        with replaced(checks, "accepted_header", accepted):
             yield
 
     return lenient

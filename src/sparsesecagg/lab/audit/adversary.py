@@ -121,7 +121,7 @@ class Adversary:
         """Take over a colluder: its own mask secret, and both shares of everybody who dealt it some."""
         number = self.round_number
         if number in state.packages:
-            self.mask_secrets[index] = state.packages[number].mask_secret
+            self.mask_secrets[index] = state.packages[number].for_upload().mask_secret
         for owner, secret in state.secrets.get(number, {}).items():
             if owner not in self.packages:
                 continue

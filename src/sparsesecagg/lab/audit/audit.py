@@ -145,7 +145,7 @@ class AttackedRound:
         nodes = DrawnValues(each)
         found, user = nodes.attack(), each.epoch.user
         number = each.round_number
-        secrets = {index: self.states[user(index)].packages[number].mask_secret for index in nodes.users}
+        secrets = {index: self.states[user(index)].packages[number].for_upload().mask_secret for index in nodes.users}
         labels = nodes.components(secrets)
         sizes = component_sizes(labels)
         truth = np.zeros(len(nodes))

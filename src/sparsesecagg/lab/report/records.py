@@ -21,7 +21,7 @@ from sparsesecagg.lab.learning.metrics import RoundLine
 from sparsesecagg.protocol import Stage
 
 # The words of the protocol, in its order; stages that a run does not have are simply absent from its records.
-STAGES = tuple(stage.name for stage in Stage if stage is not Stage.DONE)
+STAGES = tuple(stage.name for stage in Stage)
 
 CONFIG = "config.json"
 PARTITION = "partition.json"
