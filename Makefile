@@ -24,8 +24,8 @@ $(BIN)/python:
 setup: .venv/.all ## Make .venv with the package and every extra (idempotent)
 
 demo: .venv/.learn ## Train on the embedded digits: slices, the published pattern, SecAgg and plain side by side
-	$(BIN)/sparsesecagg train --dataset digits --clients 50 --rounds 30 --alpha 0.1 --dropout 0.1 --seed 1 \
-	  --compare sliced:8,pairwise,secagg,plain --out runs/demo-$$(date +%Y%m%d-%H%M%S)
+	$(BIN)/sparsesecagg train --dataset digits --hidden 1024 --clients 50 --rounds 20 --dropout 0.1 --seed 1 \
+	  --bandwidth-mbit 10 --compare sliced:0.1:8,pairwise:0.1,secagg,plain --out runs/demo-$$(date +%Y%m%d-%H%M%S)
 
 lint: .venv/.all
 	$(BIN)/ruff check .

@@ -4,7 +4,7 @@ import statistics
 from pathlib import Path
 
 from lab.report.synthetic import write_run
-from sparsesecagg.lab.report.headline import Headline, headline
+from sparsesecagg.lab.report.headline import Headline, headline, in_short
 from sparsesecagg.lab.report.measures import baseline, measure
 from sparsesecagg.lab.report.records import Run, merged, read_run
 
@@ -92,6 +92,21 @@ def test_several_seeds_come_with_their_spread(tmp_path: Path) -> None:
     mean, deviation = 100 * statistics.fmean(accuracies), 100 * statistics.stdev(accuracies)
     assert f"sliced {mean:.1f} ± {deviation:.1f} % (3 seeds), secagg" in told
     assert told.endswith("(1 seed).")
+
+
+def test_a_comparison_ends_in_one_sentence(tmp_path: Path) -> None:
+    """Bytes, accuracy and what the server sees, on whose condition; nothing to compare with, nothing said."""
+    protected = {"expected_exposure": 0.0, "effective": {"anonymity": 40}}
+    sliced, plain = run(tmp_path, "sliced", **protected), run(tmp_path, "plain")
+    last = [100 * (each.rounds[-1].accuracy or 0) for each in (sliced, plain)]
+    assert plain_spaces(in_short([plain, sliced]) or "") == (
+        "With sliced each user sends 10.6 kB a round, 8.3 times less than with plain training (87.4 kB); the model "
+        f"reaches {last[0]:.1f} %, with plain training {last[1]:.1f} %; and a server that follows the protocol sees "
+        "only sums of 40 honest users or more, never one user's update."
+    )
+    assert in_short([sliced]) is None
+    roster = run(tmp_path / "a", "sliced", **{**protected, "effective": {"anonymity": 9, "authenticated": True}})
+    assert "even a malicious server sees only sums of 9 honest" in (in_short([roster, plain]) or "")
 
 
 def test_one_run_is_compared_with_nothing(tmp_path: Path) -> None:

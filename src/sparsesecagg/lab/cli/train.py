@@ -28,7 +28,8 @@ from sparsesecagg.lab.learning.config import ROUND_OPTIONS, Explained, TrainingC
 from sparsesecagg.lab.learning.federated import RECORDED, FederatedRun, Task
 from sparsesecagg.lab.learning.secure import SecureAggregator
 from sparsesecagg.lab.learning.workers import WorkerError, check_workers
-from sparsesecagg.lab.report import summary_table, write_report
+from sparsesecagg.lab.report import read_runs, summary_table, write_report
+from sparsesecagg.lab.report.headline import in_short
 from sparsesecagg.planning.advice import advice
 from sparsesecagg.protocol import RoundOptions
 
@@ -225,9 +226,11 @@ def _finish(runs: Sequence[FederatedRun], run_dir: Path, json: bool) -> None:
         print_json(_as_json(runs, run_dir, report))
         return
     out.print(summary_table([run_dir]))
-    out.print(f"Run folder: {run_dir}", highlight=False, soft_wrap=True)
+    out.print(f"\nRun folder: {run_dir}", highlight=False, soft_wrap=True)
     if report:
         out.print(f"Report: {report}", highlight=False, soft_wrap=True)
+    if sentence := in_short(read_runs([run_dir])):
+        out.print(f"\n{sentence}", highlight=False, markup=False)
 
 
 def _as_json(runs: Sequence[FederatedRun], run_dir: Path, report: str | None) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +35,11 @@ class PlainAggregator(Aggregator):
     def __init__(self, name: str, clients: int, dim: int) -> None:
         self.name = name
         self.clients = clients
-        self.dim = dim
+        self.dim = self.kept = dim
+
+    def describe(self) -> dict[str, Any]:
+        """Return the fraction that is really sent."""
+        return {"alpha": self.kept / self.dim}
 
     def aggregate(
         self,

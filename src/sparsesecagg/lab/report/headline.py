@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparsesecagg.lab.report.measures import Baseline, Measures, sent_ratio, upload_ratio
+from sparsesecagg.lab.report.measures import Baseline, Measures, measure, sent_ratio, upload_ratio
+from sparsesecagg.lab.report.records import Run
 from sparsesecagg.lab.report.words import against, bytes_text, count, percent, share
 
 # Whose result a comparison is about, in this order; the others are what it is compared with.
@@ -30,7 +31,7 @@ class Headline:
 
 def headline(measures: Sequence[Measures], secagg: Baseline | None) -> Headline:
     """Say what came out of the runs, from the point of view of the one they are about."""
-    lead = min(measures, key=lambda m: LEADS.index(m.run.aggregator) if m.run.aggregator in LEADS else len(LEADS))
+    lead = _lead(measures)
     # SecAgg is not compared with itself.
     other = None if lead.run.aggregator == "secagg" else secagg
     failed = [f"{m.failed} of {m.rounds * m.seeds} in {m.run.name}" for m in measures if m.failed]
@@ -43,6 +44,30 @@ def headline(measures: Sequence[Measures], secagg: Baseline | None) -> Headline:
         ),
         warning=_warning(measures),
     )
+
+
+def in_short(runs: Sequence[Run]) -> str | None:
+    """Say in one sentence what the run that a comparison is about costs and saves beside plain training, or SecAgg."""
+    measures = [measure(run) for run in runs]
+    other = next((m for name in ("plain", "secagg") for m in measures if m.run.aggregator == name), None)
+    lead = _lead(measures)
+    users = lead.run.setting("anonymity")
+    if other is None or other is lead or lead.accuracy is None or other.accuracy is None or not lead.sent_per_round:
+        return None
+    ratio = other.sent_per_round / lead.sent_per_round
+    usual = "plain training" if other.run.aggregator == "plain" else "SecAgg"
+    server = "even a malicious server" if lead.run.setting("authenticated") else "a server that follows the protocol"
+    reads = f"{server} sees only sums of {users} honest users or more, never one user's update"
+    return (
+        f"With {lead.run.name} each user sends {bytes_text(lead.sent_per_round)} a round, "
+        f"{against(ratio, f'with {usual}')} ({bytes_text(other.sent_per_round)}); the model reaches "
+        f"{percent(lead.accuracy, lead.deviation)}, with {usual} {percent(other.accuracy, other.deviation)}"
+        + (f"; and {reads}." if isinstance(users, int) and users > 1 else ".")
+    )
+
+
+def _lead(measures: Sequence[Measures]) -> Measures:
+    return min(measures, key=lambda m: LEADS.index(m.run.aggregator) if m.run.aggregator in LEADS else len(LEADS))
 
 
 def _title(lead: Measures, secagg: Baseline | None) -> str:
