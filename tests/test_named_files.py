@@ -105,6 +105,7 @@ def test_what_a_page_names_exists(page: Path) -> None:
     assert unknown_options(text) == []
     assert unknown_names(text) == []
     assert broken_anchors(page) == []
+    assert re.findall(r"\[[\w/-]+\.md\]\(", text) == []  # Links say what they lead to, not in which file it is.
 
 
 def test_what_moved_would_be_found(tmp_path: Path) -> None:
