@@ -12,6 +12,7 @@ import numpy as np
 from experiments.clock.config import Config, Setting
 from experiments.common.experiment import Findings
 from experiments.common.rounds import cohort, exactly_dropped, majority, parameters
+from experiments.common.training import sliced_short
 from experiments.common.work import Work
 from sparsesecagg.crypto.secrets import PatternSeed
 from sparsesecagg.crypto.stream import KeyStream
@@ -21,12 +22,13 @@ from sparsesecagg.protocol import RoundOptions, Stage
 from sparsesecagg.simulate import InProcessRun
 
 LITERAL = "pairwise, d words per pair"
-SYSTEMS = {
+SYSTEMS: dict[str, tuple[str, int | None]] = {
     "SecAgg": ("full", 32),
     "pairwise": ("pairwise", 32),
     "sliced": ("sliced", 32),
-    "sliced, 16 bits": ("sliced", 16),
+    "sliced, short words": ("sliced", None),
 }
+"""Pattern and bits of a word; None: as few as ours has in the figures that train."""
 STEADY = (Stage.SHARE_KEYS.name, Stage.UPLOAD.name, Stage.UNMASK.name)
 """The stages of a round; keys are advertised once per run."""
 PAIRS = 3
@@ -73,7 +75,8 @@ def _training(config: Config, setting: Setting, seed: int, work: Work) -> dict[s
 
 def _rounds(config: Config, setting: Setting, system: str, dim: int, seed: int) -> dict[str, Any]:
     """Run rounds with dropouts at UPLOAD, where they cost the server most."""
-    pattern, bits = SYSTEMS[system]
+    pattern, asked = SYSTEMS[system]
+    bits = asked or sliced_short(setting.clients).modulus_bits
     options = RoundOptions(
         pattern=pattern,
         alpha=1.0 if system == "SecAgg" else config.alpha,

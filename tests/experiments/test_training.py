@@ -18,6 +18,8 @@ from experiments.common.summaries import Spread, crossing, one_more, paper_total
 from experiments.common.training import PAIRWISE, PAIRWISE_OBSERVED, SECAGG, SLICED, System, sliced_short
 from experiments.common.work import Work
 from sparsesecagg.errors import InvalidInput
+from sparsesecagg.lab.learning.config import TrainingConfig
+from sparsesecagg.lab.learning.federated import FederatedRun, Task
 
 
 def run(system: System, seed: int, accuracy: list[float]) -> dict[str, Any]:
@@ -227,3 +229,31 @@ def test_one_more_seed_is_expected_within_students_interval() -> None:
         low, high = one_more(seeds) or (0.0, 0.0)
         outside += not low <= further <= high
     assert 5 <= outside <= 40, "one in twenty"
+
+
+@pytest.mark.slow
+def test_the_published_pattern_trains_with_unequal_weights_on_a_dirichlet_partition(tmp_path: Path) -> None:
+    """β_i by number of samples, applied by the user before it rounds and masks: as good as the weighted mean itself."""
+    accuracy = {}
+    for aggregator in ("plain", "pairwise"):
+        config = TrainingConfig.create(
+            "digits",
+            clients=20,
+            partition="dirichlet",
+            concentration=0.5,
+            weights="examples",
+            aggregator=aggregator,
+            alpha=0.5,
+            dropout=0.1,
+            keys_arrive=True,
+            rounds=12,
+            downlink="model",
+        )
+        task = Task.prepare(config)
+        assert max(task.partition.sizes) > 3 * min(task.partition.sizes), "weights are unequal"
+        run = FederatedRun.create(config, task, tmp_path / aggregator)
+        with task.pool(config, 1) as pool:
+            *_, last = run.rounds(pool)
+        accuracy[aggregator] = last.accuracy
+    assert accuracy["plain"] > 0.8
+    assert accuracy["pairwise"] > accuracy["plain"] - 0.05
