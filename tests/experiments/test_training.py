@@ -254,6 +254,6 @@ def test_the_published_pattern_trains_with_unequal_weights_on_a_dirichlet_partit
         run = FederatedRun.create(config, task, tmp_path / aggregator)
         with task.pool(config, 1) as pool:
             *_, last = run.rounds(pool)
-        accuracy[aggregator] = last.accuracy
+        accuracy[aggregator] = last.accuracy or 0.0
     assert accuracy["plain"] > 0.8
     assert accuracy["pairwise"] > accuracy["plain"] - 0.05
