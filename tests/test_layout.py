@@ -20,6 +20,7 @@ PRODUCT = (
     "field",
     "crypto",
     "rounding",
+    "ranges",
     "privacy",
     "patterns",
     "protocol",

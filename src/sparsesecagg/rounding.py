@@ -17,7 +17,7 @@ from math import isfinite
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.field import Word
@@ -213,18 +213,3 @@ class Digits:
             result.append(sum(int(sums[start + place]) << (self.digit_bits * place) for place in range(count)))
             start += count
         return tuple(result)
-
-
-def next_clips(
-    clips: ArrayLike, largest: ArrayLike, headroom: ArrayLike, *, fastest: float, known: ArrayLike = True
-) -> NDArray[np.float64]:
-    """Return the clips of the next round, one for each layer, from the largest magnitudes of the last aggregate.
-
-    Short words leave few steps between −clip and clip, so a clip should be little wider than the values that occur. The
-    server may know the aggregate and nothing else, so the next clip is some headroom times what was largest there. It
-    changes by a factor of `fastest` at most, so that one odd round does not spoil the next, and only where something is
-    `known` of its layer.
-    """
-    now = np.asarray(clips, np.float64)
-    wanted = np.clip(np.multiply(headroom, largest, dtype=np.float64), now / fastest, now * fastest)
-    return np.where(known, wanted, now)

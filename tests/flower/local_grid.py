@@ -51,7 +51,8 @@ _OPTIONS = {field.name for field in fields(RoundOptions)}
 
 def secagg(inner: Any = None, **settings: Any) -> SecAgg:
     """Return a strategy that sends everything and waits for nobody, but for the settings that a test names."""
-    settings = {"alpha": 1.0, "timeout": 0.3, "max_weight": 10, "downlink_bits": 32, **settings}
+    usual = {"alpha": 1.0, "modulus_bits": 32, "clip": 64.0, "max_weight": 10, "timeout": 0.3, "downlink_bits": 32}
+    settings = {**usual, **settings}
     options = RoundOptions(**{name: value for name, value in settings.items() if name in _OPTIONS})
     others = {name: value for name, value in settings.items() if name not in _OPTIONS}
     return SecAgg(inner or FedAvg(fraction_evaluate=0.0), options, **others)

@@ -94,7 +94,6 @@ class TestReading:
     @pytest.mark.parametrize(
         "fields",
         [
-            {"scales": []},
             {"scales": [1.0, -1.0]},
             {"scales": [float("nan")]},
             {"scales": 1.0},

@@ -43,7 +43,8 @@ def test_a_tenth_of_100_000_parameters_takes_25_kilobytes_with_the_keys_of_a_lat
         both = record.mean("wire")["UPLOAD"] + record.mean("wire")["UNMASK"]
         assert abs(both - np.mean(list(sent.values()))) < 1
         assert record.mean("codec")["total"] < record.mean("wire")["total"]
-        assert record.model_bytes == [400_000 if number == 1 else 50_496] * 50
+        # The whole model once, then a tenth of it in words of 4 bits.
+        assert all(size == 400_000 if number == 1 else size < 6_200 for size in record.model_bytes.values())
 
 
 class _Gauge:

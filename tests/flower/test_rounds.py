@@ -313,7 +313,7 @@ class TestFailures:
         def broken(*_: Any) -> Any:
             raise TypeError("something secret")
 
-        monkeypatch.setattr("sparsesecagg.flower.mod.ModelUpdate", broken)
+        monkeypatch.setattr("sparsesecagg.flower.packing.ModelUpdate", broken)
         strategy, _ = run(LocalGrid(training_app(step), 4))
         assert "AppFailed: the ClientApp failed in this round" in str(strategy.history[0].failure)
         assert "something secret" not in str(strategy.history[0].failure)

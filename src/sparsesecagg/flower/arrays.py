@@ -8,7 +8,7 @@ quantisation of everything else. They stay as the global model has them, bit for
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -92,6 +92,11 @@ class Template:
         """The length of the vector."""
         return sum(self.sizes)
 
+    @property
+    def bytes(self) -> int:
+        """The bytes of the values of all arrays."""
+        return sum(slot.dtype.itemsize * prod(slot.shape) for slot in self.slots)
+
     @cached_property
     def dtype(self) -> np.dtype[Any]:
         """What differences are computed in: float32, or float64 if an array of the model is."""
@@ -110,19 +115,6 @@ class Template:
                 )
             if values.dtype.kind != "f":
                 raise InvalidInput("arrays", f"of the reply must keep their types: {slot.name!r} is {values.dtype}")
-
-    def scaled(self, vector: NDArray[Any], scales: Sequence[float]) -> NDArray[Any]:
-        """Return the vector with each array multiplied by its scale."""
-        result = np.empty_like(vector)
-        for slot, scale in zip(self.travelling, scales, strict=True):
-            part = slice(slot.start, slot.start + slot.size)
-            np.multiply(vector[part], scale, out=result[part])
-        return result
-
-    def largest(self, vector: NDArray[Any]) -> list[float]:
-        """Return the largest magnitude in each array."""
-        parts = (vector[slot.start : slot.start + slot.size] for slot in self.travelling)
-        return [float(np.max(np.abs(part))) for part in parts]
 
     def add(self, record: ArrayRecord, update: NDArray[Any]) -> ArrayRecord:
         """Return the model moved by the update; arrays that do not travel are carried over.
@@ -155,63 +147,17 @@ class Template:
         return ArrayRecord(arrays)
 
 
-class ModelUpdate:
-    """An update as the protocol reads it: (trained − received) / scale, followed by extra values.
+# Arrays in files
 
-    A node sends a fraction of the model, so the difference is computed where it is read. Holding all of it would cost a
-    third model beside the received and the trained one.
-    """
+SavedArrays = list[tuple[str, str, list[int], str, bytes]]
+"""Name, type, shape, serialisation and bytes."""
 
-    def __init__(
-        self,
-        template: Template,
-        received: ArrayRecord,
-        trained: ArrayRecord,
-        scales: Sequence[float],
-        extra: Sequence[float] = (),
-    ) -> None:
-        """Take the update of a node in units of the scales, one for each array, with further values behind it."""
-        template.require_same(trained)
-        self.dim = template.dim + len(extra)
-        self._dtype = template.dtype
-        self._pieces = [
-            (
-                slot.start,
-                view(trained[slot.name]).reshape(-1),
-                view(received[slot.name]).reshape(-1),
-                template.dtype.type(1 / scale),
-            )
-            for slot, scale in zip(template.travelling, scales, strict=True)
-        ]
-        self._starts = np.array([slot.start for slot in template.travelling] + [template.dim], np.int64)
-        self._extra = np.asarray(extra, template.dtype)
 
-    def take(self, coordinates: NDArray[np.int64]) -> NDArray[Any]:
-        """Return single values."""
-        values = np.empty(coordinates.shape, self._dtype)
-        owner = np.searchsorted(self._starts, coordinates, side="right") - 1
-        for index, (start, trained, received, factor) in enumerate(self._pieces):
-            here = owner == index
-            inside = coordinates[here] - start
-            values[here] = (trained[inside].astype(self._dtype) - received[inside].astype(self._dtype)) * factor
-        beyond = owner == len(self._pieces)
-        values[beyond] = self._extra[coordinates[beyond] - self._starts[-1]]
-        return values
+def written_arrays(arrays: Mapping[str, Array]) -> SavedArrays:
+    """Return arrays as MessagePack can write them."""
+    return [(name, each.dtype, list(each.shape), each.stype, each.data) for name, each in arrays.items()]
 
-    def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Return a stretch of it."""
-        values = np.empty(stop - start, self._dtype)
-        first = max(0, int(np.searchsorted(self._starts, start, side="right")) - 1)
-        for offset, trained, received, factor in self._pieces[first:]:
-            low, high = max(start, offset), min(stop, offset + len(trained))
-            if low >= stop:
-                break
-            if low < high:
-                inside, part = slice(low - offset, high - offset), values[low - start : high - start]
-                np.subtract(trained[inside], received[inside], out=part, dtype=self._dtype)
-                part *= factor
-        end = int(self._starts[-1])
-        if stop > end:
-            low = max(start, end)
-            values[low - start :] = self._extra[low - end : stop - end]
-        return values
+
+def saved_arrays(saved: SavedArrays) -> dict[str, Array]:
+    """Return the arrays that `written_arrays` wrote."""
+    return {name: Array(dtype, tuple(shape), stype, data) for name, dtype, shape, stype, data in saved}

@@ -25,7 +25,6 @@ from math import isfinite
 
 import numpy as np
 from flwr.app import DEFAULT_TTL, Array, ArrayRecord, Context, Message, Metadata, RecordDict
-from numpy.typing import NDArray
 
 from sparsesecagg.crypto.kdf import digest
 from sparsesecagg.errors import InvalidInput, MalformedMessage
@@ -41,23 +40,38 @@ class Terms:
     """What an UPLOAD message says beside the strategy's own content."""
 
     scales: tuple[float, ...]
-    """For each array that travels: the change of a parameter that becomes 1, the largest that is sent."""
+    """For each array that travels: the change of a parameter that becomes 1, the largest that is sent.
+
+    None in a round that finds them: users send votes instead of their updates, and the updates in the next round.
+    """
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Metrics to be averaged, each with the magnitude that becomes 1."""
 
+    @property
+    def finds_ranges(self) -> bool:
+        """Whether nodes vote for ranges."""
+        return not self.scales
+
+    @property
+    def without_scales(self) -> Terms:
+        """The terms of a round that finds the scales."""
+        return replace(self, scales=())
+
     def fields(self) -> dict[str, Value]:
         """Return the terms as entries of a control record."""
-        fields: dict[str, Value] = {"scales": list(self.scales)}
-        if self.metrics:  # Flower can't count the bytes of an empty list.
+        fields: dict[str, Value] = {}  # Flower can't count the bytes of an empty list.
+        if self.scales:
+            fields["scales"] = list(self.scales)
+        if self.metrics:
             fields |= {"metrics": list(self.metrics), "bounds": [float(bound) for bound in self.metrics.values()]}
         return fields
 
     @staticmethod
     def read(packet: Packet) -> Terms:
         """Read the terms from a control record; refuse whatever could not be computed with."""
-        scales, bounds = _positive(packet.fields.get("scales")), _positive(packet.fields.get("bounds", []))
+        scales, bounds = _positive(packet.fields.get("scales", [])), _positive(packet.fields.get("bounds", []))
         names = packet.fields.get("metrics", [])
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names) or not scales:
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise MalformedMessage("the UPLOAD message has no terms")
         metrics = {str(name): bound for name, bound in zip(names, bounds, strict=False)}
         if not len(metrics) == len(names) == len(bounds):
@@ -84,16 +98,6 @@ class Terms:
             else:
                 parts.append(digest(type(record).__name__, _encoded_items(record)))
         return digest("flower context", app, *parts)
-
-    def means(self, mean: NDArray[np.float32], sent: NDArray[np.bool_]) -> dict[str, float]:
-        """Return the mean of each metric, over the copies of it behind the model that were sent."""
-        copies = len(mean) // len(self.metrics) if self.metrics else 0
-        means: dict[str, float] = {}
-        for place, (name, bound) in enumerate(self.metrics.items()):
-            own = slice(place * copies, (place + 1) * copies)
-            if sent[own].any():
-                means[name] = float(np.mean(mean[own][sent[own]])) * bound
-        return means
 
 
 def model_digest(record: ArrayRecord) -> bytes:

@@ -79,6 +79,11 @@ class Courier:
         return {key: node for key, node in written.items() if key in sent}
 
 
+def by_node(messages: Iterable[Message]) -> dict[int, Message]:
+    """Return messages by the node that they go to."""
+    return {message.metadata.dst_node_id: message for message in messages}
+
+
 def by_request(requests: Mapping[int, Message], replies: Iterable[Message]) -> tuple[dict[int, Message], int]:
     """Sort replies that somebody else has collected by the node that was asked; count those that fit no request.
 
@@ -107,10 +112,10 @@ class PatientGrid(Grid):
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
         """Send the messages and return the replies that arrive in time."""
         sent = list(messages)
-        by_node = {message.metadata.dst_node_id: message for message in sent}
-        if len(by_node) != len(sent):
+        messages_by_node = by_node(sent)
+        if len(messages_by_node) != len(sent):
             return self.inner.send_and_receive(sent, timeout=timeout)
-        return list(self._courier.exchange(self.inner, by_node, timeout).values())
+        return list(self._courier.exchange(self.inner, messages_by_node, timeout).values())
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Pass on."""

@@ -119,7 +119,7 @@ class Exchanges:
         if self.roster is None and user is not None:
             told["user"] = user
         packet = Packet(stage, self.server.round_number, payload, fields=told)
-        self.record.at(stage).received.append(packet.codec_bytes)
+        self.record.at(stage).received[node] += packet.codec_bytes
         return self.invited[node].message(packet, self.timeout if timeout is None else timeout, content)
 
     def wanted(self, user: int) -> dict[str, Value]:
@@ -217,7 +217,7 @@ class Exchanges:
                 self.server.receive(packet.payload, sender=user)
         if answered is not None:
             answered(node, packet)
-        self._count(packet, reply)
+        self._count(node, packet, reply)
 
     def _proven_user(self, node: int, packet: Packet) -> int:
         """Return the user that a node proves to be, and give it its seat; raises `UnprovenNode`."""
@@ -229,12 +229,12 @@ class Exchanges:
         self.seats.take(claim.user, node, self.invited)
         return claim.user
 
-    def _count(self, packet: Packet, reply: Message) -> None:
+    def _count(self, node: int, packet: Packet, reply: Message) -> None:
         figures = self.record.at(packet.stage)
-        figures.codec.append(packet.codec_bytes)
-        figures.wire.append(wire_bytes(reply))
+        figures.codec[node] += packet.codec_bytes
+        figures.wire[node] += wire_bytes(reply)
         if packet.packages:
-            self.record.at(Stage.SHARE_KEYS).codec.append(packet.package_bytes)
+            self.record.at(Stage.SHARE_KEYS).codec[node] += packet.package_bytes
 
     def close(self) -> dict[int, bytes]:
         """End a stage of the protocol."""

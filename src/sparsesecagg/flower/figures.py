@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -19,6 +21,7 @@ from sparsesecagg.flower.errors import remedy_of
 from sparsesecagg.flower.settings import described
 from sparsesecagg.protocol import STAGES, Parameters, Result, RoundOptions, Stage
 
+_LOG = logging.getLogger("flwr")
 PREFIX = "secagg-"
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 
@@ -30,12 +33,12 @@ class StageFigures:
     seconds: float = 0.0
     """From the first message out to the last reply in; 0 for what rode along in another stage's exchange."""
     server_seconds: float = 0.0
-    codec: list[int] = field(default_factory=list)
-    """By client: bytes of its message before Flower frames them."""
-    wire: list[int] = field(default_factory=list)
-    """By client: bytes of all Flower objects of its message."""
-    received: list[int] = field(default_factory=list)
-    """By client: bytes of the server's message, without the model."""
+    codec: Counter[int] = field(default_factory=Counter)
+    """By node: bytes of its messages before Flower frames them."""
+    wire: Counter[int] = field(default_factory=Counter)
+    """By node: bytes of all Flower objects of its messages."""
+    received: Counter[int] = field(default_factory=Counter)
+    """By node: bytes of the server's messages, without the model."""
 
 
 @dataclass
@@ -56,7 +59,7 @@ class RoundRecord:
     )
     """Those of every round, and others that it had."""
     exchanges: int = 0
-    model_bytes: list[int] = field(default_factory=list)
+    model_bytes: Counter[int] = field(default_factory=Counter)
     """By node: bytes of the model, or of the steps that lead to it, in UPLOAD's message."""
     dropped: dict[str, int] = field(default_factory=dict)
     refusals: list[str] = field(default_factory=list)
@@ -248,15 +251,16 @@ class History:
             lines = (self._folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
             self._earlier = "".join(line for line in lines if json.loads(line)["round"] <= rounds)
 
-    def described(self, params: Parameters, options: RoundOptions, strategy: str) -> list[str]:
-        """Return what the options come to for a cohort, once for each cohort, and write it down."""
+    def introduce(self, params: Parameters, options: RoundOptions, strategy: str, model: int, votes: bool) -> None:
+        """Log what the options come to for a cohort, once for each cohort, and write it down."""
         cohort = params.clients, params.dim, params.groups, params.threshold
         if cohort == self._cohort:
-            return []
+            return
         self._cohort = cohort
         if self._folder is not None:
             self._write_config(self._folder, params, options, strategy)
-        return described(params)
+        for sentence in described(params, model, votes):
+            _LOG.info("SecAgg: %s", sentence)
 
     @staticmethod
     def _write_config(folder: Path, params: Parameters, options: RoundOptions, strategy: str) -> None:
@@ -288,5 +292,5 @@ class History:
         write_atomically(self._folder / "metrics.jsonl", self._earlier + lines)
 
 
-def _mean(values: list[Any]) -> float:
-    return float(np.mean(values)) if values else 0.0
+def _mean(values: Counter[int]) -> float:
+    return values.total() / len(values) if values else 0.0

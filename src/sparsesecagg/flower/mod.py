@@ -14,7 +14,7 @@ configuration and on what was answered earlier, and on nothing else.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 
@@ -29,11 +29,13 @@ from sparsesecagg.errors import (
     SparseSecAggError,
     WrongStage,
 )
-from sparsesecagg.flower.arrays import ModelUpdate, Template
+from sparsesecagg.flower.arrays import Template
 from sparsesecagg.flower.context import Terms, app_digest, for_app, own_records
-from sparsesecagg.flower.downlink import HELD, Replicas
+from sparsesecagg.flower.downlink import HELD
 from sparsesecagg.flower.errors import AppFailed, MissingStrategy, NotInRun
+from sparsesecagg.flower.files import KeptUpdate, Replicas
 from sparsesecagg.flower.node import EVALUATE, METRICS, ROSTER, RUN_KEY, Claim, Owner, prove, rounded
+from sparsesecagg.flower.packing import Packing
 from sparsesecagg.flower.records import Packet, Value, is_ours, read_packet, refusal, without_ours
 from sparsesecagg.protocol import Client, Parameters, SqliteLedger, Stage
 from sparsesecagg.protocol.messages import decode_client_message
@@ -208,13 +210,15 @@ class _Task:
             if not self.owner.allows_metric(name):
                 raise PolicyViolation(f"the metric {name!r} stays on this node: its owner has not put it in {METRICS}")
         received = _only_arrays(content)
-        template = Template.of(received)
-        copies = _copies(client.params.dim - template.dim, len(terms.metrics))
-        if len(terms.scales) != len(template.travelling):
-            raise MalformedMessage(f"{len(template.travelling)} arrays need a scale each, got {len(terms.scales)}")
+        packing = Packing(Template.of(received), client.params, len(terms.metrics))
+        packing.check()
+        if not terms.finds_ranges and len(terms.scales) != len(packing.template.travelling):
+            raise MalformedMessage(f"{len(packing.template.travelling)} arrays need a scale each, got {terms.scales}")
         if client.params.mechanism and (terms.metrics or set(terms.scales) != {1.0}):
             raise PolicyViolation("with noise updates go out as they are, without scales and metrics")
-        context = terms.digest(content, self.message.metadata.message_type, app_digest(self.owner.context))
+        kind, app = self.message.metadata.message_type, app_digest(self.owner.context)
+        context = terms.digest(content, kind, app)
+        kept = KeptUpdate(self.owner.folder, terms.without_scales.digest(content, kind, app))
         before = ledger.last().version
         answer = client.accept(packet.payload, context=context)
         # Only now: the header is about this model. And before training, which may fail.
@@ -225,19 +229,28 @@ class _Task:
         if ledger.last().version == before:
             raise AlreadyAnswered(f"round {packet.round_number} has trained once on this node")
         try:
-            message = for_app(self.message, content, client.round_number, self.owner.context)
-            reply = self.call_next(message, self.owner.context)
-            del message  # With whatever the app has read from it.
-            metrics = next(iter(reply.content.metric_records.values()), MetricRecord())
+            trained, metrics = kept.take() or self._train(content, client.round_number)
+            packing.template.require_same(trained)
+            weight = self._weight(metrics, client, ledger)
+            if terms.finds_ranges:
+                kept.keep(trained, metrics)
+                votes, heaviest = packing.votes(received, trained), max(1, client.params.max_weight)
+                return client.upload(packet.payload, votes, heaviest, context=context)
             values = [_metric(metrics, name) / bound for name, bound in terms.metrics.items()]
-            extra = [value for value in values for _ in range(copies)]
-            update = ModelUpdate(template, received, _only_arrays(reply.content), terms.scales, extra)
-            return client.upload(packet.payload, update, self._weight(metrics, client, ledger), context=context)
+            update = packing.update(received, trained, terms.scales, values, weight)
+            return client.upload(packet.payload, update, weight, context=context)
         except Exception as error:
             _LOG.error("secagg_mod: the ClientApp failed in this round", exc_info=error)
             raise AppFailed from None
 
-    def _weight(self, metrics: MetricRecord, client: Client, ledger: SqliteLedger) -> int:
+    def _train(self, content: RecordDict, round_number: int) -> tuple[ArrayRecord, Mapping[str, object]]:
+        """Let the app train; return its model and its metrics."""
+        message = for_app(self.message, content, round_number, self.owner.context)
+        reply = self.call_next(message, self.owner.context)
+        metrics = next(iter(reply.content.metric_records.values()), MetricRecord())
+        return _only_arrays(reply.content), dict(metrics)
+
+    def _weight(self, metrics: Mapping[str, object], client: Client, ledger: SqliteLedger) -> int:
         """Return the weight that takes part: one that is missing, negative or no finite number counts as 1."""
         limit, key = client.params.max_weight, self.owner.weight_key
         if not limit:
@@ -253,14 +266,7 @@ def _only_arrays(content: RecordDict) -> ArrayRecord:
     return records[0]
 
 
-def _copies(values: int, metrics: int) -> int:
-    """Return how often each metric stands behind the model."""
-    if values < metrics or (values and (not metrics or values % metrics)):
-        raise MalformedMessage("the model and the metrics of the UPLOAD message are not those of the run's parameters")
-    return values // metrics if metrics else 0
-
-
-def _metric(metrics: MetricRecord, name: str) -> float:
+def _metric(metrics: Mapping[str, object], name: str) -> float:
     """Return a metric of the app; one that is missing, or no finite number, counts as 0."""
     value = metrics.get(name)
     usable = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)

@@ -66,6 +66,11 @@ class SecureRun:
         return self.server.params
 
     @property
+    def seed(self) -> bytes:
+        """The public seed of the epoch's groups and slices."""
+        return self.params.epoch_seed(self.server.epoch_number, self._nodes.roster)
+
+    @property
     def excluded_nodes(self) -> set[int]:
         """The nodes whose users get no more rounds."""
         return {node for user in self.server.excluded if (node := self._nodes.seats.node(user)) is not None}
@@ -154,6 +159,10 @@ class SecureRun:
 
     # A round
 
+    def invite(self, invitations: Sequence[Invitation]) -> None:
+        """Take the invitations of the round, with the model that they carry by now."""
+        self._nodes.invited = {invitation.node: invitation for invitation in invitations}
+
     def begin_round(
         self, context: bytes, min_updated: float, fields: Mapping[str, Value], timeout: float
     ) -> list[Message]:
@@ -170,7 +179,7 @@ class SecureRun:
                     content, more, size = self._downlink.message_for(node, invitation.content)
                     told: dict[str, Value] = {**fields, **more, **nodes.wanted(user)}
                     self._sent[node] = nodes.message(Stage.UPLOAD, node, headers[user], told, content, timeout)
-                    nodes.record.model_bytes.append(size)
+                    nodes.record.model_bytes[node] += size
                 elif (asking := nodes.for_packages(node)) is not None:
                     self._sent[node] = asking
         self._uploading = time.perf_counter()

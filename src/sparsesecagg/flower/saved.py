@@ -1,6 +1,6 @@
 """What a server that is started again needs, in two files of the run folder, each replaced as a whole.
 
-`model.state` is written after every round: the model, the steps that led to it, clips and gain, what the wrapped
+`model.state` is written after every round: the model, the steps that led to it, ranges and gain, what the wrapped
 strategy remembers, and how many rounds are done. `run.state` is written as a round begins: the protocol's run. A round
 that was under way is lost, and its number with it. Nothing in either file is a secret of a node. A run that is over
 leaves neither.
@@ -19,10 +19,10 @@ from flwr.serverapp.strategy import Result, Strategy
 
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.files import write_atomically
+from sparsesecagg.flower.arrays import SavedArrays, saved_arrays, written_arrays
 
 _VERSION = 3
 _MODEL, _RUN = "model.state", "run.state"
-SavedArrays = list[tuple[str, str, list[int], str, bytes]]
 
 
 class ModelState(msgspec.Struct, frozen=True, array_like=True):
@@ -32,28 +32,24 @@ class ModelState(msgspec.Struct, frozen=True, array_like=True):
     round_number: int
     """Flower's number of the last round that is done."""
     arrays: SavedArrays
-    clips: tuple[list[float], list[int], list[float]]
-    gain: bytes
-    downlink: bytes
+    movement: bytes
     memory: dict[str, tuple[bool, SavedArrays]]
     """Of the wrapped strategy, by attribute: whether it is a list, and its arrays."""
 
     @staticmethod
-    def of(
-        round_number: int, model: ArrayRecord, clips: Any, gain: bytes, downlink: bytes, strategy: Strategy
-    ) -> ModelState:
+    def of(round_number: int, model: ArrayRecord, movement: bytes, strategy: Strategy) -> ModelState:
         """Return what is to be written after a round."""
-        return ModelState(_VERSION, round_number, _written(model), clips, gain, downlink, _memory(strategy))
+        return ModelState(_VERSION, round_number, written_arrays(model), movement, _memory(strategy))
 
     @property
     def record(self) -> ArrayRecord:
         """The model."""
-        return ArrayRecord(_read(self.arrays))
+        return ArrayRecord(saved_arrays(self.arrays))
 
     def remind(self, strategy: Strategy) -> None:
         """Give a strategy back what it remembered."""
         for name, (is_list, arrays) in self.memory.items():
-            found = {key: each.numpy() for key, each in _read(arrays).items()}
+            found = {key: each.numpy() for key, each in saved_arrays(arrays).items()}
             setattr(strategy, name, list(found.values()) if is_list else found)
 
 
@@ -65,17 +61,9 @@ def _memory(strategy: Strategy) -> dict[str, tuple[bool, SavedArrays]]:
         if isinstance(value, list):
             named = dict(enumerate(value))
         if named and all(isinstance(each, np.ndarray) for each in named.values()):
-            arrays = _written({str(key): Array(each) for key, each in named.items()})
+            arrays = written_arrays({str(key): Array(each) for key, each in named.items()})
             memory[name] = isinstance(value, list), arrays
     return memory
-
-
-def _written(arrays: Mapping[str, Array]) -> SavedArrays:
-    return [(name, each.dtype, list(each.shape), each.stype, each.data) for name, each in arrays.items()]
-
-
-def _read(saved: SavedArrays) -> dict[str, Array]:
-    return {name: Array(dtype, tuple(shape), stype, data) for name, dtype, shape, stype, data in saved}
 
 
 class SavedRun:

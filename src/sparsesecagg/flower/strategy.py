@@ -20,23 +20,22 @@ from flwr.serverapp.strategy import Result as FlowerResult
 from flwr.serverapp.strategy import Strategy
 
 from sparsesecagg.crypto.identity import Roster
-from sparsesecagg.downlink.gain import Gain
 from sparsesecagg.errors import InvalidInput, ProtocolError, SparseSecAggError
 from sparsesecagg.flower.arrays import Template
 from sparsesecagg.flower.context import Invitation, Terms, common_digest, invite, with_model
-from sparsesecagg.flower.courier import Courier, PatientGrid
+from sparsesecagg.flower.courier import Courier, PatientGrid, by_node
 from sparsesecagg.flower.downlink import make_downlink
 from sparsesecagg.flower.errors import MissingMod
 from sparsesecagg.flower.figures import Evaluate, History, RoundRecord
+from sparsesecagg.flower.moving import Movement
+from sparsesecagg.flower.packing import Packing
 from sparsesecagg.flower.privacy import PrivacySpent, Releases, require_budgets
 from sparsesecagg.flower.run import SecureRun
 from sparsesecagg.flower.saved import ModelState, SavedRun, number_rounds
 from sparsesecagg.flower.settings import (
     DEFAULTS,
-    Clips,
     check_metrics,
     check_options,
-    first_clip,
     parameters,
     require_averaging,
     require_positive,
@@ -101,26 +100,23 @@ class SecAgg(Strategy):
             raise InvalidInput("gain", f"must be 'auto' or a number of at least 1, got {gain!r}")
         if not (isinstance(min_updated, int | float) and 0 <= min_updated <= 1):
             raise InvalidInput("min_updated", f"must be in [0, 1], got {min_updated}")
-        self._metrics, self._min_updated = check_metrics(metrics), min_updated
-        self._told_gain = None if gain == "auto" else float(gain)
-        self._gain: Gain | None = None
-        self._covered = 0.0
-        """The part of the model that the gain is for."""
+        self._metrics, self._min_updated, self._told_gain = check_metrics(metrics), min_updated, gain
         if dp and self._metrics:
             raise InvalidInput("metrics", "must not be given with dp: they would be outside of the noise")
-        # With noise the update is clipped by its norm, in its own units.
-        self._clips = Clips(1.0, adaptive=False) if dp else Clips(first_clip(self._options))
+        told = None if gain == "auto" else float(gain)
+        self._movement = Movement(
+            self._options, self._metrics, told, make_downlink(downlink_bits), noise=dp is not None
+        )
         self._timeout, self._upload_timeout = require_positive("timeout", timeout), _LONG
         self._courier = Courier()
-        self._downlink = make_downlink(downlink_bits)
         folder = Path(run_dir) if run_dir is not None else None
         self._history, self._saved = History(folder), SavedRun(folder)
         self._rounds_before = 0
         """Rounds that an earlier process has done, if this one goes on with its run."""
         self._model = ArrayRecord()
         self._run: SecureRun | None = None
-        self._playing: tuple[Grid, Invitation, Terms] | None = None
-        """The round under way: an invitation that stands for all, and its terms."""
+        self._playing: tuple[Grid, Invitation, Packing, Terms] | None = None
+        """The round under way: an invitation that stands for all, how it is packed, and its terms."""
         self._excluded: set[int] = set()
         """Nodes that get no more rounds."""
 
@@ -206,11 +202,11 @@ class SecAgg(Strategy):
         metrics: MetricRecord | None = None
         playing, self._playing = self._playing, None
         if playing is not None and self._run is not None:
-            grid, invitation, terms = playing
+            grid, invitation, packing, terms = playing
             try:
                 result = self._run.finish_round(grid, replies)
                 self._excluded |= self._run.excluded_nodes
-                arrays, metrics = self._aggregate(server_round, result, invitation, terms, record)
+                arrays, metrics = self._aggregate(server_round, result, invitation, packing, terms, record)
             except (ProtocolError, InvalidInput) as error:  # The latter for a model that no node could be brought to.
                 record.fail(Stage.UNMASK, error)
                 if self._releases:
@@ -219,9 +215,7 @@ class SecAgg(Strategy):
         self._history.write()
         self._model = self._model if arrays is None else arrays
         if self._saved.folder is not None:
-            gain = self._gain.save() if self._gain else b""
-            state = (server_round, self._model, self._clips.save(), gain, self._downlink.save(), self.strategy)
-            self._saved.write_model(ModelState.of(*state))
+            self._saved.write_model(ModelState.of(server_round, self._model, self._movement.save(), self.strategy))
         return arrays, MetricRecord({**(metrics or {}), **record.metrics()})
 
     def configure_evaluate(
@@ -245,7 +239,7 @@ class SecAgg(Strategy):
     def summary(self) -> None:
         """Log the settings, then those of the wrapped strategy."""
         _LOG.info("\t├──> SecAgg settings:")
-        _LOG.info("\t│\t├── %s, gain %s", self._options, self._told_gain or "auto")
+        _LOG.info("\t│\t├── %s, gain %s", self._options, self._told_gain)
         _LOG.info("\t│\t├── metrics of nodes: %s", ", ".join(self._metrics) or "none")
         if self._roster:
             _LOG.info("\t│\t├── authenticated: a roster of %d users", len(self._roster.entries))
@@ -271,33 +265,44 @@ class SecAgg(Strategy):
         """Return the UPLOAD messages of a round, in the run that is under way if that can go on, else in a new one."""
         if self._roster is None:
             invitations = [each for each in invitations if each.node not in self._excluded] or invitations
+        common_digest(Terms((), self._metrics), invitations, b"")  # Who tells nodes different things is refused first.
         template = Template.of(invitations[0].model)
-        terms = Terms(self._clips.of(template.sizes), self._metrics)
-        record.clip = max(terms.scales)
-        common_digest(terms, invitations, b"")  # A strategy that tells nodes different things is refused first.
-        invitations = with_model(invitations, self._downlink.publish(invitations[0].model))
         clients = len(self._roster.entries) if self._roster else len(invitations)
         if clients < SMALLEST_GROUP:
             raise InvalidInput("strategy", too_few(clients, len(list(grid.get_node_ids()))))
-        dp = self._releases.dp if self._releases else None
-        params = parameters(self._options, clients, template.dim, len(terms.metrics), self._roster, dp)
+        votes, dp = self._movement.finds_ranges, self._releases.dp if self._releases else None
+        params = parameters(self._options, clients, template, len(self._metrics), self._roster, dp, votes)
         if self._releases:
             self._releases.require(params)
         run = self._run
         if run is None or run.params.dim != params.dim or not run.ready(grid, invitations, record):
             if run is not None:
                 _LOG.info("SecAgg: too few of the nodes that hold keys are here, so a new epoch begins")
-            run = self._new_run(params, len(invitations))
+            run = self._new_run(params, template, len(invitations))
             run.set_up(grid, invitations, record)
             self._run = run  # Only now: if this one could not begin, the one before may still go on.
-        self._playing = grid, invitations[0], terms
-        digest = common_digest(terms, invitations, run.app)
-        self._saved.write_run(run.save())
+        packing = Packing(template, run.params, len(self._metrics))
+        invitations = with_model(invitations, self._movement.downlink.publish(invitations[0].model, packing, run.seed))
+        terms = self._movement.terms(template)
+        if terms.finds_ranges:
+            messages = self._begin_round(run, invitations, terms)
+            replies = self._courier.exchange(grid, by_node(messages), self._upload_timeout)
+            self._movement.take_votes(packing, run.finish_round(grid, replies.values()))
+            terms = self._movement.terms(template)
+        record.clip = max(terms.scales)
+        self._playing = grid, invitations[0], packing, terms
         if self._releases:
             record.epsilon = self._releases.count(params)
+        return self._begin_round(run, invitations, terms)
+
+    def _begin_round(self, run: SecureRun, invitations: Sequence[Invitation], terms: Terms) -> list[Message]:
+        """Return the UPLOAD messages of a round of the protocol."""
+        run.invite(invitations)
+        digest = common_digest(terms, invitations, run.app)
+        self._saved.write_run(run.save())
         return run.begin_round(digest, self._min_updated, terms.fields(), self._upload_timeout)
 
-    def _new_run(self, params: Parameters, invited: int) -> SecureRun:
+    def _new_run(self, params: Parameters, template: Template, invited: int) -> SecureRun:
         """Return a run among the invited nodes; with a roster it is the next epoch of the same one."""
         if self._roster and invited < params.threshold:
             raise InvalidInput(
@@ -305,48 +310,38 @@ class SecAgg(Strategy):
                 f"must choose {params.threshold} nodes or more, since rounds with this roster need so many of its "
                 f"{params.clients} users, and chose {invited}: raise fraction_train and min_available_nodes",
             )
-        for sentence in self._history.described(params, self._options, type(self.strategy).__name__):
-            _LOG.info("SecAgg: %s", sentence)
+        name, votes = type(self.strategy).__name__, self._movement.finds_ranges
+        self._history.introduce(params, self._options, name, template.bytes, votes)
         server, before = Server(params, self._roster), self._run.server if self._run else None
         if before is not None:
             server.catch_up(before.round_number)
             if self._roster:
                 server.begin_epoch(before.epoch_number + 1)
                 server.excluded |= before.excluded
-        return SecureRun(server, self._courier, self._timeout, self._downlink)
+        return SecureRun(server, self._courier, self._timeout, self._movement.downlink)
 
     def _aggregate(
-        self, server_round: int, result: Result, invitation: Invitation, terms: Terms, record: RoundRecord
+        self,
+        server_round: int,
+        result: Result,
+        invitation: Invitation,
+        packing: Packing,
+        terms: Terms,
+        record: RoundRecord,
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Give the wrapped strategy one reply: the moved model, the total weight, the mean of the allowed metrics."""
-        template = Template.of(invitation.model)
-        mean, updated = result.mean("observed"), result.updated
-        update = template.scaled(mean[: template.dim], terms.scales)
-        if result.clipped:
-            _LOG.warning("SecAgg: %d values were clipped; clips grow where means come near them", result.clipped)
-        self._clips.learn(template.largest(update), result.clipped)
-        gain = self._current_gain(result.params)
-        moved = template.add(invitation.model, gain.step(update, updated[: template.dim]))
-        record.gain = gain.value
-        weight = len(result.survivors) if result.combined.weights is None else int(result.combined.weights.max())
-        metrics: dict[str, Any] = {getattr(self.strategy, "weighted_by_key", _DEFAULT_WEIGHT_KEY): weight}
-        metrics |= terms.means(mean[template.dim :], updated[template.dim :])
-        tested = {name: value for name, value in metrics.items() if name.startswith("eval") and name in terms.metrics}
+        moved, means, record.gain = self._movement.move(packing, terms, result, invitation.model)
+        tested = {name: value for name, value in means.items() if name.startswith("eval")}
         self._history.note_evaluation(server_round - 1, tested)  # Of the model that this round began with.
+        weight = len(result.survivors) if result.combined.weights is None else int(result.combined.weights.max())
+        metrics: dict[str, Any] = {getattr(self.strategy, "weighted_by_key", _DEFAULT_WEIGHT_KEY): weight, **means}
         key = next(iter(invitation.content.array_records))
         content = RecordDict({key: moved, "metrics": MetricRecord(metrics)})
         request = Message(RecordDict(), invitation.node, invitation.message_type)
         arrays, aggregated = self.strategy.aggregate_train(server_round, [Message(content, reply_to=request)])
-        return (None if arrays is None else self._downlink.advance(template, arrays)), aggregated
-
-    def _current_gain(self, params: Parameters) -> Gain:
-        """Return the gain of the run; another coverage, as after a new epoch among fewer nodes, begins anew."""
-        coverage = params.shape.coverage
-        if self._gain is None or self._covered != coverage:
-            # Means with noise do not tell whether steps are too long, so what is unbiased has to do.
-            fixed = 1 / coverage if self._releases and self._told_gain is None else self._told_gain
-            self._gain, self._covered = Gain(coverage, fixed), coverage
-        return self._gain
+        if arrays is not None:
+            arrays = self._movement.downlink.advance(packing.template, arrays)
+        return arrays, aggregated
 
     # A run that an earlier process has begun
 
@@ -359,17 +354,14 @@ class SecAgg(Strategy):
         if Template.of(model) != Template.of(initial):
             raise InvalidInput("run_dir", "holds a run of another model that is not over: name another folder")
         self._rounds_before, self._model = state.round_number, model
-        self._clips.restore(state.clips)
         state.remind(self.strategy)
         if self._releases:
             self._releases.resume()
-        data = self._saved.run()
+        data, downlink = self._saved.run(), self._movement.downlink
         try:
-            self._downlink.restore(state.downlink, model)
             if data is not None:
-                self._run = SecureRun.restore(data, self._courier, self._timeout, self._downlink, self._roster)
-                if state.gain:
-                    self._current_gain(self._run.params).restore(state.gain)
+                self._run = SecureRun.restore(data, self._courier, self._timeout, downlink, self._roster)
+            self._movement.restore(state.movement, model, self._run.params if self._run else None)
         except (SparseSecAggError, msgspec.MsgspecError) as problem:
             _LOG.warning("SecAgg: the keys of the run in the folder can't be used: %s", problem)
         self._history.resume(state.round_number)

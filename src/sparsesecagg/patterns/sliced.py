@@ -66,6 +66,14 @@ def _offsets(seed: bytes, blocks: int, block: int) -> NDArray[np.uint32]:
     return draws.astype(np.uint32)
 
 
+def turns_of(seed: bytes, dim: int, block: int) -> NDArray[np.int32] | None:
+    """Return the place of each of the first coordinates in its block of L, counted from the block's offset."""
+    if block == 1:
+        return None
+    offsets = _offsets(seed, -(-dim // block), block)
+    return ((np.arange(block, dtype=np.int32)[None, :] - offsets[:, None]) % block).reshape(-1)[:dim]
+
+
 class Sliced(Pattern):
     """Slices of α of the coordinates, another one each round."""
 
@@ -120,11 +128,7 @@ class Sliced(Pattern):
 
     def turns(self, seed: bytes) -> NDArray[np.int32] | None:
         """Return the place of each coordinate in its block, counted from the block's offset."""
-        if self.block == 1:
-            return None
-        dim, block = self.layout.dim, self.block
-        offsets = _offsets(seed, -(-dim // block), block)
-        return ((np.arange(block, dtype=np.int32)[None, :] - offsets[:, None]) % block).reshape(-1)[:dim]
+        return turns_of(seed, self.layout.dim, self.block)
 
     def masked_sum(self, group: int, round_number: int, seed: bytes, context: bytes) -> SlicedSum:
         """Return the sum of a group's slice."""

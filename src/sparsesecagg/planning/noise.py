@@ -139,7 +139,7 @@ def with_noise(
     needed = max(WORD_BITS[0], mechanism.largest_sum(bare.contributors).bit_length() + 1)
     return replace(
         options,
-        modulus_bits=min(options.modulus_bits, needed),
+        modulus_bits=min(options.modulus_bits or needed, needed),
         clip_norm=goal.clip,
         noise_multiplier=mechanism.multiplier,
     )

@@ -20,8 +20,8 @@ class RoundOptions:
     """The dropout rate θ that is expected: for the default threshold and the paper's normalisation."""
     colluding: float | None = None
     """The fraction of the users that may help the server, for the default threshold; None: the roster's, or none."""
-    modulus_bits: int = 32
-    """Bits of a word."""
+    modulus_bits: int | None = None
+    """Bits of a word; None: 32, and in Flower as few as the groups allow."""
     neighbours: int | None = None
     """Degree of the graph of masks and shares, rounded up to even (SecAgg+); None: complete."""
     clip: float | None = None

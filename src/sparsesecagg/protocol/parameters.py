@@ -17,7 +17,7 @@ from sparsesecagg.crypto.identity import Roster
 from sparsesecagg.crypto.kdf import DIGEST_SIZE, derive, digest
 from sparsesecagg.crypto.secrets import Entropy
 from sparsesecagg.errors import InvalidInput, MalformedMessage, PolicyViolation
-from sparsesecagg.field import Word
+from sparsesecagg.field import WORD_BITS, Word
 from sparsesecagg.patterns import PATTERNS, Groups, Layout, Pattern, draw_groups, group_count, group_sizes
 from sparsesecagg.patterns.groups import SMALLEST_GROUP
 from sparsesecagg.privacy.anonymity import MAX_EPOCHS, planned_colluders
@@ -91,7 +91,7 @@ class Parameters(msgspec.Struct, frozen=True, array_like=True, dict=True, forbid
             alpha_q32=max(1, round(options.alpha * 2**32)),
             groups=groups,
             slices=1 if options.same_slices else groups,
-            modulus_bits=options.modulus_bits,
+            modulus_bits=WORD_BITS[-1] if options.modulus_bits is None else options.modulus_bits,
             neighbours=_even_degree(options.neighbours, clients),
             threshold=options.threshold or 0,
             clip=1.0 if options.clip is None else float(options.clip),

@@ -170,7 +170,7 @@ class SecureSuite(AggregatorSuite):
         clips = one.state()["clips"].copy()
         means = []
         for number in (1, 2):
-            one._clip.clips = clips  # The same clip, so that only the rounding differs.
+            one._clip.restore(clips.tobytes())  # The same clip, so that only the rounding differs.
             means.append(one.aggregate(UPDATES, None, {}, number, bytes(32)).step)
         assert not np.array_equal(*means)
 

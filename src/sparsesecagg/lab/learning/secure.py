@@ -270,7 +270,7 @@ class SecureAggregator(Aggregator):
     def state(self) -> dict[str, NDArray[Any]]:
         """Return the clips and the gain of the next round, and all that users and server remember."""
         state: dict[str, NDArray[Any]] = {
-            "clips": self._clip.clips,
+            "clips": np.frombuffer(self._clip.save(), np.uint8),
             "gain": np.frombuffer(self._gain.save(), np.uint8),
         }
         if self._run is not None:
@@ -279,7 +279,7 @@ class SecureAggregator(Aggregator):
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Go back to what `state` gave."""
-        self._clip.clips = np.array(state["clips"], np.float64)
+        self._clip.restore(state["clips"].tobytes())
         self._gain.restore(state["gain"].tobytes())
         self._run = None
         if "run" in state:
