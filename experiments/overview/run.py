@@ -166,11 +166,12 @@ def measure_peer() -> dict[str, Any]:
 
 def of_nodes(nodes: int) -> dict[str, Any]:
     """Return what `SecAgg(FedAvg())` costs a node, and what it keeps with a roster and without one."""
-    from sparsesecagg.flower.settings import DEFAULTS
+    from sparsesecagg.flower.settings import DEFAULTS, with_words
 
-    params = Parameters.create(nodes, FLOWER_DIM, DEFAULTS)
+    options = with_words(DEFAULTS, nodes, None)
+    params = Parameters.create(nodes, FLOWER_DIM, options)
     people = make_identities(nodes, "overview", seeded_entropy(1))
-    listed = Parameters.create(nodes, FLOWER_DIM, DEFAULTS, roster=people[0].roster)
+    listed = Parameters.create(nodes, FLOWER_DIM, options, roster=people[0].roster)
     log = StepLog(np.zeros(FLOWER_DIM, np.float32), STEP_BITS)
     log.advance((np.arange(FLOWER_DIM) < params.shape.coverage * FLOWER_DIM).astype(np.float32))
     sizes = message_bytes(params)

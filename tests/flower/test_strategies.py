@@ -28,9 +28,9 @@ from flwr.serverapp.strategy import (
     Strategy,
 )
 
-from flower.local_grid import LocalGrid, model, secagg, training_app, values
+from flower.local_grid import LocalGrid, content_of, model, secagg, training_app, values
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.flower import SecAgg, secagg_mod
+from sparsesecagg.flower import RefusedByAll, SecAgg, secagg_mod
 
 AVERAGING: dict[str, Callable[[], Strategy]] = {
     "FedAvg": lambda: FedAvg(fraction_evaluate=0.0),
@@ -277,3 +277,41 @@ def test_what_a_subclass_of_a_strategy_adds_can_be_reached() -> None:
     assert strategy.strategy.folder == strategy.folder == "here"
     with pytest.raises(AttributeError):
         _ = strategy.no_such_thing
+
+
+def test_a_loop_that_a_subclass_has_changed_is_the_one_that_runs() -> None:
+    """It calls its parent's loop, helpers of its own, and its own sampling; the sum is secure all the same."""
+
+    class Checkpointing(FedAvg):
+        def _checkpoint(self, name: str) -> None:
+            self.saved = [*getattr(self, "saved", []), name]
+
+        def start(self, *args: Any, **named: Any) -> Any:
+            self._checkpoint("begin")
+            result = super().start(*args, **named)
+            self._checkpoint("end")
+            return result
+
+        def configure_train(self, server_round: int, arrays: Any, config: Any, grid: Any) -> Any:
+            config["server-round-of-mine"] = server_round
+            return super().configure_train(server_round, arrays, config, grid)
+
+    strategy: Any = secagg(Checkpointing(fraction_evaluate=0.0))
+    grid = LocalGrid(training_app(lambda p, a, r: {"w": a["w"] + np.float32(0.5)}), 4)
+    result = strategy.start(grid=grid, initial_arrays=model(w=np.zeros(40, np.float32)), num_rounds=2)
+    assert strategy.saved == ["begin", "end"]
+    assert len(strategy.history) == 2
+    np.testing.assert_allclose(values(result.arrays)["w"], 1.0, rtol=1e-4)
+    assert all("arrays" not in content_of(reply) for _, reply in grid.replied)
+
+
+def test_a_run_stops_when_every_node_refuses_its_first_round_for_the_same_reason() -> None:
+    def broken(partition: int, arrays: dict[str, np.ndarray], server_round: int) -> dict[str, np.ndarray]:
+        raise ValueError("no such column")
+
+    strategy = secagg()
+    with pytest.raises(RefusedByAll, match="the log of the node says why"):
+        strategy.start(
+            grid=LocalGrid(training_app(broken), 4), initial_arrays=model(w=np.zeros(40, np.float32)), num_rounds=9
+        )
+    assert len(strategy.history) == 1

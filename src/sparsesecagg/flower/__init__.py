@@ -7,7 +7,8 @@ strategy = SecAgg(FedAvg(...))                    # ServerApp
 
 What the server does
     strategy   `SecAgg`, around an averaging strategy
-    settings   its defaults, strategies that can't be wrapped, the clips of the next round, sentences for the log
+    settings   its defaults, strategies that can't be wrapped, sentences for the log
+    moving     from a mean to the next model: ranges, gain, downlink
     run        one run of the protocol, from the keys to the sums
     exchanges  what it says to nodes, which node is which user, and what becomes of their replies
     courier    messages out, replies in
@@ -17,11 +18,13 @@ What the server does
 What a node does
     mod        `secagg_mod`, around the train function, and `evaluate_first`
     node       what its owner says: policy, identity and its proof, ledger, weight, metrics
+    files      what it keeps beside its ledger: models, and an update that was not sent yet
 What travels
     records    control record, payload, packages, refusals
     context    what an app sees, and the digest of it that every header is bound to
     downlink   the model on its way to the nodes, whole or as steps from one that they have kept
-    arrays     models as vectors
+    arrays     which arrays of a model travel
+    packing    where they stand in the vector of a run, and how they are written there
     errors     what can go wrong in between
 """
 
@@ -32,7 +35,15 @@ try:
 except ImportError:
     raise MissingExtra("flower", "secure aggregation in Flower") from None
 
-from sparsesecagg.flower.errors import AppFailed, EmptyCohort, MissingMod, MissingStrategy, NotInRun, UnprovenNode
+from sparsesecagg.flower.errors import (
+    AppFailed,
+    EmptyCohort,
+    MissingMod,
+    MissingStrategy,
+    NotInRun,
+    RefusedByAll,
+    UnprovenNode,
+)
 from sparsesecagg.flower.mod import evaluate_first, secagg_mod
 from sparsesecagg.flower.strategy import SecAgg
 from sparsesecagg.planning.noise import DifferentialPrivacy
@@ -45,6 +56,7 @@ __all__ = [
     "MissingMod",
     "MissingStrategy",
     "NotInRun",
+    "RefusedByAll",
     "RoundOptions",
     "SecAgg",
     "UnprovenNode",

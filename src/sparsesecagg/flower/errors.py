@@ -78,3 +78,10 @@ class EmptyCohort(ProtocolError):
 
     def __init__(self) -> None:
         super().__init__("the wrapped strategy chose no node for this round")
+
+
+class RefusedByAll(ProtocolError):
+    """No round has succeeded, and every node refused this one for the same reason: the next would fail alike."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"every node refused for the same reason, so the run stops: {reason}")

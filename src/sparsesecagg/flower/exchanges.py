@@ -100,7 +100,7 @@ class Exchanges:
         self.invited = {invitation.node: invitation for invitation in invitations}
         self.record, self._challenge = record, Challenge()
         params = self.server.params
-        record.cohort, record.alpha = params.clients, params.shape.fraction()
+        record.cohort, record.invited, record.alpha = params.clients, len(invitations), params.shape.fraction()
 
     # Messages
 

@@ -62,6 +62,7 @@ class RoundRecord:
     model_bytes: Counter[int] = field(default_factory=Counter)
     """By node: bytes of the model, or of the steps that lead to it, in UPLOAD's message."""
     dropped: dict[str, int] = field(default_factory=dict)
+    invited: int = 0
     refusals: list[str] = field(default_factory=list)
     """Why nodes would not go on, in their own words."""
     rejected: int = 0
@@ -116,6 +117,11 @@ class RoundRecord:
         if self.refusals:
             parts.append(f"{len(self.refusals)} node(s) refused: {self.refusals[0]}")
         self.failure = "; ".join(filter(None, parts))
+
+    def refused_by_all(self) -> str | None:
+        """Return why every node refused, if all of them did for one reason."""
+        reasons = set(self.refusals)
+        return reasons.pop() if len(reasons) == 1 and 0 < self.invited <= len(self.refusals) else None
 
     def complete(self, result: Result) -> None:
         """Take over what the protocol knows at the end."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,7 +26,7 @@ from sparsesecagg.flower.arrays import Template
 from sparsesecagg.flower.context import Invitation, Terms, common_digest, invite, with_model
 from sparsesecagg.flower.courier import Courier, PatientGrid, by_node
 from sparsesecagg.flower.downlink import make_downlink
-from sparsesecagg.flower.errors import MissingMod
+from sparsesecagg.flower.errors import MissingMod, RefusedByAll
 from sparsesecagg.flower.figures import Evaluate, History, RoundRecord
 from sparsesecagg.flower.moving import Movement
 from sparsesecagg.flower.packing import Packing
@@ -122,7 +123,7 @@ class SecAgg(Strategy):
 
     def __getattr__(self, name: str) -> Any:
         """Return what the wrapped strategy has: subclasses of strategies have methods of their own."""
-        if name.startswith("_") or "strategy" not in self.__dict__:
+        if name.startswith("__") or "strategy" not in self.__dict__:
             raise AttributeError(name)
         return getattr(self.strategy, name)
 
@@ -163,7 +164,10 @@ class SecAgg(Strategy):
         num_rounds = max(0, num_rounds - self._rounds_before)
         watched = self._history.watching(evaluate_fn, self._rounds_before) if evaluate_fn else None
         patient = PatientGrid(grid, self._courier)
-        result = super().start(patient, initial_arrays, num_rounds, timeout, train_config, evaluate_config, watched)
+        with self._in_charge():
+            result = self.strategy.start(
+                patient, initial_arrays, num_rounds, timeout, train_config, evaluate_config, watched
+            )
         if not result.arrays:
             result.arrays = initial_arrays
         if self.history and all(record.failure for record in self.history):
@@ -171,6 +175,22 @@ class SecAgg(Strategy):
         number_rounds(result, self._rounds_before)
         self._saved.remove()
         return result
+
+    @contextmanager
+    def _in_charge(self) -> Iterator[None]:
+        """Let the wrapped strategy's own loop, which a subclass may have changed, call the methods of this class."""
+        hooks = ("configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate", "summary")
+        for name in hooks:
+            setattr(self.strategy, name, getattr(self, name))
+        try:
+            yield
+        finally:
+            for name in hooks:
+                delattr(self.strategy, name)
+
+    def _own(self, name: str) -> Any:
+        """Return a method of the wrapped strategy, as its class has it."""
+        return getattr(type(self.strategy), name).__get__(self.strategy)
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -181,7 +201,7 @@ class SecAgg(Strategy):
         self._playing, self._model = None, arrays
         record = self._history.begin(server_round)
         self._wait_for_nodes(inner)
-        messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
+        messages = list(self._own("configure_train")(server_round, arrays, config, grid))
         try:
             return self._begin(inner, invite(messages), record)
         except (InvalidInput, MissingMod) as error:
@@ -213,6 +233,8 @@ class SecAgg(Strategy):
                     require_budgets(record.refusals, self._run.params.accusers)
         (_LOG.warning if record.failure else _LOG.info)("%s", record.sentence())
         self._history.write()
+        if all(each.failure for each in self.history) and (reason := record.refused_by_all()) is not None:
+            raise RefusedByAll(reason)
         self._model = self._model if arrays is None else arrays
         if self._saved.folder is not None:
             self._saved.write_model(ModelState.of(server_round, self._model, self._movement.save(), self.strategy))
@@ -227,12 +249,12 @@ class SecAgg(Strategy):
         """
         if self._releases:
             return []
-        return self.strategy.configure_evaluate(server_round + self._rounds_before, arrays, config, grid)
+        return self._own("configure_evaluate")(server_round + self._rounds_before, arrays, config, grid)
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Leave evaluation to the wrapped strategy."""
         server_round += self._rounds_before
-        metrics = self.strategy.aggregate_evaluate(server_round, replies)
+        metrics = self._own("aggregate_evaluate")(server_round, replies)
         self._history.note_evaluation(server_round, metrics)
         return metrics
 
@@ -251,7 +273,7 @@ class SecAgg(Strategy):
                 "SecAgg: federated evaluation is not masked: a server can compute a node's gradient from its replies; "
                 "set fraction_evaluate=0 if it must not"
             )
-        self.strategy.summary()
+        self._own("summary")()
 
     # A round
 
@@ -338,7 +360,7 @@ class SecAgg(Strategy):
         key = next(iter(invitation.content.array_records))
         content = RecordDict({key: moved, "metrics": MetricRecord(metrics)})
         request = Message(RecordDict(), invitation.node, invitation.message_type)
-        arrays, aggregated = self.strategy.aggregate_train(server_round, [Message(content, reply_to=request)])
+        arrays, aggregated = self._own("aggregate_train")(server_round, [Message(content, reply_to=request)])
         if arrays is not None:
             arrays = self._movement.downlink.advance(packing.template, arrays)
         return arrays, aggregated
