@@ -249,7 +249,7 @@ class TestGain:
     def test_it_adapts_by_default_between_one_and_one_over_the_part(self) -> None:
         strategy, _ = self.moved("auto", rounds=6)
         gains = [record.gain for record in strategy.history]
-        assert gains[0] == 2.0
+        assert gains[0] == 4.0
         assert all(1 <= gain <= 4 for gain in gains)
         assert gains[-1] > gains[0]  # All means point the same way.
 
