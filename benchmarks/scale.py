@@ -52,7 +52,7 @@ def measure_round(clients: int, dim: int, groups: int | None, seed: int = 0) -> 
     # A user of a real run does not wait for a garbage collector that walks through everybody's secrets.
     gc.freeze()
     # Windows of common noise: what it costs to make an update is nobody's.
-    updates = Setting(clients, dim, _OPTIONS.alpha, _OPTIONS.dropout, _OPTIONS.modulus_bits, seed)
+    updates = Setting(clients, dim, _OPTIONS.alpha, _OPTIONS.dropout, params.modulus_bits, seed)
     _ = updates.noise
     outcome = run.round(updates.update, drops=dict.fromkeys(silent.tolist(), Stage.UPLOAD))
     result = outcome.result

@@ -249,12 +249,14 @@ class SecAgg(Strategy):
         """
         if self._releases:
             return []
-        return self._own("configure_evaluate")(server_round + self._rounds_before, arrays, config, grid)
+        server_round += self._rounds_before
+        messages: Iterable[Message] = self._own("configure_evaluate")(server_round, arrays, config, grid)
+        return messages
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Leave evaluation to the wrapped strategy."""
         server_round += self._rounds_before
-        metrics = self._own("aggregate_evaluate")(server_round, replies)
+        metrics: MetricRecord | None = self._own("aggregate_evaluate")(server_round, replies)
         self._history.note_evaluation(server_round, metrics)
         return metrics
 
