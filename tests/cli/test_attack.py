@@ -57,7 +57,7 @@ def test_a_broken_promise_exits_with_1_and_is_named(
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["no-such"], "must be list, all, or one of"),
+        (["no-such"], "must be all or an attack that"),
         (["all", "--clients", "11"], "--clients must be from 12 to 2000, got 11."),
         (["all", "--clients", "2001"], "--clients must be from 12 to 2000, got 2001."),
         (["all", "--alpha", "0"], "--alpha must be in [0.001, 1], got 0."),

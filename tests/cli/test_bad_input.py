@@ -1,4 +1,7 @@
-"""Bad input, over all commands: one sentence that names what to change, exit code 2, no traceback, nothing printed."""
+"""Bad input, over all commands and the Python entry points: one sentence that names what to change and what was got.
+
+Commands end with exit code 2, no traceback, and nothing on standard output; Python raises `InvalidInput`.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,24 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
+import numpy as np
 import pytest
 import typer
 
 from cli.commands import run, run_json
+from lab.report.synthetic import write_run
+from sparsesecagg import RoundOptions, Stage, secure_sum
 from sparsesecagg.cli import errors
+from sparsesecagg.errors import InvalidInput
 from sparsesecagg.lab.cli import main
+from sparsesecagg.lab.learning import Dataset, TrainingConfig, train_federated
+from sparsesecagg.lab.report import write_report
+from sparsesecagg.planning.plan import Goal
+from sparsesecagg.planning.planner import plan_round
 
 PREFIX = {
     "simulate": "simulate --clients 5 --dim 50 --alpha 1",
@@ -26,6 +38,8 @@ PREFIX = {
     "build": "roster build --run r --roster {t}/new.json",
     "check": "roster check --roster {t}/roster.json",
     "seal": "roster seal --roster {t}/roster.json",
+    "report": "report {t}/run --out {t}/new.html",
+    "attack": "attack withheld-tags --clients 12",
     "": "",
 }
 """Good options of each command; a bad one comes after them. {t} is a folder with the files that `folder` makes."""
@@ -62,7 +76,7 @@ simulate  --drop-at LUNCH                --drop-at must be one of
 simulate  --seed -1                      --seed must be at least 0, got -1
 simulate  --seeds 3                      --seeds is not an option: did you mean
 simulate  --colour red                   --colour is not an option
-simulate  --json=yes                     --json
+simulate  --json=yes                     --json does not take a value
 simulate  surplus                        Got unexpected extra argument
 audit     --dim 99999999999              --dim must be at most
 audit     --colluding nan                --colluding must
@@ -84,7 +98,7 @@ plan      --group-size 101               --group-size must be from 3 to
 plan      --server evil                  --server must be one of malicious, semi-honest
 plan      --seed 1                       --seed is not an option
 train     --dataset cats                 --dataset must be one of
-train     --dataset mnist --data-dir {t}/file  --data-dir
+train     --dataset mnist --data-dir {t}/file  --data-dir must hold the data, got
 train     --partition none               --partition must be one of
 train     --clients 999999               --clients must be
 train     --rounds 0                     --rounds must be at least 1
@@ -104,13 +118,56 @@ train     --partition dirichlet --concentration nan  --concentration must
 train     --latency-ms nan               --latency-ms must
 train     --seed -1                      --seed must be at least 0
 train     --workers 0                    --workers must be at least 1
-train     --out {t}/file                 --out
+train     --out {t}/file                 --out must name a new folder, got the file
 train     --out {t}/file/below           --out must name a place that can be used, got
-train     --out {t}/full                 --out
-train     --resume {t}/none              --out and --resume exclude each other
+train     --out {t}/full                 --out must name a new folder, got
+train     --resume {t}/none              --out must not be given with --resume
+train     --compare sliced:0.1:8:2       --compare must name some of
+train     --compare sliced:8:0.1         --compare must name some of
+train     --compare secagg:0.1           --compare must give no α to secagg
+train     --compare plain:8              --compare must give no bits to plain
+train     --compare plain,plain          --compare must be different values, got 'plain,plain'
+train     --seeds 1,x                    --seeds must be different whole numbers separated by commas, got '1,x'
+train     --seeds 1,1                    --seeds must be different whole numbers separated by commas, got '1,1'
+train     --seeds 1,2 --seed 3           --seeds must not be given with --seed
+train     --sample 0                     --sample must be in (0, 1], got 0
+train     --sample 0.3                   --sample must be at least 0.6 with 5 clients
+train     --sample 0.6 --authenticated   --sample must be 1 with --authenticated
+train     --config {t}/none              --config must be a TOML or JSON file that can be read, got
+train     --config {t}/list.json         --config must hold options with names, got a list
+train     --config {t}/odd.toml          --config must hold options of train, got 'colour'
+train     --config {t}/empty.toml        --lr must be different values, got ''
+train     --config {t}/kind.toml         --batch must be a whole number, got 'ten'
+train     --model cnn                    --model must be one of softmax
+train     --model small-cnn              --model small-cnn takes samples of shape
+train     --partition shards --shards 5000  --shards must be
+train     --alpha 0.00001                --alpha of 1e-05 sends nothing
+train     --alpha 0.5 --gain 3           --gain must be in [1, 2]
+train     --modulus-bits 3               --modulus-bits must be from 4 to 32, got 3
+train     --drop-at LUNCH                --drop-at must be one of ADVERTISE_KEYS
+train     --group-size 2                 --group-size must be from 3 to the 5 clients, got 2
+train     --group-size 4 --aggregator secagg  --group-size must not be given with full
+train     --threshold 2                  --threshold must be from 3 to 5
+train     --downlink up                  --downlink must be one of steps, model, got 'up'
+train     --authenticated --aggregator plain  --authenticated must not be given with plain
+train     --authenticated --compare sliced,plain  --authenticated must not be given with plain
+train     --weights votes                --weights must be one of uniform, examples, got 'votes'
+train     --downlink-bits 3              --downlink-bits must be one of 2, 4, 8, got 3
+train     --gain much                    --gain must be a number of at least 1, or auto, got 'much'
+train     --dp-epsilon -1                --dp-epsilon must be above 0, got -1
+report    {t}/none                       RUN must be a folder written by
+report    --table html                   --table must be one of md, latex, got 'html'
+report    --table md --json              --table must not be given with --json
+report    --csv {t}/all.txt              --csv must name a file that ends in .csv, got
+report    --csv {t}/none/all.csv         --csv must be in an existing directory, got
+report    --pdf {t}/file                 --pdf must name a folder, got the file
+report    --out {t}/page.pdf             --out must name a file that ends in .html, got
+attack    --clients 3                    --clients must be
+attack    --alpha 2                      --alpha must be in [0.001, 1], got 2
+attack    --clients many                 --clients must be a whole number, got 'many'
 reproduce --minutes nan                  --minutes must be at least 0, got nan
 reproduce --out {t}/file                 --out must name a place that can be used, got
-enrol     --run=                         --run must not be empty
+enrol     --run=                         --run must be a name, got an empty one
 enrol     --key {t}/none                 --key must name
 enrol     --key {t}/file                 --key must name
 enrol     --run-key {t}/none/key         --run-key must name
@@ -136,9 +193,19 @@ check     --trusted {t}/a.key            --trusted must
           roster nothing                 No such command 'nothing'
           train --resume {t}/none        --resume
           train --resume {t}/full        --resume
+          attack shout                   NAME must
+          doctor {t}/none                APP must
+          report                         RUN is required
           nothing                        No such command 'nothing'
           --nothing                      --nothing is not an option
 """
+
+
+SAYS = (
+    "got", "is not an option", "is required", "must not be given", "No such command", "requires an argument",
+    "must be lower", "does not take a value", "extra argument", "is not a run folder", " sends ",
+    "takes samples of", "must give no", "must be 1 with",
+)  # fmt: skip
 
 
 def cases() -> list[tuple[str, str]]:
@@ -159,6 +226,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (here / "full").mkdir()
     (here / "full" / "file").touch()
     (here / "folder.png").mkdir()
+    (here / "list.json").write_text("[1]")
+    (here / "odd.toml").write_text('colour = "red"')
+    (here / "empty.toml").write_text("lr = []")
+    (here / "kind.toml").write_text('batch = "ten"')
+    write_run(here / "run", rounds=1)
     for user in "abc":
         quietly("roster", "identity", "--key", str(here / f"{user}.key"))
         files = ["--run-key", str(here / f"{user}.run"), "--entry", str(here / f"{user}.json")]
@@ -182,7 +254,101 @@ def test_bad_input_gets_one_sentence_and_code_2(
     assert (code, out) == (2, ""), err
     assert err.startswith(f"sparsesecagg: {sentence}"), err
     assert err.count("\n") == 1 and err.endswith((".\n", "?\n"))
+    assert any(word in err for word in SAYS), f"what was got, or what else is wrong: {err}"
     assert not list(folder.glob("new*")), "bad input leaves nothing behind"
+
+
+TEN = [np.ones(20)] * 10
+
+
+def summed(**options: Any) -> Callable[[], object]:
+    return lambda: secure_sum(TEN, options=RoundOptions(**options))
+
+
+def trained(*given: Any, **options: Any) -> Callable[[], object]:
+    return lambda: train_federated(*given, out="never", **options)
+
+
+def planned(**options: Any) -> Callable[[], object]:
+    usual = {"clients": 100, "dim": 1000, "dropout": 0.1, "colluding": 0.1, "min_anonymity": 5}
+    return lambda: plan_round(Goal(**(usual | options)))
+
+
+def data(x: Any, y: Any, **options: Any) -> Callable[[], object]:
+    return lambda: Dataset.from_arrays(x, y, **options)
+
+
+NINE = np.ones((9, 2))
+CALLS: list[tuple[Callable[[], object], str]] = [
+    (lambda: secure_sum(TEN[:2]), "updates must come from at least 3 users, got 2"),
+    (lambda: secure_sum(7), "updates must be a list of vectors, one per user, got int"),  # type: ignore[arg-type]
+    (lambda: secure_sum([["a"]] * 5), "updates must be vectors of numbers, got <U1 from user 0"),
+    (lambda: secure_sum([np.ones(2), np.ones(3), np.ones(2)]), "update must have shape (2,), got (3,)"),
+    (lambda: secure_sum(TEN, weights=[1]), "weights must be one for each of 10 users, got 1"),
+    (lambda: secure_sum(TEN, weights=[0.5] * 10), "weights must be whole numbers of at least 0, got 0.5"),  # type: ignore[list-item]
+    (lambda: secure_sum(TEN, weights=[-1] * 10), "weights must be whole numbers of at least 0, got -1"),
+    (lambda: secure_sum(TEN, drops={77: Stage.UPLOAD}), "drops must name users from 0 to 9, got 77"),
+    (lambda: secure_sum(TEN, drops={1: "LUNCH"}), "drops must name one of ADVERTISE_KEYS, "),
+    (lambda: secure_sum(TEN, options={"alpha": 1}), "options must be RoundOptions, got dict"),  # type: ignore[arg-type]
+    (summed(alpha=2), "alpha must be in (0, 1], got 2"),
+    (summed(alpha="half"), "alpha must be a number, got 'half'"),
+    (summed(pattern="star"), "pattern must be one of sliced, full, pairwise, got 'star'"),
+    (summed(modulus_bits=3), "modulus_bits must be from 4 to 32, got 3"),
+    (summed(modulus_bits=8.5), "modulus_bits must be a whole number, got 8.5"),
+    (summed(group_size=2), "group_size must be from 3 to the 10 clients, got 2"),
+    (summed(threshold=99), "threshold must be from 6 to 10"),
+    (summed(threshold="7"), "threshold must be a whole number, got '7'"),
+    (summed(dropout=float("nan")), "dropout must be in [0, 0.5), got nan"),
+    (summed(neighbours=0), "neighbours must be at least 2, got 0"),
+    (summed(clip="x"), "clip must be a number, got 'x'"),
+    (summed(max_weight=-1), "max_weight must be from 0 to 2^40, got -1"),
+    (summed(colluding=0.7), "colluding must be in [0, 0.5), got 0.7"),
+    (summed(same_slices=1), "same_slices must be true or false, got 1"),
+    (planned(alpha=2), "alpha must be in (0, 1], got 2"),
+    (planned(clients=1), "clients must be from 3 to 1048576, got 1"),
+    (planned(server="evil"), "server must be one of malicious, semi-honest, got 'evil'"),
+    (planned(min_anonymity=0), "min_anonymity must be from 1 to the 100 clients, got 0"),
+    (planned(failure_log2=1), "failure_log2 must be at least -1000 and below 0, got 1"),
+    (trained(3), "dataset must be a name or a Dataset, got int"),
+    (trained("cats"), "dataset must be one of digits, mnist, fashion-mnist, cifar10, got 'cats'"),
+    (trained("digits", 7), "model must be a name, a Model, a torch.nn.Module or a function, got int"),
+    (trained("digits", "cnn"), "model must be one of softmax, mlp, "),
+    (trained(alfa=1), "alfa is not an option; the options are aggregator, alpha, "),
+    (trained(clients="5"), "clients must be a whole number, got '5'"),
+    (trained(clients=5.5), "clients must be a whole number, got 5.5"),
+    (trained(lr=[0.1, 0.2]), "lr must be a number, got [0.1, 0.2]"),
+    (trained(rounds=True), "rounds must be a whole number, got True"),
+    (trained(authenticated="yes"), "authenticated must be true or false, got 'yes'"),
+    (trained(workers=0), "workers must be at least 1, got 0"),
+    (trained(resume="nowhere"), "out must not be given with resume"),
+    (lambda: train_federated(resume="nowhere"), "resume nowhere is not a run folder"),
+    (lambda: TrainingConfig.create(gain=0.5), "gain must be a number of at least 1, or auto, got 0.5"),
+    (lambda: TrainingConfig.create(drop_at="LUNCH"), "drop_at must be one of ADVERTISE_KEYS, "),
+    (data(NINE, [0, 1]), "train_x must hold one row for each of the 2 labels, and at least one, got shape (9, 2)"),
+    (data([["a"]] * 9, [0] * 9), "train_x must be an array of numbers: "),
+    (data(NINE, ["a"] * 9), "train_y must be a one-dimensional array of whole numbers, got 1 dimensions of <U1"),
+    (data(NINE, [-1] * 9), "train_y must count the classes from 0, got -1"),
+    (data(np.full((9, 2), np.nan), [0] * 9), "train_x must be finite numbers, got NaN or infinity"),
+    (data(NINE, [0] * 9, test_fraction=0), "test_fraction must leave one of 9 samples on either side, got 0"),
+    (data(NINE, [0] * 9, test_x=NINE), "test_x must be given together with test_y"),
+    (data(NINE, [3] * 9, classes=["a"]), "classes has 1 names, but a label is 3"),
+    (lambda: write_report(Path("nowhere")), "run_dir must be a folder written by `sparsesecagg train` or by Flower"),
+]
+
+
+@pytest.mark.parametrize(("call", "sentence"), CALLS, ids=[sentence for _, sentence in CALLS])
+def test_a_bad_call_gets_one_sentence(
+    call: Callable[[], object], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidInput) as caught:
+        call()
+    assert str(caught.value).startswith(sentence) and "\n" not in str(caught.value)
+    assert not list(tmp_path.iterdir()), "bad input leaves nothing behind"
+
+
+def test_there_are_as_many_bad_inputs_as_promised() -> None:
+    assert len(cases()) >= 120 and len(CALLS) >= 50
 
 
 def program(problem: BaseException) -> typer.Typer:

@@ -146,54 +146,6 @@ def contents(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--dataset", "minst"], "--dataset must be one of digits, mnist"),
-        (["--aggregator", "secag"], "--aggregator must be one of plain"),
-        (["--compare", "plain,secag"], "--compare must name some of plain"),
-        (["--compare", "plain", "--aggregator", "plain"], "--compare must not be given with --aggregator"),
-        (["--model", "cnn"], "--model must be one of softmax"),
-        (["--model", "small-cnn"], "--model small-cnn takes samples of shape"),
-        (["--partition", "even"], "--partition must be one of iid"),
-        (["--partition", "shards", "--shards", "5000"], "--shards must be 10"),
-        (["--clients", "5000"], "--clients must be 1 to 300"),
-        (["--clients", "2"], "--clients must be at least 3"),
-        (["--alpha", "0.0001"], "--alpha of 0.0001 sends nothing"),
-        (["--gain", "3"], "--gain must be in [1, 2]"),
-        (["--gain", "much"], "--gain must be a number of at least 1, or auto, got 'much'"),
-        (["--seeds", "1,x"], "--seeds must be different whole numbers"),
-        (["--seeds", "1,2", "--seed", "3"], "--seeds must not be given with --seed"),
-        (["--config", "nowhere.toml"], "--config must be a TOML or JSON file"),
-        (["--weights", "votes"], "--weights must be one of uniform, examples"),
-        (["--dropout", "1"], "--dropout must be in"),
-        (["--rounds", "0"], "--rounds must be at least 1"),
-        (["--modulus-bits", "3"], "--modulus-bits must be from 4 to 32"),
-        (["--drop-at", "LUNCH"], "--drop-at must be one of ADVERTISE_KEYS"),
-        (["--group-size", "2"], "--group-size must be from 3 to the 10 clients"),
-        (["--group-size", "5", "--aggregator", "secagg"], "--group-size must not be given with full"),
-        (["--threshold", "5"], "--threshold must be from 6 to 10"),
-        (["--downlink", "up"], "--downlink must be one of steps, model"),
-        (["--downlink-bits", "3"], "--downlink-bits must be one of 2, 4, 8"),
-        (["--target-accuracy", "95"], "--target-accuracy must be in"),
-        (["--workers", "0"], "--workers must be at least 1"),
-        (["--samples", "0"], "--samples must be 1 to"),
-        (["--seed", "-1"], "--seed"),
-        (["--authenticated", "--aggregator", "plain"], "--authenticated must not be given with plain"),
-        (["--authenticated", "--compare", "sliced,plain"], "--authenticated must not be given with plain"),
-        (["--dataset", "mnist", "--data-dir", "nowhere"], "--data-dir nowhere is not a folder: put train-images"),
-    ],
-)
-def test_bad_input_is_one_sentence_and_writes_nothing(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, options, said: str
-) -> None:
-    """Exit code 2, the option by name, what is allowed."""
-    code, out, err = run(capsys, *SMALL, "--out", tmp_path / "run", *options)
-    assert code == 2 and out == ""
-    assert said in err and len(err.strip().splitlines()) == 1
-    assert not (tmp_path / "run").exists()
-
-
 def test_another_configuration_can_not_resume(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Exit code 2, and the folder is as it was."""
     run(capsys, *SMALL, "--out", tmp_path / "run", "--json")

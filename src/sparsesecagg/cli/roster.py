@@ -61,7 +61,7 @@ def enrol_user(
 ) -> None:
     """Make the keys of one training run and sign them. Hand the entry to the builder of the roster."""
     if not run:
-        raise InvalidInput("run", "must not be empty")
+        raise InvalidInput("run", "must be a name, got an empty one")
     identity_key, secret = IdentityKey(_read_private(key)), RunSecret(os.urandom(SECRET_SIZE))
     made = enrol(identity_key, run, secret)
     _write_private(run_key, secret, "run_key")
@@ -69,7 +69,7 @@ def enrol_user(
         entry.write_text(json_format.dumps(made.as_json()) + "\n", encoding="utf-8")
     except OSError as problem:
         run_key.unlink()  # Nobody will know its public half, and the next try needs the name.
-        raise InvalidInput("entry", f"must name a file that can be written: {problem.strerror}") from None
+        raise InvalidInput("entry", f"must name a file that can be written, got {entry}: {problem.strerror}") from None
     _tell(json, {"run": run, "identity": made.identity.hex(), "entry": str(entry), "run_key": str(run_key)})
 
 
@@ -117,7 +117,7 @@ def seal(
     """Add the seed that follows from the beacon's value. Everybody who does so gets the same roster."""
     found = _load(roster)
     if found.seed:
-        raise InvalidInput("roster", f"must have no seed yet, and {roster.name} has one")
+        raise InvalidInput("roster", f"must have no seed yet, got {roster.name}, which has one")
     sealed = _from_beacon(found, value)
     sealed.save(roster)
     _describe(sealed, json)
@@ -160,7 +160,7 @@ def _from_beacon(roster: Roster, value: str) -> Roster:
     except ValueError:
         raise InvalidInput("value", f"must be hex digits, two for each byte, got {value!r}") from None
     if not data:
-        raise InvalidInput("value", "must not be empty")
+        raise InvalidInput("value", "must be hex digits, got none")
     return roster.with_beacon(data)
 
 
@@ -206,10 +206,10 @@ def _write_private(path: Path, secret: Secret, option: str) -> None:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         raise InvalidInput(
-            option, f"must name a new file: {path.name} exists, and a key is never overwritten"
+            option, f"must name a new file, got {path.name}, which exists: a key is never overwritten"
         ) from None
     except OSError as problem:
-        raise InvalidInput(option, f"must name a file that can be written: {problem.strerror}") from None
+        raise InvalidInput(option, f"must name a file that can be written, got {path}: {problem.strerror}") from None
     with os.fdopen(handle, "wb") as file:
         file.write(secret.reveal())
 
@@ -218,9 +218,9 @@ def _read_private(path: Path) -> bytes:
     try:
         data = path.read_bytes()
     except OSError as problem:
-        raise InvalidInput("key", f"must name a private key file: {problem.strerror}") from None
+        raise InvalidInput("key", f"must name a private key file, got {path}: {problem.strerror}") from None
     if len(data) != SECRET_SIZE:
-        raise InvalidInput("key", f"must name a file of {SECRET_SIZE} bytes, as `roster identity` makes it")
+        raise InvalidInput("key", f"must name a file that `roster identity` made, got {path.name}")
     return data
 
 
@@ -228,11 +228,11 @@ def _read_entry(path: Path) -> RosterEntry:
     try:
         return RosterEntry.from_json(json_format.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError):
-        raise InvalidInput("entries", f"must be entries that `roster enrol` made, which {path.name} is not") from None
+        raise InvalidInput("entries", f"must be entries that `roster enrol` made, got {path.name}") from None
 
 
 def _read_trusted(path: Path) -> list[bytes]:
     try:
         return [bytes.fromhex(line) for line in path.read_text(encoding="utf-8").split()]
     except (OSError, ValueError):
-        raise InvalidInput("trusted", "must name a file with one public identity key in hex per line") from None
+        raise InvalidInput("trusted", f"must hold one public identity key in hex per line, got {path.name}") from None

@@ -185,7 +185,7 @@ class Roster:
                 str(content["beacon"]),
             )
         except (OSError, ValueError, KeyError, TypeError):
-            raise InvalidInput("roster", f"must be a roster file, which {path.name} is not") from None
+            raise InvalidInput("roster", f"must be a roster file, got {path.name}") from None
         return Roster(*roster)
 
 

@@ -2,7 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import numbers
+from dataclasses import dataclass, fields
+from typing import Any
+
+from sparsesecagg.errors import InvalidInput
+
+_KINDS: dict[str, tuple[str, type]] = {
+    "bool": ("true or false", bool),
+    "int": ("a whole number", numbers.Integral),
+    "float": ("a number", numbers.Real),
+    "str": ("a name", str),
+}
+
+
+def check_kinds(options: Any, skip: tuple[str, ...] = ()) -> None:
+    """Raise unless every field of a dataclass holds a value of the type that it declares."""
+    for field in fields(options):
+        value, declared = getattr(options, field.name), str(field.type).split(" | ")
+        if field.name in skip or (value is None and "None" in declared):
+            continue
+        wanted, kind = _KINDS[declared[0]]
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise InvalidInput(field.name, f"must be {wanted}, got {value!r}")
 
 
 @dataclass(frozen=True)
@@ -34,3 +56,7 @@ class RoundOptions:
     """Standard deviation of the noise in a sum, over what one user's slice can change in it."""
     same_slices: bool = False
     """All groups send the same slice, so that their means can be compared; else different ones, to cover more."""
+
+    def __post_init__(self) -> None:
+        """Check the types; ranges depend on the users and the model (`Parameters.create`)."""
+        check_kinds(self)

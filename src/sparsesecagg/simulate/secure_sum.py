@@ -35,11 +35,18 @@ def secure_sum(
     default the largest magnitude in the updates, which only works because all of them are in one process here: in a
     deployment it must be public beforehand.
     """
+    if not isinstance(options, RoundOptions | None):
+        raise InvalidInput("options", f"must be RoundOptions, got {type(options).__name__}: RoundOptions(alpha=0.1)")
+    if not hasattr(updates, "__len__"):
+        raise InvalidInput("updates", f"must be a list of vectors, one per user, got {type(updates).__name__}")
     if len(updates) < 3:
         raise InvalidInput("updates", f"must come from at least 3 users, got {len(updates)}")
     arrays = [_vector(user, update) for user, update in enumerate(updates)]
     if weights is not None and len(weights) != len(arrays):
         raise InvalidInput("weights", f"must be one for each of {len(arrays)} users, got {len(weights)}")
+    for weight in weights or ():
+        if not isinstance(weight, int | np.integer) or isinstance(weight, bool) or weight < 0:
+            raise InvalidInput("weights", f"must be whole numbers of at least 0, got {weight!r}")
     options = options or RoundOptions()
     if options.clip is None:
         largest = max(float(np.abs(array).max(initial=0.0)) for array in arrays)

@@ -57,7 +57,7 @@ def test_a_folder_in_use_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(InvalidInput, match="not empty"):
         RunFolder.create(tmp_path, {}, make_partition(blobs(), "iid", 4, 0), FIRST)
-    with pytest.raises(InvalidInput, match="is a file"):
+    with pytest.raises(InvalidInput, match="got the file"):
         RunFolder.create(tmp_path / "notes.txt", {}, make_partition(blobs(), "iid", 4, 0), FIRST)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 

@@ -38,7 +38,7 @@ def attack(
     from sparsesecagg.lab.attacks import ATTACKS, MODES, Setting, flower_installed, run
 
     if name not in (*ATTACKS, "list", "all"):
-        raise InvalidInput("name", f"must be list, all, or one of {', '.join(ATTACKS)}, got {name!r}")
+        raise InvalidInput("name", f"must be all or an attack that `attack list` names, got {name!r}")
     if not FEWEST_CLIENTS <= clients <= MOST_CLIENTS:
         raise InvalidInput("clients", f"must be from {FEWEST_CLIENTS} to {MOST_CLIENTS}, got {clients}")
     if not LEAST_ALPHA <= alpha <= 1:

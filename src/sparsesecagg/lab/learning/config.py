@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-import numbers
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
@@ -21,6 +20,7 @@ from sparsesecagg.lab.learning.models.base import LocalTraining
 from sparsesecagg.lab.learning.models.catalogue import DEFAULT_HIDDEN, OWN_DATA, PRESETS
 from sparsesecagg.lab.learning.way_down import DOWNLINKS
 from sparsesecagg.protocol import STAGES, RoundOptions, Stage
+from sparsesecagg.protocol.options import check_kinds
 
 WEIGHTS = ("uniform", "examples")
 NORMALISATIONS = ("observed", "expected", "everybody")
@@ -146,8 +146,7 @@ class TrainingConfig:
 
     def check(self) -> None:
         """Raise `InvalidInput` for what no other part of the run checks by itself."""
-        for option in option_names():
-            _of_kind(option, self.value(option))
+        check_kinds(self, skip=("options", "gain"))
         _ = self.how
         _at_least("clients", self.clients, 3)
         if not 0 < self.sample <= 1:
@@ -235,23 +234,6 @@ def option_names() -> tuple[str, ...]:
     return tuple(name for part in names for name in part)
 
 
-def _of_kind(option: str, value: Any) -> None:
-    """Raise unless a value has the type that its option declares."""
-    declared = _TYPES[option].split(" | ")
-    if option == "gain" or (value is None and "None" in declared):
-        return
-    wanted, kind = _KINDS[declared[0]]
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise InvalidInput(option, f"must be {wanted}, got {value!r}")
-
-
-_KINDS: dict[str, tuple[str, Any]] = {
-    "bool": ("true or false", bool),
-    "int": ("a whole number", numbers.Integral),
-    "float": ("a number", numbers.Real),
-    "str": ("a name", str),
-}
-_TYPES = {field.name: str(field.type) for kind in (RoundOptions, TrainingConfig) for field in fields(kind)}
 OTHER_WORDS = {"aggregator": {"full": "secagg"}, "weights": {"samples": "examples"}}
 """Other words for a value."""
 _NAMES = {

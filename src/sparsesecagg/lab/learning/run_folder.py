@@ -142,6 +142,6 @@ class RunFolder:
 def check_free(path: Path) -> None:
     """Raise `InvalidInput` if a new run can't go to `path`."""
     if path.exists() and not path.is_dir():
-        raise InvalidInput("out", f"{path} is a file; name a new folder")
+        raise InvalidInput("out", f"must name a new folder, got the file {path}")
     if path.is_dir() and any(path.iterdir()):
-        raise InvalidInput("out", f"{path} is not empty; name a new folder, or continue a run with --resume {path}")
+        raise InvalidInput("out", f"must name a new folder, got {path}, which is not empty (--resume continues a run)")

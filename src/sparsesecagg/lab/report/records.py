@@ -153,7 +153,7 @@ def read_run(run_dir: Path, name: str | None = None) -> Run:
     if not (run_dir / CONFIG).is_file():
         raise InvalidInput(
             "run_dir",
-            f"must be a folder written by `sparsesecagg train` or by Flower; {run_dir} has no {CONFIG} or {COMPARISON}",
+            f"must be a folder written by `sparsesecagg train` or by Flower, got {run_dir} without {CONFIG}",
         )
     config = _load(run_dir / CONFIG)
     partition = run_dir / PARTITION

@@ -118,8 +118,8 @@ def load_dataset(
     find, load = (_find_cifar, _load_cifar) if name == "cifar10" else (_find_idx, _load_idx)
     found = find(source, named if named is not None else cache_folder())
     if found is None and named is not None:
-        problem = f"has no {name} files" if named.is_dir() else "is not a folder"
-        raise InvalidInput("data_dir", f"{named} {problem}: {_what_goes_where(name, named)}")
+        problem = f"which has no {name} files" if named.is_dir() else "which is not a folder"
+        raise InvalidInput("data_dir", f"must hold the data, got {named}, {problem}: {_what_goes_where(name, named)}")
     if found is None:
         found = _download(name, source, find, progress)
     return load(name, source, found)

@@ -45,7 +45,7 @@ class Dataset:
         """
         x, y = _samples("train", train_x, train_y)
         if (test_x is None) != (test_y is None):
-            raise InvalidInput("test_x", "and test_y are given both or not at all")
+            raise InvalidInput("test_x", "must be given together with test_y")
         if test_x is None or test_y is None:
             x, y, other_x, other_y = _split(x, y, test_fraction, seed)
         else:
@@ -81,16 +81,21 @@ class Dataset:
 
 
 def _samples(part: str, x: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    samples = np.ascontiguousarray(x, dtype=np.float32)
+    try:
+        samples = np.ascontiguousarray(x, dtype=np.float32)
+    except (TypeError, ValueError) as problem:
+        raise InvalidInput(f"{part}_x", f"must be an array of numbers: {problem}") from None
     labels = np.asarray(y)
-    if labels.ndim != 1 or labels.dtype.kind not in "iu":
-        raise InvalidInput(f"{part}_y", "must be a one-dimensional array of whole numbers")
+    if labels.ndim != 1 or (labels.dtype.kind not in "iu" and len(labels)):
+        got = f"{labels.ndim} dimensions of {labels.dtype}"
+        raise InvalidInput(f"{part}_y", f"must be a one-dimensional array of whole numbers, got {got}")
     if samples.ndim < 2 or len(samples) != len(labels) or not len(labels):
-        raise InvalidInput(f"{part}_x", f"must hold one row for each of the {len(labels)} labels, and at least one")
+        wanted = f"one row for each of the {len(labels)} labels, and at least one"
+        raise InvalidInput(f"{part}_x", f"must hold {wanted}, got shape {samples.shape}")
     if labels.min() < 0:
-        raise InvalidInput(f"{part}_y", "must count the classes from 0")
+        raise InvalidInput(f"{part}_y", f"must count the classes from 0, got {labels.min()}")
     if not np.isfinite(samples).all():
-        raise InvalidInput(f"{part}_x", "must be finite numbers")
+        raise InvalidInput(f"{part}_x", "must be finite numbers, got NaN or infinity")
     return samples, labels.astype(np.int64)
 
 
@@ -99,7 +104,7 @@ def _split(
 ) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.float32], NDArray[np.int64]]:
     held_out = round(len(y) * fraction)
     if not 0 < held_out < len(y):
-        raise InvalidInput("test_fraction", f"must leave at least one of the {len(y)} samples on either side")
+        raise InvalidInput("test_fraction", f"must leave one of {len(y)} samples on either side, got {fraction}")
     order = generator(seed, Purpose.SPLIT).permutation(len(y))
     test, train = order[:held_out], order[held_out:]
     return x[train], y[train], x[test], y[test]
