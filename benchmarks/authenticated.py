@@ -30,7 +30,7 @@ NAMES = {
 }
 
 
-def measure(clients: int = 100, dim: int = 165_000, repeats: int = 7) -> dict[str, Any]:
+def measure(clients: int = 100, dim: int = 165_000, repeats: int = 5) -> dict[str, Any]:
     """Return the seconds per round of client and server, and how many times the plain ones the others take."""
     if repeats < 1:
         raise InvalidInput("repeats", f"must be at least 1, got {repeats}")

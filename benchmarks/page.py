@@ -34,7 +34,11 @@ _SCALES = {"ms": (1e3, ",.1f", " ms"), "seconds": (1, ",.1f", " s"), "kB": (1e-3
     "us": (1e6, ",.0f", " µs"),
     "percent": (100, ".0f", " %"),
 }
-_ROWS = {"plain": "plain FedAvg", "sliced_steps": "sliced, steps down"} | NAMES
+_ROWS = {
+    "plain": "plain FedAvg",
+    "sliced_steps": "sliced, steps down",
+    "sliced_covered": "sliced, covered steps down",
+} | NAMES
 _SIDES = {"client_upload": "client, UPLOAD", "server": "server"}
 
 

@@ -1,14 +1,17 @@
 """Opening a large round with one thread and with two: each takes away some of the masks, and ciphers run in parallel.
 
 Two runs with the same users take turns, so that a busy moment of the machine hits both alike. What is compared is the
-server's last step: secrets are restored, and the masks that are left are taken away.
+server's last step: secrets are restored, and the masks that are left are taken away. A third run with a tiny model
+shows what of it is the same for every model (messages, secret sharing, agreements) and stays in one thread.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks import command
 from benchmarks.setting import ANYBODY, Setting
@@ -18,9 +21,11 @@ from sparsesecagg.protocol import Stage
 from sparsesecagg.simulate import InProcessRun
 
 COUNTS = (1, 2)
+SERIAL = 0
+_TINY = 1000
 
 
-def measure(clients: int = 100, dim: int = 10_000_000, repeats: int = 5) -> dict[str, Any]:
+def measure(clients: int = 100, dim: int = 10_000_000, repeats: int = 3) -> dict[str, Any]:
     """Return the median seconds of opening a round, by the number of threads, and how many times as fast two are."""
     if repeats < 1:
         raise InvalidInput("repeats", f"must be at least 1, got {repeats}")
@@ -29,18 +34,26 @@ def measure(clients: int = 100, dim: int = 10_000_000, repeats: int = 5) -> dict
     order = np.random.default_rng(0).permutation(clients)
     silent = [part.tolist() for part in (order[: clients // 10], order[-(clients // 10) :])]
     runs = {count: InProcessRun(parameters("sliced", setting), ANYBODY, threads=count) for count in COUNTS}
-    seconds: dict[int, list[float]] = {count: [] for count in COUNTS}
+    runs[SERIAL] = InProcessRun(parameters("sliced", setting, dim=_TINY), ANYBODY)
+    seconds: dict[int, list[float]] = {count: [] for count in runs}
     exact = True
     with command.progress() as bar:
         for turn in bar.track(range(repeats + 1), description="rounds"):
             for count, run in runs.items():
-                outcome = run.round(setting.update, drops=dict.fromkeys(silent[turn % 2], Stage.UPLOAD))
+                outcome = run.round(
+                    partial(_cut, setting, run.params.dim), drops=dict.fromkeys(silent[turn % 2], Stage.UPLOAD)
+                )
                 seconds[count].append(outcome.server_seconds[Stage.UNMASK.name])
                 exact &= outcome.exact
     medians = {count: float(np.median(values[1:])) for count, values in seconds.items()}  # The first warms up.
     return {
-        "seconds": {str(count): value for count, value in medians.items()},
+        "seconds": {str(count): medians[count] for count in COUNTS},
+        "serial_seconds": medians[SERIAL],
         "speedup": medians[1] / medians[2],
         "exact": exact,
         "settings": {**setting.settings(), "repeats": repeats},
     }
+
+
+def _cut(setting: Setting, dim: int, user: int) -> NDArray[np.float32]:
+    return setting.update(user)[:dim]

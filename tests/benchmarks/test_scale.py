@@ -28,6 +28,7 @@ def test_one_thread_and_two_open_the_same_round() -> None:
     answer = threads.measure(clients=10, dim=2_000_000, repeats=1)
     assert answer["exact"]
     assert set(answer["seconds"]) == {"1", "2"}
+    assert answer["serial_seconds"] > 0
     assert answer["speedup"] == pytest.approx(answer["seconds"]["1"] / answer["seconds"]["2"])
 
 

@@ -55,12 +55,13 @@ def test_the_whole_of_a_round_counts_the_model_on_its_way_down(monkeypatch: pyte
     monkeypatch.setattr(peer_flower, "require_flower", missing)
     setting = Setting(clients=3, dim=4000, alpha=0.2, dropout=0.1, modulus_bits=8)
     found = whole.measure(setting, [20])["sizes"]["20"]
-    assert list(found) == ["plain", "secagg", "sliced", "sliced_steps"]
-    plain, secagg, models, steps = found.values()
+    assert list(found) == ["plain", "secagg", "sliced", "sliced_steps", "sliced_covered"]
+    plain, secagg, models, steps, covered = found.values()
     assert plain["total_bytes"] == 2 * 4 * 4000
     assert secagg["sent_bytes"] - models["sent_bytes"] == pytest.approx(4 * 4000 - 800, abs=5)
     assert models["received_bytes"] - steps["received_bytes"] == 4 * 4000 - steps["model_bytes"]
     assert 2000 < steps["model_bytes"] < 2200
+    assert 400 < covered["model_bytes"] < 1000  # A fifth of the coordinates, in whole blocks of 512.
     assert steps["client_seconds"] > models["client_seconds"]
     assert models["exact"]
     assert steps["exchanges"] == 2
