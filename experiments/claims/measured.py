@@ -128,7 +128,8 @@ def conditions(result: Mapping[str, Any], settings: Sequence[Setting]) -> str:
     missing_uploads = sum(run["effective_dropout"] for run in runs) / len(runs)
     state = "" if result["complete"] else ", not complete"
     seeds = max(len(one.runs) for one in settings)
-    return f"d = {runs[0]['dim']:,}, lr {rates}, θ = {missing_uploads:.2f}, up to {seeds} seeds{state}"
+    many = "one seed" if seeds == 1 else f"up to {seeds} seeds"
+    return f"d = {runs[0]['dim']:,}, lr {rates}, θ = {missing_uploads:.2f}, {many}{state}"
 
 
 def _upload(found: Results, name: str) -> Claim:
