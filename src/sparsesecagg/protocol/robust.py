@@ -21,6 +21,7 @@ from sparsesecagg.patterns.base import GroupSum
 from sparsesecagg.protocol.combine import Combiner, Sum, Total
 from sparsesecagg.protocol.parameters import Parameters
 
+_ITERATIONS = 3
 SMALLEST_NUMBER = 3
 """Groups: with two of them a bad one can't be told."""
 
@@ -72,12 +73,12 @@ class _Clipping(Combiner):
         """Return the sums as they are, and the clipped mean in place of the plain one."""
         total = self._sum.total()
         where = total.contributors > 0
-        centre = self._memory.centre(self.params.dim)
-        away = [np.where(where, self._means[group] - centre, np.float32(0)) for group in sorted(self._means)]
-        lengths = [float(np.linalg.norm(each)) for each in away]
-        radius = float(np.median(lengths)) if lengths else 0.0
-        mean = np.where(where, centre, np.float32(0))
-        for each, length in zip(away, lengths, strict=True):
-            mean += each * np.float32((min(1.0, radius / length) if length else 0.0) / len(away))
+        mean = np.where(where, self._memory.centre(self.params.dim), np.float32(0))
+        for _ in range(_ITERATIONS):
+            away = [np.where(where, each - mean, np.float32(0)) for _, each in sorted(self._means.items())]
+            lengths = [float(np.linalg.norm(each)) for each in away]
+            radius = float(np.median(lengths)) if lengths else 0.0
+            for each, length in zip(away, lengths, strict=True):
+                mean += each * np.float32((min(1.0, (radius / length) ** 2) if length else 0.0) / len(away))
         self._memory.remember(mean, where)
         return Total(total.values, total.contributors, total.weights, total.clipped, mean)

@@ -1,0 +1,74 @@
+"""Malicious users: what they send in place of their updates. They know all honest updates of the round.
+
+range        sets its group's sum against the honest mean as far as the word allows, coordinate by coordinate
+reverse      knows the rule over groups: moves its group's mean against the honest one, just as far as honest groups lie
+drift        the same, in a direction that stays the same from round to round (after arXiv 2208.09894)
+sign-flip    its own update, reversed
+ipm          the honest mean, reversed, as far as a user's own clip allows (arXiv 1903.03936)
+alie         the honest mean, moved by 1.5 standard deviations (a little is enough, arXiv 1902.06156)
+label-flip   an honest update for wrong labels: class k is called last − k
+
+The first three send more than one user may: masks hide it, and only the range of a sum of all users is checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsesecagg.lab.learning.models.base import Vector
+
+ATTACKS = ("range", "reverse", "drift", "sign-flip", "ipm", "alie", "label-flip")
+BEYOND = frozenset({"range", "reverse", "drift"})
+"""Attacks that use the range of a whole group."""
+_OF_THE_RANGE = 0.9
+"""The part that an attacker uses: a sum beyond the range of honest users is thrown away."""
+_DEVIATIONS = 1.5
+
+
+@dataclass(frozen=True)
+class Malicious:
+    """Who they are, and what they do."""
+
+    users: frozenset[int]
+    attack: str
+
+    def replace(self, updates: Mapping[int, Vector], size: int, clip: Vector) -> dict[int, Vector]:
+        """Return the updates with those of the malicious users in their place.
+
+        `size` is that of a group, `clip` the largest magnitude that one user may send of each coordinate.
+        """
+        honest = [update for user, update in updates.items() if user not in self.users]
+        if len(honest) == len(updates) or not honest or self.attack == "label-flip":
+            return dict(updates)
+        crafted = self._crafted(np.stack(honest), size, clip)
+        return {
+            user: update if user not in self.users else -update if crafted is None else crafted
+            for user, update in updates.items()
+        }
+
+    def _crafted(self, honest: NDArray[np.float32], size: int, clip: Vector) -> Vector | None:
+        """Return what all of them send; None: each its own update, reversed."""
+        mean: Vector = honest.mean(axis=0)
+        sent: Vector | None = None
+        if self.attack == "range":
+            sent = -np.sign(mean) * np.float32(_OF_THE_RANGE * size) * clip
+        elif self.attack in ("reverse", "drift"):
+            # Honest groups' means lie this far from the mean of all, and so will that of the attacker's group.
+            radius = np.sqrt(honest.var(axis=0).sum() / size)
+            towards = -mean if self.attack == "reverse" else np.where(np.arange(len(mean)) % 2, 1, -1) * clip
+            sent = mean + np.float32(size * radius / max(np.linalg.norm(towards), 1e-30)) * towards
+        elif self.attack == "ipm":
+            sent = -mean * _room(mean, clip)
+        elif self.attack == "alie":
+            sent = mean - np.float32(_DEVIATIONS) * honest.std(axis=0)
+        return None if sent is None else sent.astype(np.float32)
+
+
+def _room(mean: Vector, clip: Vector) -> np.float32:
+    """Return how many times a vector is as long as the clip allows."""
+    there = mean != 0
+    return np.float32(np.min(clip[there] / np.abs(mean[there]), initial=np.inf) if there.any() else 1.0)
