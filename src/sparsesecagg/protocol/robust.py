@@ -1,12 +1,13 @@
 """Means that a few malicious users can't move far: centred clipping over groups that send the same slice.
 
 Masks hide what a single user sends, so one user can set its group's sum to any value of the word. What the server sees
-is one sum per group. Centred clipping (Karimireddy, He, Jaggi, arXiv 2012.10333) takes the last aggregate as a centre,
-shortens every group's distance from it to the median distance, and averages:
+is one sum per group. Centred clipping (Karimireddy, He, Jaggi, arXiv 2012.10333) begins at 0.9 times the last aggregate
+and repeats a few times
 
-    v = c + 1/K · Σ_g (m_g − c) · min(1, τ/‖m_g − c‖),    c = 0.9 · last aggregate,    τ = median of ‖m_g − c‖
+    v ← v + 1/K · Σ_g w_g·(m_g − v),    w_g = min(1, (τ/‖m_g − v‖)²),    τ = median of ‖m_g − v‖
 
-It stands fewer than half bad groups, so about one bad user per two groups. One group has no such defence.
+With w_g = min(1, τ/‖m_g − v‖), as published, a group far away keeps the influence of one at the radius τ; here it loses
+it. It stands fewer than half bad groups, so about one bad user per two groups. One group has no such defence.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from sparsesecagg.protocol.combine import Combiner, Sum, Total
 from sparsesecagg.protocol.parameters import Parameters
 
 _ITERATIONS = 3
+"""The last aggregate may be some rounds old where rounds send different slices; the radius shrinks as v settles."""
 SMALLEST_NUMBER = 3
 """Groups: with two of them a bad one can't be told."""
 
