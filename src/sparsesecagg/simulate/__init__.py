@@ -2,7 +2,9 @@
 
 run           a whole run on one page
 secure_sum    a first try in three lines
+delivery      carrying messages: dropouts, refusals, the clock, the observer
 observer      watching a run
+plain_sum     the sum without masks, to compare with
 simulation    randomness from a seed, dropouts on schedule, identities made on the spot
 clock         computing time by stage
 allocation    reuse of freed memory

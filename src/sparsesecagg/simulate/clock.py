@@ -10,27 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from sparsesecagg.protocol.server import Server
 from sparsesecagg.protocol.stages import Stage
-from sparsesecagg.simulate.observer import Observer
 
 
 class Clock:
     """Times the two sides apart, and leaves out what the simulation does for itself."""
 
-    def __init__(self, observer: Observer) -> None:
-        self._observer = observer
+    def __init__(self) -> None:
         self._client: dict[str, list[float]] = defaultdict(list)
         self._server: dict[str, float] = defaultdict(float)
         self._apart = 0.0
-
-    def to_server(self, stage: Stage, user: int, make: Callable[[], bytes], server: Server) -> None:
-        """Let a client make a message and the server take it."""
-        with self.client(stage):
-            answer = make()
-        self._observer.to_server(stage, user, answer)
-        with self.server(stage):
-            server.receive(answer, sender=user)
 
     @contextmanager
     def client(self, stage: Stage) -> Iterator[None]:
