@@ -6,9 +6,9 @@ Three levels of API:
 - `Client` and `Server`: state machines without I/O, for your own transport (`sparsesecagg.protocol`);
 - `sparsesecagg.flower`: for Flower apps, one line per side.
 
-Package layout, each importing only those before it. The product: errors and files, field, crypto, rounding, privacy,
-patterns, protocol, simulate, downlink, planning, flower, cli. On top of it the lab (`sparsesecagg.lab`): learning,
-audit, attacks, report, and their commands.
+Package layout, each importing only those before it. The product: errors and files, field, crypto, rounding, ranges,
+privacy, patterns, protocol, simulate, downlink, planning, flower, cli. On top of it the lab (`sparsesecagg.lab`):
+learning, audit, attacks, report, and their commands.
 """
 
 from sparsesecagg.crypto.identity import Identity, Roster

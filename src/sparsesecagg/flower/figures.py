@@ -17,7 +17,7 @@ from flwr.app import ArrayRecord, MetricRecord
 
 from sparsesecagg.errors import SparseSecAggError
 from sparsesecagg.files import write_atomically
-from sparsesecagg.flower.errors import remedy_of
+from sparsesecagg.flower.errors import RefusedByAll, remedy_of
 from sparsesecagg.flower.settings import described
 from sparsesecagg.protocol import STAGES, Parameters, Result, RoundOptions, Stage
 
@@ -121,7 +121,7 @@ class RoundRecord:
     def refused_by_all(self) -> str | None:
         """Return why every node refused, if all of them did for one reason."""
         reasons = set(self.refusals)
-        return reasons.pop() if len(reasons) == 1 and 0 < self.invited <= len(self.refusals) else None
+        return self.refusals[0] if len(reasons) == 1 and 0 < self.invited <= len(self.refusals) else None
 
     def complete(self, result: Result) -> None:
         """Take over what the protocol knows at the end."""
@@ -221,6 +221,12 @@ class History:
         """Return the record of a new round."""
         self.rounds.append(RoundRecord(number))
         return self.rounds[-1]
+
+    def require_hope(self) -> None:
+        """Raise `RefusedByAll` if no round has succeeded, and nobody will say anything else in the next one."""
+        reason = self.rounds[-1].refused_by_all() if self.rounds else None
+        if reason is not None and all(record.failure for record in self.rounds) and not self._earlier:
+            raise RefusedByAll(reason)
 
     def current(self, number: int) -> RoundRecord:
         """Return the record of the round under way."""

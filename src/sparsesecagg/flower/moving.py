@@ -48,6 +48,7 @@ class Movement:
         self._gain: Gain | None = None
         self._covered = 0.0
         """The part of the model that the gain is for."""
+        self._told_of_weights = False
         self._ranges: Ranges | None = None
         self._sizes: list[int] = []
         """Of the arrays that the ranges are for."""
@@ -84,7 +85,9 @@ class Movement:
             self._ranges.follow(*opened.largest(), clipped=(result.clipped or 0) / sent)
         if result.clipped:
             _LOG.info("SecAgg: %d of the values that nodes sent were beyond their ranges and clipped", result.clipped)
-        _warn_of_light_weights(result)
+        if not self._told_of_weights:
+            self._told_of_weights = True
+            _warn_of_light_weights(result)
         gain = self._gain_for(result.params)
         moved = packing.template.add(model, opened.update(gain.step(opened.sliced, opened.covered)))
         metrics = dict(zip(terms.metrics, opened.metrics, strict=True)) if opened.opened else {}

@@ -26,7 +26,7 @@ from sparsesecagg.flower.arrays import Template
 from sparsesecagg.flower.context import Invitation, Terms, common_digest, invite, with_model
 from sparsesecagg.flower.courier import Courier, PatientGrid, by_node
 from sparsesecagg.flower.downlink import make_downlink
-from sparsesecagg.flower.errors import MissingMod, RefusedByAll
+from sparsesecagg.flower.errors import MissingMod
 from sparsesecagg.flower.figures import Evaluate, History, RoundRecord
 from sparsesecagg.flower.moving import Movement
 from sparsesecagg.flower.packing import Packing
@@ -199,6 +199,7 @@ class SecAgg(Strategy):
         server_round += self._rounds_before
         inner = grid.inner if isinstance(grid, PatientGrid) else grid
         self._playing, self._model = None, arrays
+        self._history.require_hope()
         record = self._history.begin(server_round)
         self._wait_for_nodes(inner)
         messages = list(self._own("configure_train")(server_round, arrays, config, grid))
@@ -233,8 +234,6 @@ class SecAgg(Strategy):
                     require_budgets(record.refusals, self._run.params.accusers)
         (_LOG.warning if record.failure else _LOG.info)("%s", record.sentence())
         self._history.write()
-        if all(each.failure for each in self.history) and (reason := record.refused_by_all()) is not None:
-            raise RefusedByAll(reason)
         self._model = self._model if arrays is None else arrays
         if self._saved.folder is not None:
             self._saved.write_model(ModelState.of(server_round, self._model, self._movement.save(), self.strategy))
