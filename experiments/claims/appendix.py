@@ -31,8 +31,8 @@ def pages(folder: Path) -> dict[str, str]:
 def _page(title: str, names: tuple[str, ...], found: Results) -> str:
     head = (
         f"# The paper, measured again: {title.lower()}\n\n"
-        "Everything that stands behind [The paper, measured again](reproduction.md), written by `python -m experiments.publish` "
-        "from `results/`. Times are seconds of the machine that is named.\n"
+        "Everything that stands behind [The paper, measured again](reproduction.md), written by "
+        "`python -m experiments.publish` from `results/`. Times are seconds of the machine that is named.\n"
     )
     return head + "".join(_section(name, found.get(name)) for name in names)
 
