@@ -31,7 +31,15 @@ WIDE_DIM = 784 * 128 + 128 + 128 * 10 + 10
 
 Run = dict[str, Any]
 Curve = NDArray[np.float64]
-PLAIN = {"gain": "adaptive", "cut": "blocks", "strategy": "FedAvg", "levels": None, "epochs": 1, "partition": "iid"}
+PLAIN = {
+    "shuffle": 0,
+    "gain": "adaptive",
+    "cut": "blocks",
+    "strategy": "FedAvg",
+    "levels": None,
+    "epochs": 1,
+    "partition": "iid",
+}
 
 
 def curve(runs: Iterable[Run], **wanted: Any) -> Curve | None:
@@ -40,7 +48,7 @@ def curve(runs: Iterable[Run], **wanted: Any) -> Curve | None:
     What is not named is as usual: adaptive gain, blocks, FedAvg, nothing rounded, one epoch, IID.
     """
     asked = PLAIN | wanted
-    found = [run["accuracy"] for run in runs if all(run[name] == value for name, value in asked.items())]
+    found = [run["accuracy"] for run in runs if all(run.get(name, 0) == value for name, value in asked.items())]
     return np.mean(found, axis=0) if found else None
 
 
@@ -66,11 +74,11 @@ def deficit(values: Curve, whole: Curve) -> float:
 
 def settings(runs: Iterable[Run]) -> list[dict[str, Any]]:
     """Return the settings in which α are compared: those of one task, N, epochs and partition with α = 1."""
-    usual = {"strategy": "FedAvg", "levels": None, "alpha": 1.0}
+    usual = {"shuffle": 0, "strategy": "FedAvg", "levels": None, "alpha": 1.0}
     found = {
         tuple(run[name] for name in ("task", "users", "epochs", "partition")): None
         for run in runs
-        if all(run[name] == value for name, value in usual.items()) and run["task"] != WIDE
+        if all(run.get(name, 0) == value for name, value in usual.items()) and run["task"] != WIDE
     }
     return [dict(zip(("task", "users", "epochs", "partition"), one, strict=True)) for one in found]
 
@@ -149,8 +157,8 @@ def alpha_table(runs: list[Run]) -> list[str]:
     for setting in settings(runs):
         whole = curve(runs, alpha=1.0, **setting)
         row = list(_names(setting))
-        for alpha in chosen:
-            values = curve(runs, alpha=alpha, **setting)
+        candidates = [curve(runs, alpha=1.0, shuffle=1, **setting)] + [curve(runs, alpha=a, **setting) for a in chosen]
+        for values in candidates:
             row.append("" if values is None or whole is None else f"{-deficit(values, whole):+.2f}")
         if any(row[4:]):
             rows.append(row)
@@ -158,7 +166,7 @@ def alpha_table(runs: list[Run]) -> list[str]:
         f"Points beside α = 1, in the worst ten rounds from round {FROM} on (half a point is allowed for a default; "
         f"the smallest α within it in every row: {default_alpha(runs)}):"
     )
-    return _table(title, ["task", "N", "partition", "epochs", *(f"α = {alpha:g}" for alpha in chosen)], rows)
+    return _table(title, ["task", "N", "partition", "epochs", "chance", *(f"α = {alpha:g}" for alpha in chosen)], rows)
 
 
 def gain_table(runs: list[Run]) -> list[str]:

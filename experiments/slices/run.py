@@ -108,6 +108,14 @@ def uploads() -> Iterator[Cell]:
         yield Cell(WIDE, users, 0.1, partition=partition, levels=most_levels(users, SHORT_BITS[users]))
 
 
+def chance() -> Iterator[Cell]:
+    """Control: everything sent, users draw their samples in another order. What differs then is chance."""
+    for epochs, partition in product((1, 5), PARTITIONS):
+        yield convolutional(1.0, epochs, partition, shuffle=1)
+    for users, task, partition in product((100, 25, 10), ("digits", "MNIST"), PARTITIONS):
+        yield Cell(task, users, 1.0, partition=partition, shuffle=1)
+
+
 def cifar() -> Iterator[Cell]:
     """Photographs."""
     for alpha in (1.0, *MIDDLE, 0.2, 0.1):
@@ -119,6 +127,7 @@ SECTIONS = {
     "alphas": alphas,
     "uploads": uploads,
     "networks": networks,
+    "chance": chance,
     "cifar": cifar,
     "gains": gains,
     "strategies": strategies,
@@ -134,7 +143,7 @@ def cells(section: str) -> list[Cell]:
 
 def key(run: dict[str, Any] | Cell) -> str:
     """Return what tells one run from all others."""
-    values = asdict(run) if isinstance(run, Cell) else run
+    values = asdict(run) if isinstance(run, Cell) else {"shuffle": 0, **run}
     return json.dumps([values[name] for name in Cell.__dataclass_fields__], ensure_ascii=False)
 
 

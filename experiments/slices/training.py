@@ -68,6 +68,8 @@ class Cell:
     strategy: str = "FedAvg"
     rounds: int = 60
     levels: int | None = None
+    shuffle: int = 0
+    """Other than 0: users draw their samples in another order, which shows what chance alone does."""
     seed: int = 0
 
 
@@ -197,19 +199,23 @@ def train(cell: Cell, rule: Rule | None = None) -> Curve:
     for number in range(cell.rounds):
         survivors = np.flatnonzero(drops.random(cell.users) >= DROPOUT)
         covered, scale = slices.covered(number), clip.per_coordinate()
-        total = np.zeros(network.dim, np.float64)
+        total, clipped = np.zeros(network.dim, np.float64), 0
         for user in survivors:
             mine = own[user]
-            after = network.train_local(model, x[mine], y[mine], how, cell.users * number + int(user))
+            order = (cell.shuffle << 32) + cell.users * number + int(user)
+            after = network.train_local(model, x[mine], y[mine], how, order)
             with np.errstate(all="ignore"):
                 update = np.where(covered, after - model, np.float32(0))
-            total += rounded(update, scale, cell.levels, rounding) if cell.levels else update
+            if cell.levels:
+                update, beyond = rounded(update, scale, cell.levels, rounding)
+                clipped += beyond
+            total += update
         mean = (total / max(1, len(survivors))).astype(np.float32)
         if not np.isfinite(mean).all():  # It diverged, and nothing better follows.
             found += [100 / len(data.classes)] * (cell.rounds - number)
             gains += [rule.value] * (cell.rounds - number)
             break
-        clip.follow(mean, covered)
+        clip.follow(mean, covered, clipped / max(1, len(survivors) * np.count_nonzero(covered)))
         gains.append(rule.value)
         model = server.advance(model, rule.step(mean, covered))
         with np.errstate(all="ignore"):
@@ -225,9 +231,8 @@ def partition(data: Dataset, cell: Cell) -> list[NDArray[np.int64]]:
     return [random.permutation(part) for part in dealt]
 
 
-def rounded(update: Vector, clip: Vector, levels: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Return an update as a sum holds it: rounded at random to levels on either side of zero."""
+def rounded(update: Vector, clip: Vector, levels: int, rng: np.random.Generator) -> tuple[Vector, int]:
+    """Return an update as a sum holds it, rounded at random to levels on either side of zero; and values clipped."""
     quantizer = Quantizer(levels, float(levels))
-    integers, _ = quantizer.quantize(update / clip, 1.0, rng)
-    value: NDArray[np.float64] = quantizer.dequantize(integers.astype(np.int64)) * clip
-    return value
+    integers, clipped = quantizer.quantize(update / clip, 1.0, rng)
+    return (quantizer.dequantize(integers.astype(np.int64)) * clip).astype(np.float32), clipped

@@ -73,7 +73,8 @@ def test_fedprox_stays_closer_to_the_model() -> None:
 
 def test_rounding_adds_noise_without_bias() -> None:
     update, random = np.full(20000, 0.3, np.float32), np.random.default_rng(0)
-    found = rounded(update, np.ones(20000, np.float32), 2, random)
+    found, clipped = rounded(update, np.ones(20000, np.float32), 2, random)
+    assert clipped == 0
     assert set(found.tolist()) == {0.0, 0.5}
     assert found.mean() == pytest.approx(0.3, abs=0.01)
 

@@ -45,13 +45,13 @@ class AdaptiveClip:
         """Return the range of each coordinate: what updates are divided by, and means multiplied by."""
         return np.repeat(self.clips, [layer.stop - layer.start for layer in self._layers]).astype(np.float32)
 
-    def follow(self, mean: Vector, updated: NDArray[np.bool_] | None = None) -> None:
-        """Set the ranges for the next round from the public mean of this one.
+    def follow(self, mean: Vector, updated: NDArray[np.bool_] | None = None, clipped: float = 0.0) -> None:
+        """Set the ranges for the next round from the public mean of this one, and the part of all values clipped.
 
         `updated` says where there is a mean: a layer of which nothing was opened keeps its range.
         """
         known = updated is None or [updated[layer.start : layer.stop].any() for layer in self._layers]
-        self._ranges.follow(self._largest(mean), known)
+        self._ranges.follow(self._largest(mean), known, clipped)
 
     def save(self) -> bytes:
         """Return what the next ranges depend on."""

@@ -151,7 +151,8 @@ class SecureAggregator(Aggregator):
                 raise InexactSum(round_number)
             result = outcome.result
             mean = self._mean(result, sum(scaled) if scaled else None) * clip
-            self._clip.follow(mean, result.updated)
+            values = len(result.survivors) * int(np.count_nonzero(result.updated))
+            self._clip.follow(mean, result.updated, (result.clipped or 0) / max(1, values))
             step = self._gain.step(mean, result.updated)
         return self._aggregation(run, outcome, step, reason, begins)
 
