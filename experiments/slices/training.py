@@ -205,7 +205,7 @@ def train(cell: Cell, rule: Rule | None = None) -> Curve:
             order = (cell.shuffle << 32) + cell.users * number + int(user)
             after = network.train_local(model, x[mine], y[mine], how, order)
             with np.errstate(all="ignore"):
-                update = np.where(covered, after - model, np.float32(0))
+                update: Vector = np.where(covered, after - model, np.float32(0))
             if cell.levels:
                 update, beyond = rounded(update, scale, cell.levels, rounding)
                 clipped += beyond
@@ -215,7 +215,7 @@ def train(cell: Cell, rule: Rule | None = None) -> Curve:
             found += [100 / len(data.classes)] * (cell.rounds - number)
             gains += [rule.value] * (cell.rounds - number)
             break
-        clip.follow(mean, covered, clipped / max(1, len(survivors) * np.count_nonzero(covered)))
+        clip.follow(mean, covered, clipped / max(1, len(survivors) * int(np.count_nonzero(covered))))
         gains.append(rule.value)
         model = server.advance(model, rule.step(mean, covered))
         with np.errstate(all="ignore"):
