@@ -5,7 +5,7 @@ models/         flat float32 vectors in and out: NumPy, or any torch module
 workers         local training on all cores, the same result on any number of them
 aggregation     what every aggregator is            aggregators   their names
 plain, secure   averaging in the clear, and through the real protocol
-scaling         the clip that follows public information
+scaling         the range that follows public information   malicious   users that attack the sum
 way_down        the model on its way to the users, whole or in steps
 network         a simulated network
 config          every option of a run
