@@ -6,6 +6,7 @@ described in docs/command-line.md.
 simulate         rounds in one process
 plan             settings that keep a promise
 roster           identities
+options          options of a command from one dataclass
 shared, errors   common options and printing, and what a user sees when something goes wrong
 
 The lab adds its commands to these (`sparsesecagg.lab.cli`), and the program has all of them.
@@ -33,8 +34,9 @@ def make_app() -> typer.Typer:
         pretty_exceptions_enable=False,
         rich_markup_mode="rich",
     )
-    for command in (simulate.simulate, plan.plan):
-        app.command()(command)
+    app.command(epilog="Example: sparsesecagg simulate --clients 30 --alpha 0.1 --dropout 0.1")(simulate.simulate)
+    example = "sparsesecagg plan --clients 100 --dim 100000 --dropout 0.1 --colluding 0.1 --min-anonymity 5"
+    app.command(epilog=f"Example: {example}")(plan.plan)
     app.add_typer(roster_app, name="roster")
 
     @app.callback(invoke_without_command=True)

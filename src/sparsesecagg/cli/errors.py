@@ -7,6 +7,7 @@ round, with the stage and the reason; 130 after Ctrl-C. Everything else is a bug
 from __future__ import annotations
 
 import errno
+import inspect
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -83,6 +84,8 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> NoReturn:
     words = list(sys.argv[1:] if arguments is None else arguments)
     for info in _commands(app):
         info.cls = _Command
+        # Typer keeps the line breaks of a docstring in all paragraphs but the first.
+        info.help = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.getdoc(info.callback) or "")
     try:
         code = app(args=words, standalone_mode=False) or 0
     except (typer.Abort, KeyboardInterrupt):

@@ -55,28 +55,6 @@ SeedOption = Annotated[
     int, typer.Option("--seed", callback=at_least(0), help="Seed of everything random in the simulation.")
 ]
 
-PatternOption = Annotated[
-    str,
-    typer.Option(
-        "--pattern",
-        "--aggregator",
-        help="Who sends what: sliced, pairwise (as published), or full, also called secagg (everybody everything).",
-    ),
-]
-AlphaOption = Annotated[float, typer.Option(help="Fraction of the model that each user sends (α), in (0, 1].")]
-BitsOption = Annotated[
-    int | None,
-    typer.Option(help="Bits of a word, from 4 to 32.", show_default="by size of the groups for sliced, else 32"),
-]
-WeightsOption = Annotated[
-    str | None,
-    typer.Option(help="How users count: uniform, or by examples (private weights).", show_default="uniform"),
-]
-MaxWeightOption = Annotated[
-    int | None,
-    typer.Option(help="The largest private weight.", show_default=f"{USUAL_MAX_WEIGHT} with --weights examples"),
-]
-
 # Tables and progress go to standard error when --json owns standard output.
 out = Console()
 err = Console(stderr=True)

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import typer
 from rich.table import Table
 
+from sparsesecagg.cli.options import option, takes
 from sparsesecagg.cli.shared import (
     DEFAULT_ALPHA,
-    AlphaOption,
-    BitsOption,
     JsonOption,
-    MaxWeightOption,
-    PatternOption,
-    SeedOption,
-    WeightsOption,
     bytes_text,
     check_memory,
     counting,
@@ -57,66 +51,66 @@ _LENIENT = Policy(
 """Simulated users take part in anything; notes on standard error say what a setting does not protect from."""
 
 
-def simulate(
-    clients: Annotated[int, typer.Option(help="Users in the cohort (N), at least 3.")] = 100,
-    dim: Annotated[int, typer.Option(help="Coordinates of the model (d).")] = 165_000,
-    alpha: AlphaOption = DEFAULT_ALPHA,
-    dropout: Annotated[float, typer.Option(help="Chance that a user drops out of a round (θ), in [0, 0.5).")] = 0,
-    pattern: PatternOption = "sliced",
-    group_size: Annotated[
-        int | None,
-        typer.Option(help="Users of a group, at most.", show_default="one group up to 128 users, else 100"),
-    ] = None,
-    authenticated: Annotated[bool, typer.Option("--authenticated", help="Use a roster of identities.")] = False,
-    neighbours: Annotated[
-        int | None, typer.Option(help="Degree of the graph of masks and shares; complete if left out.")
-    ] = None,
-    drop_at: Annotated[
-        str, typer.Option(help="Stage before whose message users drop out, or ANY for a mix.")
-    ] = Stage.UPLOAD.name,
-    modulus_bits: BitsOption = None,
-    rounds: Annotated[int, typer.Option(help="Rounds to run.")] = 1,
-    threshold: Annotated[
-        int | None,
-        typer.Option(help="Users of a group that must stay for its sum to open.", show_default="as dropouts allow"),
-    ] = None,
-    clip: Annotated[float, typer.Option(help="Largest magnitude that a coordinate may have.")] = 1.0,
-    weights: WeightsOption = None,
-    max_weight: MaxWeightOption = None,
-    json: JsonOption = False,
-    seed: SeedOption = 0,
-) -> None:
+@dataclass(frozen=True)
+class SimulateOptions:
+    """What to simulate."""
+
+    clients: int = 100
+    dim: int = 165_000
+    alpha: float = DEFAULT_ALPHA
+    dropout: float = 0.0
+    pattern: str = "sliced"
+    group_size: int | None = None
+    authenticated: bool = False
+    neighbours: int | None = None
+    drop_at: str = option(Stage.UPLOAD.name, "Stage before whose message users drop out, or ANY for a mix.")
+    modulus_bits: int | None = None
+    rounds: int = option(1, "Rounds to run.")
+    threshold: int | None = None
+    clip: float = option(1.0, "Largest magnitude that a coordinate may have.")
+    weights: str | None = None
+    max_weight: int | None = None
+    seed: int = 0
+
+
+@takes(SimulateOptions)
+def simulate(asked: SimulateOptions, *, json: JsonOption = False) -> None:
     """Run real rounds among simulated users, check the sum, and report bytes and seconds.
 
     Every key, mask and message is real; the users, their random updates and their dropouts are simulated. Bytes and
     seconds are those of a round in steady state, the keys of a later round included, the model itself not.
     """
+    clients, dim, seed, rounds, dropout = asked.clients, asked.dim, asked.seed, asked.rounds, asked.dropout
     if not 1 <= rounds <= MOST_ROUNDS:
         raise InvalidInput("rounds", f"must be from 1 to {MOST_ROUNDS}, got {rounds}")
-    stages, pattern = _drop_stages(drop_at), pattern_of(pattern)
+    stages, pattern = _drop_stages(asked.drop_at), pattern_of(asked.pattern)
     sparse = pattern not in PATTERNS or PATTERNS[pattern].sparse
     options = RoundOptions(
         pattern=pattern,
-        alpha=alpha if sparse else 1.0,
-        group_size=group_size,
-        threshold=threshold,
+        alpha=asked.alpha if sparse else 1.0,
+        group_size=asked.group_size,
+        threshold=asked.threshold,
         dropout=dropout,
-        neighbours=neighbours,
-        clip=clip,
-        max_weight=weight_limit(weights, max_weight),
+        neighbours=asked.neighbours,
+        clip=asked.clip,
+        max_weight=weight_limit(asked.weights, asked.max_weight),
     )
     params = Parameters.create(clients, dim, options, session=seeded_entropy(seed)(DIGEST_SIZE))
     check_memory(dim)
-    if authenticated and threshold is not None:
-        _require_majority(params.contributors, threshold)
+    if asked.authenticated and asked.threshold is not None:
+        _require_majority(params.contributors, asked.threshold)
     people = (
-        make_identities(clients, "simulation", seeded_entropy(seed), group_size=group_size) if authenticated else None
+        make_identities(clients, "simulation", seeded_entropy(seed), group_size=asked.group_size)
+        if asked.authenticated
+        else None
     )
     cohort = Cohort(_LENIENT, entropy_of_run(seed), people)
-    options = replace(options, modulus_bits=word_bits(pattern, modulus_bits, params.contributors))
+    options = replace(options, modulus_bits=word_bits(pattern, asked.modulus_bits, params.contributors))
     params = Parameters.create(clients, dim, options, session=params.session, roster=cohort.roster)
     sentences = (
-        [] if sparse or alpha in (1, DEFAULT_ALPHA) else [f"{pattern} sends everything: --alpha {alpha:g} is not used"]
+        []
+        if sparse or asked.alpha in (1, DEFAULT_ALPHA)
+        else [f"{pattern} sends everything: --alpha {asked.alpha:g} is not used"]
     )
     for sentence in sentences + advice(params):
         note(sentence)

@@ -22,15 +22,15 @@ def whole_program() -> typer.Typer:
     from sparsesecagg.lab.cli import attack, audit, doctor, report, reproduce, train
 
     app = make_app()
-    for command in (
-        audit.audit,
-        attack.attack,
-        train.train,
-        report.report,
-        doctor.doctor,
-        reproduce.reproduce,
+    for command, example in (
+        (audit.audit, "audit --pattern pairwise --clients 30 --colluding 0.1 --rounds 3"),
+        (attack.attack, "attack all --authenticated"),
+        (train.train, "train --seeds 0,1,2 --compare sliced:0.1:8,secagg,plain"),
+        (report.report, "report runs/* --table latex"),
+        (doctor.doctor, "doctor my-flower-app"),
+        (reproduce.reproduce, "reproduce table1 --quick"),
     ):
-        app.command()(command)
+        app.command(epilog=f"Example: sparsesecagg {example}")(command)
     return app
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Column, Table
 
-from sparsesecagg.cli.shared import DEFAULT_ALPHA, AlphaOption, JsonOption, SeedOption, counting, err, out, print_json
+from sparsesecagg.cli.shared import DEFAULT_ALPHA, JsonOption, SeedOption, counting, err, out, print_json
 from sparsesecagg.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ LEAST_ALPHA = 0.001
 def attack(
     name: Annotated[str, typer.Argument(help="Which attack: list, all, or the name of one.")] = "list",
     clients: Annotated[int, typer.Option(help="Users in the cohort (N), from 12 to 2000.")] = 40,
-    alpha: AlphaOption = DEFAULT_ALPHA,
+    alpha: Annotated[float, typer.Option(help="Fraction of the model that each user sends (α).")] = DEFAULT_ALPHA,
     authenticated: Annotated[
         bool | None,
         typer.Option("--authenticated/--plain", help="Users with a roster, or without one; both if left out."),

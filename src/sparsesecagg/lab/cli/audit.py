@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Any, cast
 
-import typer
 from rich.table import Table
 
+from sparsesecagg.cli.options import option, takes
 from sparsesecagg.cli.shared import (
     DEFAULT_ALPHA,
-    AlphaOption,
-    BitsOption,
     JsonOption,
-    MaxWeightOption,
-    PatternOption,
-    SeedOption,
-    WeightsOption,
-    at_least,
     check_memory,
     check_picture,
     counting,
@@ -45,90 +39,96 @@ _REAL_ROUNDS = 10
 """With --persistent: rounds that are run with keys and messages; what all tell follows from who is in which sum."""
 
 
-def audit(
-    pattern: PatternOption = "sliced",
-    clients: Annotated[int, typer.Option(help="Users in the cohort (N), at least 3.")] = 100,
-    dim: Annotated[int, typer.Option(help="Coordinates of the model (d).")] = 4000,
-    alpha: AlphaOption = DEFAULT_ALPHA,
-    dropout: Annotated[float, typer.Option(help="Chance that a user drops out of a round (θ), in [0, 0.5).")] = 0.3,
-    colluding: Annotated[float, typer.Option(help="Fraction of users that help the server (γ), in [0, 1).")] = 0.0,
-    server: Annotated[
-        str,
-        typer.Option(help="semi-honest: follows the protocol. malicious: tells every holder another story."),
-    ] = "semi-honest",
-    rounds: Annotated[int, typer.Option(help="Rounds of a run, all of them attacked.")] = 10,
-    runs: Annotated[int, typer.Option(help="Runs, each with its own groups and colluders.")] = 1,
-    persistent: Annotated[
-        float | None,
-        typer.Option(
-            help="Part of an update's variance that stays the same, in (0, 1]: what all rounds together tell."
-        ),
-    ] = None,
-    group_size: Annotated[
-        int | None,
-        typer.Option(help="Users of a group, at most.", show_default="one group up to 128 users, else 100"),
-    ] = None,
-    modulus_bits: BitsOption = None,
-    neighbours: Annotated[
-        int | None, typer.Option(help="Degree of the graph of masks and shares; complete if left out.")
-    ] = None,
-    threshold: Annotated[
-        int | None,
-        typer.Option(help="Users of a group that must stay for its sum to open.", show_default="as dropouts allow"),
-    ] = None,
-    weights: WeightsOption = None,
-    max_weight: MaxWeightOption = None,
-    drop_at: Annotated[
-        str, typer.Option(help="UPLOAD, or SHARE_KEYS: who drops out sends no package of a later round either.")
-    ] = Stage.UPLOAD.name,
-    authenticated: Annotated[bool, typer.Option("--authenticated", help="Use a roster of identities.")] = False,
-    compare: Annotated[bool, typer.Option("--compare", help="Audit every pattern at these settings.")] = False,
-    dp_epsilon: Annotated[
-        float | None,
-        typer.Option(help="Put noise for this ε in one round to the test, with canaries.", show_default="no noise"),
-    ] = None,
-    dp_delta: Annotated[float, typer.Option(help="With --dp-epsilon: δ.")] = 1e-5,
-    canaries: Annotated[int, typer.Option(help="With --dp-epsilon: how many, with noise and without.")] = 2000,
-    plot: Annotated[Path | None, typer.Option(help="Draw the component sizes into this .png, .pdf or .svg.")] = None,
-    workers: Annotated[
-        int, typer.Option(callback=at_least(0), help="Processes for several runs; 0 for one per processor.")
-    ] = 0,
-    json: JsonOption = False,
-    seed: SeedOption = 0,
-) -> None:
+@dataclass(frozen=True)
+class AuditOptions:
+    """What to audit."""
+
+    pattern: str = "sliced"
+    clients: int = 100
+    dim: int = 4000
+    alpha: float = DEFAULT_ALPHA
+    dropout: float = 0.3
+    colluding: float = option(0.0, "Fraction of users that help the server (γ), in [0, 1).")
+    server: str = option(
+        "semi-honest", "semi-honest: follows the protocol. malicious: tells every holder another story."
+    )
+    rounds: int = option(10, "Rounds of a run, all of them attacked.")
+    runs: int = option(1, "Runs, each with its own groups and colluders.")
+    persistent: float | None = option(
+        None, "Part of an update's variance that stays the same, in (0, 1]: what all rounds together tell."
+    )
+    group_size: int | None = None
+    modulus_bits: int | None = None
+    neighbours: int | None = None
+    threshold: int | None = None
+    weights: str | None = None
+    max_weight: int | None = None
+    drop_at: str = option(
+        Stage.UPLOAD.name, "UPLOAD, or SHARE_KEYS: who drops out sends no package of a later round either."
+    )
+    authenticated: bool = False
+    compare: bool = option(False, "Audit every pattern at these settings.")
+    dp_epsilon: float | None = option(None, "Put noise for this ε in one round to the test, with canaries.", "no noise")
+    dp_delta: float = option(1e-5, "With --dp-epsilon: δ.")
+    canaries: int = option(2000, "With --dp-epsilon: how many, with noise and without.")
+    plot: Path | None = option(  # noqa: RUF009 (a field)
+        None, "Draw the component sizes into this .png, .pdf or .svg."
+    )
+    workers: int = option(0, "Processes for several runs; 0 for one per processor.", at_least=0)
+    seed: int = 0
+
+
+@takes(AuditOptions)
+def audit(asked: AuditOptions, *, json: JsonOption = False) -> None:
     """Run real rounds and attack them with all that server and colluding users hold.
 
     The attacker has every message, the secrets that UNMASK restores and everything the colluders know. It
     removes the masks that it knows, reads what lies bare, and is compared with the truth.
     """
-    stage, pattern, limit = _stage(drop_at), pattern_of(pattern), weight_limit(weights, max_weight)
+    stage, pattern, limit = (
+        _stage(asked.drop_at),
+        pattern_of(asked.pattern),
+        weight_limit(asked.weights, asked.max_weight),
+    )
+    rounds, persistent, plot, seed = asked.rounds, asked.persistent, asked.plot, asked.seed
 
     def settings_of(name: str) -> AuditSettings:
         kind = PATTERNS.get(name)
         options = RoundOptions(
             pattern=name,
-            alpha=alpha if kind is None or kind.sparse else 1.0,
-            group_size=group_size if name == pattern or (kind and kind.several_groups) else None,
-            threshold=threshold if name == pattern else None,
-            dropout=dropout,
-            modulus_bits=word_bits(name, modulus_bits),
-            neighbours=neighbours,
+            alpha=asked.alpha if kind is None or kind.sparse else 1.0,
+            group_size=asked.group_size if name == pattern or (kind and kind.several_groups) else None,
+            threshold=asked.threshold if name == pattern else None,
+            dropout=asked.dropout,
+            modulus_bits=word_bits(name, asked.modulus_bits),
+            neighbours=asked.neighbours,
             max_weight=limit if name == pattern or (kind and kind.protects) else 0,
         )
         real = rounds if persistent is None else min(rounds, _REAL_ROUNDS)
-        model = cast(ServerModel, server)  # Checked by the settings.
-        return AuditSettings(clients, dim, options, colluding, real, seed, runs, model, stage, authenticated)
+        model = cast(ServerModel, asked.server)  # Checked by the settings.
+        return AuditSettings(
+            asked.clients,
+            asked.dim,
+            options,
+            asked.colluding,
+            real,
+            seed,
+            asked.runs,
+            model,
+            stage,
+            asked.authenticated,
+        )
 
     chosen = settings_of(pattern)
-    audited = [chosen, *(settings_of(name) for name in PATTERNS if name != pattern)] if compare else [chosen]
+    audited = [chosen, *(settings_of(name) for name in PATTERNS if name != pattern)] if asked.compare else [chosen]
     watched = None if persistent is None else _watched(chosen, persistent)
-    noisy = None if dp_epsilon is None else _canaries(dp_epsilon, dp_delta, canaries, seed)
-    check_memory(dim)
+    noisy = None if asked.dp_epsilon is None else _canaries(asked.dp_epsilon, asked.dp_delta, asked.canaries, seed)
+    check_memory(asked.dim)
     if plot is not None:
         check_picture(plot)
-    for sentence in advice(chosen.params):
+    for sentence in advice(chosen.params) if chosen.params.shape.protects else ():  # What others reveal, it shows.
         note(sentence)
-    reports = [_run(settings, workers or os.cpu_count() or 1) for settings in audited]
+    reports = [_run(settings, asked.workers or os.cpu_count() or 1) for settings in audited]
     many = compare_ways(watched, _milestones(rounds), seed=seed) if watched else None
     dp = compare_noise(noisy) if noisy else None
     if plot is not None:
@@ -137,6 +137,7 @@ def audit(
         extra = {"many_rounds": many, "dp": dp}
         print_json({**as_json(pattern, reports), **{name: found for name, found in extra.items() if found}})
         return
+    out.print(_title(reports[0].settings), highlight=False)
     out.print(_table(reports))
     for report in reports:
         out.print(in_words(report), highlight=False)
@@ -221,14 +222,16 @@ def in_words(report: AuditReport) -> str:
     return f"{sentence}. `sparsesecagg plan` finds settings that avoid it."
 
 
-def _table(reports: Sequence[AuditReport]) -> Table:
-    settings = reports[0].settings
+def _title(settings: AuditSettings) -> str:
     params = settings.params
-    table = Table(
-        title=f"{params.clients} users, {settings.colluders} colluding, α = {params.alpha:.3g}, "
-        f"θ = {params.dropout:.3g}, {settings.rounds} rounds, {settings.server} server",
-        title_justify="left",
+    return (
+        f"{params.clients} users, {settings.colluders} colluding, α = {params.alpha:.3g}, θ = {params.dropout:.3g}, "
+        f"{settings.rounds} rounds, {settings.server} server"
     )
+
+
+def _table(reports: Sequence[AuditReport]) -> Table:
+    table = Table()
     table.add_column("")
     for report in reports:
         table.add_column(report.settings.params.pattern, justify="right")
@@ -248,7 +251,7 @@ def _table(reports: Sequence[AuditReport]) -> Table:
     row("honest users per coordinate", *(f"{report.contributors_mean:.2f}" for report in reports))
     row("  as the paper promises (T)", *(f"{report.settings.claimed_anonymity:.2f}" for report in reports))
     row("singled out, as the paper counts", *(_percent(report.singled_out_fraction) for report in reports))
-    if params.max_weight:
+    if reports[0].settings.params.max_weight:
         row("private weights read", *(_score(report.tally.weights) for report in reports))
     row("sums opened", *(f"{report.tally.sums:,}" for report in reports))
     row("values in sums that stayed closed", *(f"{report.tally.closed:,}" for report in reports))

@@ -18,13 +18,14 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from sparsesecagg.cli.errors import Failed, Interrupted
+from sparsesecagg.cli.options import parameter, show
 from sparsesecagg.cli.shared import JsonOption, note, out, print_json
 from sparsesecagg.errors import InvalidInput, MissingExtra
 from sparsesecagg.lab.cli.train_display import download_display, round_display
 from sparsesecagg.lab.learning.aggregators import make_aggregator
 from sparsesecagg.lab.learning.api import new_run_folder
 from sparsesecagg.lab.learning.comparison import batches_of, create_runs, is_comparison, plan_runs, resume_runs
-from sparsesecagg.lab.learning.config import ROUND_OPTIONS, Explained, TrainingConfig, option_names
+from sparsesecagg.lab.learning.config import ROUND_OPTIONS, TrainingConfig, option_names
 from sparsesecagg.lab.learning.federated import RECORDED, FederatedRun, Task
 from sparsesecagg.lab.learning.secure import SecureAggregator
 from sparsesecagg.lab.learning.workers import WorkerError, check_workers
@@ -114,36 +115,16 @@ def train(
 def _options() -> Iterator[inspect.Parameter]:
     """Yield an option for each one of `TrainingConfig`; None unless given, so that --resume knows what was asked."""
     hints = get_type_hints(TrainingConfig) | get_type_hints(RoundOptions)
-    defaults = TrainingConfig()
-    explained: dict[str, Explained] = dict(ROUND_OPTIONS)
-    explained |= {field.name: field.metadata["explained"] for field in fields(TrainingConfig) if field.metadata}
+    words = ROUND_OPTIONS | {field.name: field.metadata for field in fields(TrainingConfig) if field.metadata}
     for name in option_names():
-        panel, text, shown, names = explained[name]
-        kind = str if name == "gain" else hints[name]
-        default = defaults.value(name)
-        if kind is bool:
-            names = (f"--{name.replace('_', '-')}",)
-        option = typer.Option(
-            *names,
-            help=text,
-            show_default=shown or (False if default is None or default is False else str(default)),
-            rich_help_panel=panel,
-        )
-        yield inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
-        )
+        kind, default = str if name == "gain" else hints[name], TrainingConfig().value(name)
+        shown = words[name].get("shown") or (None if default is None or default is False else str(default))
+        yield parameter(name, kind | None, None, {**words[name], "shown": shown})
 
 
-def _with_options(signature: inspect.Signature) -> inspect.Signature:
-    """Put the options of `TrainingConfig` in the place of `**options`."""
-    own = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
-    return signature.replace(parameters=[*_options(), *own])
-
-
-# Typer reads the signature and the annotations.
-_SIGNATURE = _with_options(inspect.signature(train, eval_str=True))
-train.__signature__ = _SIGNATURE  # type: ignore[attr-defined]
-train.__annotations__ = {name: each.annotation for name, each in _SIGNATURE.parameters.items()}
+_OWN = inspect.signature(train, eval_str=True).parameters.values()
+# The options of `TrainingConfig` stand in the place of `**options`.
+show(train, [*_options(), *(each for each in _OWN if each.kind is not inspect.Parameter.VAR_KEYWORD)])
 
 
 def _given(options: Mapping[str, Any], config_file: Path | None) -> dict[str, Any]:

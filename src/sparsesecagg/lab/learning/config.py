@@ -1,7 +1,7 @@
 """Every option of a training run, checked, and the same as JSON.
 
 What is in here decides the final model, bit for bit. What only decides how fast one gets there (worker processes, where
-the data lies) is not. The command line makes its options from this class: `Explained` is what it says about each.
+the data lies) is not. The command line makes its options from this class: their metadata is what it says about each.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 import math
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import Any
 
 from sparsesecagg.downlink import STEP_BITS
 from sparsesecagg.downlink.gain import DEFAULT_ALPHA
@@ -29,33 +29,27 @@ LARGEST_HIDDEN = 10**6
 DEFAULT_OPTIONS = RoundOptions(alpha=DEFAULT_ALPHA)
 
 
-class Explained(NamedTuple):
-    """What the help says about an option."""
-
-    panel: str
-    text: str
-    shown: str | None = None
-    """What it says of the default, where that is not the value itself."""
-    names: tuple[str, ...] = ()
-    """On the command line, where it has several."""
+def _words(panel: str, text: str, shown: str | None = None, names: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return what the help says about an option: `shown` of its default, where that is not the value itself."""
+    return {"panel": panel, "help": text, "shown": shown, "names": names}
 
 
 def _option(panel: str, text: str, default: Any, shown: str | None = None, names: tuple[str, ...] = ()) -> Any:
-    return dataclasses.field(default=default, metadata={"explained": Explained(panel, text, shown, names)})
+    return dataclasses.field(default=default, metadata=_words(panel, text, shown, names))
 
 
 _TASK, _AGGREGATION, _PRIVACY, _LOCAL = "Task", "Aggregation", "Differential privacy", "Local training"
 _SIMULATED = "Faults and network, simulated"
 
 ROUND_OPTIONS = {
-    "alpha": Explained(_AGGREGATION, "Fraction of the model that each user sends (α), in (0, 1]."),
-    "group_size": Explained(_AGGREGATION, "Users of a group, at most.", "all, up to 128 users"),
-    "threshold": Explained(_AGGREGATION, "Users that must stay for a sum to open.", "the highest that dropouts allow"),
-    "neighbours": Explained(
+    "alpha": _words(_AGGREGATION, "Fraction of the model that each user sends (α), in (0, 1]."),
+    "group_size": _words(_AGGREGATION, "Users of a group, at most.", "all, up to 128 users"),
+    "threshold": _words(_AGGREGATION, "Users that must stay for a sum to open.", "the highest that dropouts allow"),
+    "neighbours": _words(
         _AGGREGATION, "Degree of the graph of masks and shares.", "complete; secagg-plus: by the dropout"
     ),
-    "dropout": Explained(_SIMULATED, "Chance that a user drops out of a round (θ)."),
-    "colluding": Explained(_SIMULATED, "Fraction of the users that help the server (γ).", "0; with a roster 0.1"),
+    "dropout": _words(_SIMULATED, "Chance that a user drops out of a round (θ)."),
+    "colluding": _words(_SIMULATED, "Fraction of the users that help the server (γ).", "0; with a roster 0.1"),
 }
 """The choices of a round that `train` offers; the aggregator decides the others."""
 
@@ -240,7 +234,7 @@ _NAMES = {
     other.removeprefix("--").replace("-", "_"): field.name
     for field in fields(TrainingConfig)
     if field.metadata
-    for other in field.metadata["explained"].names
+    for other in field.metadata["names"]
 }
 """Other names of an option."""
 
