@@ -5,8 +5,8 @@
 Real clients and servers in one process, 165,000 parameters; a tenth of the users drop out of each round. Bytes are
 those of one user in the last round: keys for later rounds and the model itself are included. Our own rows use the
 planner's settings. Their model travels down as steps of four bits; all other systems send it whole. Flower's SecAgg+
-is Flower's own workflow and mod; that row takes minutes and does not depend on this package, so it is measured again
-only with `--peer`. The accuracy comes from results/slices.json. What nodes of a Flower app save is
+is Flower's own workflow and mod; `--peer` measures that row alone, for it takes minutes and does not depend on
+this package; without it that row stays. The accuracy comes from results/slices.json. What nodes of a Flower app save is
 computed from the message formats at the default settings. `--publish` measures nothing and writes the tables.
 """
 
@@ -78,7 +78,9 @@ def rows() -> tuple[Row, ...]:
 
 def main() -> None:
     """Measure, save, publish."""
-    if "--publish" not in sys.argv[1:]:
+    if "--peer" in sys.argv[1:]:
+        save(read() | {"peer": measure_peer()})
+    elif "--publish" not in sys.argv[1:]:
         about = {
             "command": "python -m experiments.overview.run",
             "protocol": VERSION,
@@ -93,10 +95,14 @@ def main() -> None:
                 "step_bits": STEP_BITS,
             },
         }
-        peer = measure_peer() if "--peer" in sys.argv[1:] else read()["rows"][0]
-        measured = {"rows": [peer, *map(measure, rows())], "flower": [of_nodes(nodes) for nodes in NODES]}
-        write_atomically(RESULTS, json.dumps(about | measured, indent=1, ensure_ascii=False) + "\n")
+        measured = {"rows": [measure(row) for row in rows()], "flower": [of_nodes(nodes) for nodes in NODES]}
+        save(about | measured | {"peer": read().get("peer")})
     publish()
+
+
+def save(result: dict[str, Any]) -> None:
+    """Write what was measured."""
+    write_atomically(RESULTS, json.dumps(result, indent=1, ensure_ascii=False) + "\n")
 
 
 def read() -> dict[str, Any]:
@@ -144,10 +150,10 @@ def measure(row: Row) -> dict[str, Any]:
 
 def measure_peer() -> dict[str, Any]:
     """Run one round of Flower's own SecAgg+, with everybody holding everybody's shares."""
-    setting = Setting(clients=100, dim=DIM, alpha=1.0, dropout=DROPOUT, modulus_bits=32)
+    setting = Setting(clients=50, dim=DIM, alpha=1.0, dropout=DROPOUT, modulus_bits=32)
     measured = peer_flower.measure(setting)
     return {
-        "name": "Flower's SecAgg+, 100 users",
+        "name": "Flower's SecAgg+, 50 users",
         "clients": setting.clients,
         "alpha": 1.0,
         "modulus_bits": measured.settings["modulus_bits"],
@@ -228,7 +234,7 @@ def table(result: dict[str, Any], page: Path) -> list[str]:
         "| --- | --- | ---: | ---: | ---: | ---: |",
         f"| plain FedAvg | 1: the server reads every update | {2 * WHOLE / 1e3:,.0f} kB | 1× | 0 | 1 |",
     ]
-    for row in result["rows"]:
+    for row in (result["peer"], *result["rows"]):
         up, down = row["sent_bytes"], row["received_bytes"] + row["model_bytes"]
         lines.append(
             f"| {row['name']} | {_honest(row, docs)} | {up / 1e3:,.0f} + {down / 1e3:,.0f} kB "
