@@ -237,11 +237,15 @@ def table(result: dict[str, Any], page: Path) -> list[str]:
     for row in (result["peer"], *result["rows"]):
         up, down = row["sent_bytes"], row["received_bytes"] + row["model_bytes"]
         lines.append(
-            f"| {row['name']} | {_honest(row, docs)} | {up / 1e3:,.0f} + {down / 1e3:,.0f} kB "
+            f"| {_name(row)} | {_honest(row, docs)} | {up / 1e3:,.0f} + {down / 1e3:,.0f} kB "
             f"| {2 * WHOLE / (up + down):.{0 if row['name'].startswith('**') else 1}f}× | {_lost(row)} "
             f"| {row['exchanges']} |"
         )
     return lines
+
+
+def _name(row: dict[str, Any]) -> str:
+    return f"{row['name']}, α = {row['alpha']:.2g}" if row["name"].startswith("**") else str(row["name"])
 
 
 def _honest(row: dict[str, Any], docs: str) -> str:
@@ -262,13 +266,15 @@ def _lost(row: dict[str, Any]) -> str:
 def nodes_table(result: dict[str, Any]) -> list[str]:
     """Return what a Flower app saves, as Markdown."""
     lines = [
-        "| nodes | bytes up + down | plain Flower | times less | honest nodes in every sum, with a roster / without |",
-        "| ---: | ---: | ---: | ---: | --- |",
+        "| nodes | α | bits per value | bytes up + down | plain Flower | times less | honest nodes in every sum, "
+        "with a roster / without |",
+        "| ---: | ---: | ---: | ---: | ---: | ---: | --- |",
     ]
     for row in result["flower"]:
         up, down, plain = row["sent_bytes"], row["received_bytes"] + row["model_bytes"], 8 * row["dim"]
         lines.append(
-            f"| {row['nodes']} | {up / 1e3:,.0f} + {down / 1e3:,.0f} kB | {plain / 1e3:,.0f} kB "
+            f"| {row['nodes']} | {row['alpha']:.2g} | {row['modulus_bits']} "
+            f"| {up / 1e3:,.0f} + {down / 1e3:,.0f} kB | {plain / 1e3:,.0f} kB "
             f"| {plain / (up + down):.1f}× | {row['honest_users_roster']} / {row['honest_users_plain']} |"
         )
     return lines
