@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs notebook test test-fast lint coverage bench soak mutants fuzz flower-demo audit-deps release lock clean
+.PHONY: help setup demo docs notebook test pytest test-fast lint coverage bench soak mutants fuzz flower-demo audit-deps release lock clean
 
 help: ## List the jobs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,7 +32,9 @@ lint: .venv/.all
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint ## ruff, mypy --strict, pytest
+test: lint pytest ## ruff, mypy --strict, pytest
+
+pytest: .venv/.all
 	$(BIN)/pytest
 
 test-fast: .venv/.all ## The tests of the core, in less than a minute: for the loop at the desk
@@ -41,7 +43,10 @@ test-fast: .venv/.all ## The tests of the core, in less than a minute: for the l
 coverage: .venv/.all ## Which lines and branches no test runs
 	$(BIN)/pytest --cov --cov-report term --cov-report html
 
-docs: .venv/.all ## Build the documentation as a site: build/site/index.html (no network, no warning)
+$(BIN)/mkdocs: | $(BIN)/python
+	$(PIP) --editable '.[docs]'
+
+docs: $(BIN)/mkdocs ## Build the documentation as a site: build/site/index.html (no network, no warning)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 notebook: .venv/.all ## Run examples/notebook.ipynb and keep what it prints and draws

@@ -9,7 +9,12 @@ something a thousand times.
 
 import os
 
-from hypothesis import HealthCheck, settings
+# Two workers share the cores: the threads that matrix products and torch would start in each only get in the way.
+# Set before NumPy is imported, and inherited by the processes that tests start.
+for _library in ("OMP", "OPENBLAS", "MKL"):
+    os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
+
+from hypothesis import HealthCheck, settings  # noqa: E402  # After the environment is set.
 
 # No deadline: machines that build in parallel stall for longer than any example takes.
 settings.register_profile(

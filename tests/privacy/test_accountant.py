@@ -46,6 +46,7 @@ def test_costs_of_rounds_add_up() -> None:
     assert three.epsilon(1e-5) == pytest.approx(one.times(3).epsilon(1e-5))
 
 
+@pytest.mark.slow
 @given(st.floats(0.1, 20), st.integers(1, 500), st.sampled_from([1e-4, 1e-6]))
 def test_the_noise_that_is_found_is_enough_and_hardly_more(epsilon: float, rounds: int, delta: float) -> None:
     l2 = 30.0

@@ -75,6 +75,7 @@ def noisy_run(clients: int = 8, **options: Any) -> InProcessRun:
     return InProcessRun(Parameters.create(clients, 64, RoundOptions(**{**usual, **options})))
 
 
+@pytest.mark.slow
 def test_sums_have_the_noise_of_their_users_and_never_less_than_planned() -> None:
     """Everybody there, and just enough there; the variance is n·μ/H."""
     for drops in ({}, {0: Stage.UPLOAD, 1: Stage.UPLOAD}):

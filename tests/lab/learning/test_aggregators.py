@@ -441,13 +441,13 @@ class TestNoise:
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_published_estimate_is_unbiased_in_a_run_of_many_rounds(weighted: bool) -> None:
     """Lemma 1: N = 100, α = 0.1, θ = 0.3, every update 1; thirty uploads missing, the same part of every weight."""
-    clients, dim = 100, 4000
+    clients, dim = 100, 8000
     options = RoundOptions("pairwise", alpha=0.1, dropout=0.3, max_weight=secure.WEIGHT_SCALE if weighted else 0)
     how = secure.Secured(normalisation="expected", keys_arrive=True, first_clip=1.0)
     one = secure.SecureAggregator("pairwise", clients, (Layer("all", 0, dim),), options, how)
     weights = [1 + user // 20 for user in range(clients)] if weighted else None
     update, random, estimates = np.ones(dim, np.float32), np.random.default_rng(3), []
-    for number in range(1, 11):
+    for number in range(1, 7):
         missing = np.concatenate([first + random.permutation(20)[:6] for first in range(0, clients, 20)])
         drops = dict.fromkeys(missing.tolist(), Stage.UPLOAD)
         users = one.taking_part(clients, drops)
