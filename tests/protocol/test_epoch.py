@@ -261,7 +261,7 @@ class TestEpochNumbers:
     def test_epochs_of_a_server_only_go_up(self) -> None:
         run = Run(small())
         for number in (0, 1):
-            with pytest.raises(WrongRound):
+            with pytest.raises(InvalidInput, match=f"epoch_number must be 2 or more, got {number}"):
                 run.server.begin_epoch(number)
         run.server.begin_epoch()
         assert (run.server.epoch_number, run.server.stage) == (2, Stage.ADVERTISE_KEYS)

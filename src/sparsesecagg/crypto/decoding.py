@@ -4,9 +4,9 @@ Shares of one secret are a word of a Reed–Solomon code, so false ones can be c
 shares, t of them needed, any ⌊(n − t)/2⌋ may be false, even if an adversary chose them. As long as nobody lies this
 costs one matrix product for all secrets; it also names the false shares that were not needed.
 
-Where more are false, three further ways are tried: the holders that were found false for other secrets are left out;
-since a false share rarely has a pattern, the false holders are told from all secrets at once (up to n − t − 1 of them);
-and where there are few sets of t holders, all are tried (n − t may be false). So of n shares there may be false
+Where more are false, two further ways are tried: since a false share rarely has a pattern, the false holders are told
+from all secrets at once (up to n − t − 1 of them); and where there are few sets of t holders, all are tried (n − t may
+be false). So of n shares there may be false
 
     ⌊(n − t)/2⌋     always;
     n − t − 1       if the errors have no pattern;
@@ -41,9 +41,6 @@ from sparsesecagg.crypto.shamir import LIMBS, from_limbs, lagrange_coefficients
 
 _CHUNK_ELEMENTS = 1 << 18
 """Elements of shares that are worked on at a time: 2 MB."""
-
-_FIRST_BATCH = 8
-"""Secrets whose errors are corrected before the holders found false are left out for all others."""
 
 MOST_SETS = 5000
 """Sets of holders that are tried on one secret."""
@@ -135,25 +132,14 @@ class _Group:
         `coefficients` are the Lagrange coefficients at 0 of the first holders.
         """
         self._settle(np.arange(len(self.shares)), self.everywhere, coefficients)
-        attempts = self._correct_in_batches, self._correct_without_suspects, self._correct_together, self._search
+        attempts = self._correct_each, self._correct_together, self._search
         for attempt in attempts:
             if not self.explained.all():
                 attempt()
 
-    def _correct_in_batches(self) -> None:
-        """Correct a few secrets, then see whether the holders that were not found false restore the others."""
-        untried, batch = self._unexplained(), _FIRST_BATCH
-        while len(untried):
-            self._correct(untried[:batch], self.everywhere)
-            untried, batch = untried[batch:], 2 * batch
-            # A holder that gave a false share of one secret probably did so for others.
-            if len(untried) and self.false.any():
-                self._settle(untried, self._trusted())
-                untried = untried[~self.explained[untried]]
-
-    def _correct_without_suspects(self) -> None:
-        if self.false.any():
-            self._correct(self._unexplained(), self._trusted())
+    def _correct_each(self) -> None:
+        """Correct each secret by itself."""
+        self._correct(self._unexplained())
 
     def _correct_together(self) -> None:
         """Look for liars that all secrets have in common, then for those of each."""
@@ -188,12 +174,6 @@ class _Group:
     def _unexplained(self) -> Rows:
         return np.flatnonzero(~self.explained)
 
-    def _trusted(self) -> Places:
-        """Leave out the holders found false for other secrets, the worst first, as far as the threshold allows."""
-        counts = self.false.sum(axis=0)
-        keep = max(self.threshold, int(np.count_nonzero(counts == 0)))
-        return np.sort(np.argsort(counts, kind="stable")[:keep])
-
     def _settle(
         self, rows: Rows, places: Places, coefficients: Elements | None = None, liars: Places | None = None
     ) -> None:
@@ -226,24 +206,19 @@ class _Group:
                     self.false[row, others] = misfits[:, column]
                     self.explained[row] = True
 
-    def _settle_without(self, rows: Rows, places: Places, errors: NDArray[np.bool_]) -> None:
-        """Settle rows whose errors, of shape (rows, places), are known."""
-        for some in _rows_by_content(errors):
-            right = places[~errors[some[0]]]
-            if len(right) >= self.threshold:
-                self._settle(rows[some], right)
-
-    def _correct(self, rows: Rows, places: Places) -> None:
-        """Correct the shares at `places`, each limb by itself: up to ⌊(n − t)/2⌋ errors for certain."""
-        spare = len(places) - self.threshold
-        checks = _parity_checks(self.points[places], spare)
-        locators, lengths = _locators(multiply(left_factor(checks), self._columns(rows, places)))
-        back = inverses_below(int(self.points.max()) + 1)[self.points[places]]
+    def _correct(self, rows: Rows) -> None:
+        """Correct the shares of some secrets, each limb by itself: up to ⌊(n − t)/2⌋ errors for certain."""
+        checks = _parity_checks(self.points, len(self.points) - self.threshold)
+        locators, lengths = _locators(multiply(left_factor(checks), self._columns(rows)))
+        back = inverses_below(int(self.points.max()) + 1)[self.points]
         errors = multiply(left_factor(powers(back, len(locators))), locators) == 0  # (places, rows · LIMBS)
         # A false share is a root; with fewer roots than the recurrence is long, there are too many errors.
         known = (errors.sum(axis=0) == lengths).reshape(-1, LIMBS).all(axis=1)
-        by_secret = errors.reshape(len(places), -1, LIMBS).any(axis=2).T
-        self._settle_without(rows[known], places, by_secret[known])
+        found = errors.reshape(len(self.points), -1, LIMBS).any(axis=2).T[known]
+        for some in _rows_by_content(found):
+            right = self.everywhere[~found[some[0]]]
+            if len(right) >= self.threshold:
+                self._settle(rows[known][some], right)
 
     def _correct_alike(self, rows: Rows) -> None:
         """Look for holders whose errors explain all of these secrets: up to n − t − 1, if the errors have no pattern.
@@ -255,15 +230,15 @@ class _Group:
         """
         spare = len(self.points) - self.threshold
         checks = _parity_checks(self.points, spare)
-        seen = multiply(left_factor(checks), self._columns(rows, self.everywhere)[:, : 2 * spare])
+        seen = multiply(left_factor(checks), self._columns(rows)[:, : 2 * spare])
         kernel = _left_kernel(seen)
         errors = (multiply(left_factor(kernel), checks) == 0).all(axis=0)
         if np.count_nonzero(errors) == spare - len(kernel):
             self._settle(rows, self.everywhere[~errors], liars=self.everywhere[errors])
 
-    def _columns(self, rows: Rows, places: Places) -> Elements:
+    def _columns(self, rows: Rows) -> Elements:
         """Return the shares of some secrets as columns, one per limb: (places, rows · LIMBS)."""
-        return self.shares[np.ix_(rows, places)].transpose(1, 0, 2).reshape(len(places), -1)
+        return self.shares[rows].transpose(1, 0, 2).reshape(len(self.points), -1)
 
 
 def _rows_by_content(table: NDArray[np.bool_]) -> list[Rows]:

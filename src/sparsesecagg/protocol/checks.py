@@ -21,14 +21,7 @@ from sparsesecagg.patterns.base import ArrayUpdate, UpdateSource
 from sparsesecagg.protocol.epoch import Epoch, KeyPackage, open_pair
 from sparsesecagg.protocol.header import Header, Tags
 from sparsesecagg.protocol.ledger import Ledger, MemoryLedger
-from sparsesecagg.protocol.messages import (
-    SEALED_SIZE,
-    RoundHeader,
-    UnmaskRequest,
-    decode_users,
-    pieces,
-    require_pieces,
-)
+from sparsesecagg.protocol.messages import SEALED_SIZE, RoundHeader, UnmaskRequest, decode_users, pieces, require_pieces
 from sparsesecagg.protocol.parameters import Parameters
 
 # What the owner of a client gives it: mistakes here are its own, not the server's

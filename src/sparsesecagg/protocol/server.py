@@ -197,7 +197,7 @@ class Server:
         """
         number = self.epoch_number + 1 if epoch_number is None else epoch_number
         if number < self.epoch_number or (number == self._epoch.number and self._epoch.groups):
-            raise WrongRound(number, self.epoch_number + 1)
+            raise InvalidInput("epoch_number", f"must be {self.epoch_number + 1} or more, got {number}")
         self._begin_epoch(number)
 
     def _begin_epoch(self, number: int) -> None:

@@ -15,43 +15,19 @@ from math import comb
 import msgspec
 import numpy as np
 
+from sparsesecagg import errors
 from sparsesecagg.crypto import sealing, shamir
 from sparsesecagg.crypto.decoding import MOST_SETS
 from sparsesecagg.crypto.identity import Roster
 from sparsesecagg.crypto.keys import require_usable
-from sparsesecagg.errors import (
-    DuplicateMessage,
-    InvalidKey,
-    InvalidShare,
-    MalformedMessage,
-    ThresholdNotMet,
-    UnknownSender,
-    WrongBinding,
-    WrongRound,
-)
+from sparsesecagg.errors import InvalidKey, MalformedMessage
 from sparsesecagg.patterns import Group, Groups
 from sparsesecagg.patterns.base import GroupSum
 from sparsesecagg.patterns.groups import Users
+from sparsesecagg.protocol import messages
 from sparsesecagg.protocol.epoch import AHEAD, Epoch
 from sparsesecagg.protocol.header import Header
-from sparsesecagg.protocol.messages import (
-    BINDING_SIZE,
-    SEALED_SIZE,
-    AdvertiseKeys,
-    EpochKeys,
-    RoundHeader,
-    ShareKeys,
-    Unmask,
-    UnmaskRequest,
-    Upload,
-    decode_client_message,
-    decode_server_message,
-    decode_users,
-    encode,
-    encode_users,
-    require_pieces,
-    sorted_by_receiver,
-)
+from sparsesecagg.protocol.messages import EpochKeys, RoundHeader, ShareKeys, Unmask, decode_users, encode, encode_users
 from sparsesecagg.protocol.opening import restore_secrets
 from sparsesecagg.protocol.parameters import Parameters
 from sparsesecagg.protocol.stages import Stage
@@ -100,7 +76,7 @@ class ServerGroup:
     def restore(self, saved: GroupState) -> None:
         """Take up the packages that `save` wrote down."""
         for data in saved.packages:
-            package = decode_client_message(data)
+            package = messages.decode_client_message(data)
             if not isinstance(package, ShareKeys):
                 raise MalformedMessage("a saved key package is not one")
             self.take_package(self.epoch.group.index_of[package.sender], package)
@@ -117,10 +93,10 @@ class ServerEpoch:
         """Those enough of whose users advertised keys, by number; none before."""
         self._adverts: dict[int, bytes] = {}
 
-    def take_keys(self, message: AdvertiseKeys) -> None:
+    def take_keys(self, message: messages.AdvertiseKeys) -> None:
         """Keep what a user advertises."""
-        if message.binding != self.params.digest[:BINDING_SIZE]:
-            raise WrongBinding(f"user {message.sender}")
+        if message.binding != self.params.digest[: messages.BINDING_SIZE]:
+            raise errors.WrongBinding(f"user {message.sender}")
         if message.sealing_key in self._adverts.values():
             raise InvalidKey(f"user {message.sender} advertises a sealing key that occurs twice")
         require_usable(message.sealing_key)  # Otherwise its whole group would refuse the epoch.
@@ -134,12 +110,12 @@ class ServerEpoch:
             if len(present) < self.params.threshold:
                 continue
             users, bitmap = group.users[present].tolist(), encode_users(present, len(group))
-            binding, keys = self.params.digest[:BINDING_SIZE], b"".join(self._adverts[user] for user in users)
+            binding, keys = self.params.digest[: messages.BINDING_SIZE], b"".join(self._adverts[user] for user in users)
             message = EpochKeys(self.number, binding, first_round, bitmap, keys)
             self._add(group, message, encoded := encode(message))
             outbound |= dict.fromkeys(users, encoded)
         if not outbound:
-            raise ThresholdNotMet(Stage.ADVERTISE_KEYS.name, len(self._adverts), self.params.threshold)
+            raise errors.ThresholdNotMet(Stage.ADVERTISE_KEYS.name, len(self._adverts), self.params.threshold)
         return outbound
 
     def _add(self, group: Group, message: EpochKeys, encoded: bytes) -> ServerGroup:
@@ -158,19 +134,19 @@ class ServerEpoch:
         drawn = self.drawn.of(user)
         group, index = self.groups.get(drawn.number), drawn.index_of[user]
         if group is None or index not in group.epoch:
-            raise UnknownSender(user)
+            raise errors.UnknownSender(user)
         return group, index
 
     def take_package(self, message: ShareKeys, round_number: int) -> None:
         """Keep a key package that travels ahead, for one of the rounds after `round_number`."""
         group, index = self.group_of(message.sender)
         if message.binding != group.epoch.binding:
-            raise WrongBinding(f"user {message.sender}")
+            raise errors.WrongBinding(f"user {message.sender}")
         if not round_number < message.round_number <= round_number + AHEAD:
-            raise WrongRound(message.round_number, round_number + 1)
+            raise errors.WrongRound(message.round_number, round_number + 1)
         if index in group.packages[message.round_number]:
-            raise DuplicateMessage(message.sender, Stage.SHARE_KEYS.name)
-        require_pieces(message.shares, len(group.epoch.partners(index)), SEALED_SIZE, "the shares")
+            raise errors.DuplicateMessage(message.sender, Stage.SHARE_KEYS.name)
+        messages.require_pieces(message.shares, len(group.epoch.partners(index)), messages.SEALED_SIZE, "the shares")
         require_usable(message.mask_key)
         group.take_package(index, message)
 
@@ -185,7 +161,7 @@ class ServerEpoch:
             raise MalformedMessage("the saved groups are not those of the parameters")
         for group, saved in zip(self.drawn.groups, states, strict=True):
             if saved is not None:
-                message = decode_server_message(saved.keys)
+                message = messages.decode_server_message(saved.keys)
                 if not isinstance(message, EpochKeys):
                     raise MalformedMessage("the saved keys are not those of an epoch")
                 self._add(group, message, saved.keys).restore(saved)
@@ -226,9 +202,9 @@ class GroupRound:
         """Return the header for each member."""
         if self.lost:
             return {}
-        sealed = sorted_by_receiver(
+        sealed = messages.sorted_by_receiver(
             {owner: (self.epoch.partners(owner), package.shares) for owner, package in self.packages.items()},
-            SEALED_SIZE,
+            messages.SEALED_SIZE,
         )
         return {
             index: encode(msgspec.structs.replace(self._message, shares=sealed.get(index, b"")))
@@ -240,10 +216,10 @@ class GroupRound:
         """Those whose uploads arrived."""
         return sorted(self._tags)
 
-    def take_upload(self, index: int, upload: Upload) -> None:
+    def take_upload(self, index: int, upload: messages.Upload) -> None:
         """Add an upload to the sum, and keep it and its tags."""
         partners = self.header.partners(index)
-        require_pieces(upload.tags, len(partners), sealing.TAG_SIZE, "the tags")
+        messages.require_pieces(upload.tags, len(partners), sealing.TAG_SIZE, "the tags")
         self._sum.add(upload.sender, upload.locations, self._kept.keep(upload.words))
         self._tags[index] = partners, upload.tags
 
@@ -255,10 +231,10 @@ class GroupRound:
         held = np.zeros(size, np.bool_)
         held[self.header.partners(index)] = held[index] = True
         if not held[owners].all():
-            raise InvalidShare(f"user {message.sender} sends shares of secrets that it does not hold")
-        require_pieces(message.shares, len(owners), shamir.SHARE_SIZE, "the shares")
+            raise errors.InvalidShare(f"user {message.sender} sends shares of secrets that it does not hold")
+        messages.require_pieces(message.shares, len(owners), shamir.SHARE_SIZE, "the shares")
         if shamir.decode_shares(message.shares) is None:
-            raise InvalidShare(f"user {message.sender} sends a share outside the field")
+            raise errors.InvalidShare(f"user {message.sender} sends a share outside the field")
         self._unmask[index] = message
 
     def close_upload(self) -> None:
@@ -271,9 +247,11 @@ class GroupRound:
             return {}
         survivors = self.survivors
         bitmap = encode_users(np.array(survivors, np.int64), len(self.epoch.group))
-        tags = sorted_by_receiver(self._tags, sealing.TAG_SIZE)
+        tags = messages.sorted_by_receiver(self._tags, sealing.TAG_SIZE)
         number, binding = self.header.round_number, self.header.binding
-        return {index: encode(UnmaskRequest(number, binding, bitmap, tags.get(index, b""))) for index in survivors}
+        return {
+            index: encode(messages.UnmaskRequest(number, binding, bitmap, tags.get(index, b""))) for index in survivors
+        }
 
     def open(self, threads: int = 1) -> GroupSum | None:
         """Restore the secrets, take out who is not in the sum, remove the masks; None if the round is lost."""
