@@ -33,7 +33,7 @@ MEMORY = 0.5
 """How much of an earlier round's size counts: a mean may come close to zero by chance, or be that of a small slice."""
 FASTEST = 8.0
 """The factor by which a range changes in a round, at most, so that one odd round does not spoil the next."""
-TOLERATED = 1e-4
+TOLERATED = 1e-3
 """The part of all values that may be clipped before headrooms grow: outliers of large arrays don't matter."""
 MOST_HEADROOM = 1024.0
 _SMALLEST = 1e-12

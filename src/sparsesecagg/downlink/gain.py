@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from sparsesecagg.errors import InvalidInput
 
-DEFAULT_ALPHA = 0.5
+DEFAULT_ALPHA = 0.3
 """The fraction of the model that a user sends by default: docs/slices.md says what smaller ones cost in which task."""
 
 TARGET = 0.1
