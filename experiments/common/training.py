@@ -22,7 +22,7 @@ from experiments.common.experiment import Findings
 from experiments.common.results import clean
 from experiments.common.rounds import majority
 from experiments.common.work import Json, OutOfTime, Work
-from sparsesecagg.lab.audit.exposure import expected_fraction
+from sparsesecagg.lab.audit.theory import expected_fraction
 from sparsesecagg.lab.learning.aggregators import PATTERN_OF
 from sparsesecagg.lab.learning.config import TrainingConfig
 from sparsesecagg.lab.learning.federated import FederatedRun, Task

@@ -83,14 +83,14 @@ class AggregatorSuite:
             stages = sum(value for stage, value in by_stage.items() if stage != "total")
             assert by_stage["total"] == pytest.approx(stages)
         assert done.sent_bytes["UPLOAD"] == done.upload_bytes > 0
-        assert sum(done.contributors.histogram.values()) == pytest.approx(1)
+        assert sum(done.contributors_histogram.values()) == pytest.approx(1)
         assert done.contributors.min <= done.contributors.mean <= CLIENTS - 2
 
     def test_a_round_without_survivors_fails_and_says_why(self) -> None:
         """No mean, a reason, and no exception: training goes on."""
         done = aggregate(self.name, dict.fromkeys(range(CLIENTS), Stage.UPLOAD))
         assert done.step is None and done.reason and done.uploads == 0
-        assert done.contributors is None and done.dropped["UPLOAD"] == CLIENTS
+        assert done.contributors.mean is None and done.dropped["UPLOAD"] == CLIENTS
 
     def test_weights_count(self) -> None:
         """A user of weight 10 among ones of weight 1 pulls the mean."""

@@ -8,8 +8,6 @@
     many_rounds   what the sums of many rounds tell about single users
     canaries      how much privacy noise keeps at least, measured
     theory        the published pattern in closed form
-    exposure      the share of values that theory says is revealed
-    graph_tails   holders of shares in a k-regular graph
 
 This package only looks at rounds; no round depends on it.
 """

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from sparsesecagg.crypto.identity import Roster
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.lab.audit.exposure import expected_fraction
+from sparsesecagg.lab.audit.theory import expected_fraction
 from sparsesecagg.privacy.anonymity import SERVER_MODELS, ServerModel, colluder_count
 from sparsesecagg.protocol import Parameters, RoundOptions, Stage
 from sparsesecagg.protocol.policy import kept_by

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.privacy.anonymity import colluder_count
 from sparsesecagg.privacy.tails import log_binomial
+from sparsesecagg.protocol import Parameters
+from sparsesecagg.protocol.policy import kept_by
 
 
 def edge_probability(alpha: float, clients: int) -> float:
@@ -74,3 +76,13 @@ def pairwise_revealed_fraction(alpha: float, clients: int, dropout: float, collu
     no_edge = 1 - edge
     alone = no_edge ** others.astype(float) - no_edge ** (clients - 1)
     return float(np.sum(probability * alone)) / selection_probability(alpha, clients)
+
+
+def expected_fraction(params: Parameters, colluding: float) -> float | None:
+    """Return the share of the uploaded values that theory says is revealed, on average over many runs.
+
+    Nothing, where every value that is opened is a sum of two honest users or more; None where no such promise holds.
+    """
+    if not params.shape.protects:
+        return pairwise_revealed_fraction(params.alpha, params.clients, params.dropout, colluding)
+    return 0.0 if kept_by(params, "semi-honest", colluding).anonymity > 1 else None

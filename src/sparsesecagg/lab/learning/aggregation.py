@@ -5,69 +5,31 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sparsesecagg.lab.learning.metrics import ContributorFigures, RoundLine
 from sparsesecagg.lab.learning.models.base import Vector
 from sparsesecagg.protocol import STAGES, Stage
 
 ByStage = dict[str, float]
 
 
-@dataclass(frozen=True)
-class Contributors:
-    """How many users' values went into each coordinate of a round's mean."""
-
-    mean: float
-    min: int
-    histogram: dict[str, float]  # number of contributors → fraction of the coordinates
-
-    @classmethod
-    def count(cls, per_coordinate: NDArray[np.integer]) -> Contributors:
-        """Sum up the counts of all coordinates."""
-        numbers, times = np.unique(per_coordinate, return_counts=True)
-        fractions = times / times.sum()
-        return cls(
-            float(per_coordinate.mean()),
-            int(numbers[0]),
-            {str(number): float(part) for number, part in zip(numbers.tolist(), fractions.tolist(), strict=True)},
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class Aggregation:
-    """What a round gave and cost. Bytes and client seconds are means per client; the model itself is not counted."""
+class Aggregation(RoundLine, frozen=True, kw_only=True, eq=False):
+    """What a round gave and cost: its line, as far as the aggregator knows it, and the step that follows from it."""
 
     step: Vector | None
     """What the model moves by: gain times the mean update, 0 where nothing arrived; None if the round failed."""
-    reason: str | None
-    """Why the round failed; None if it didn't."""
-    survivors: int
-    dropped: dict[str, int]
-    upload_bytes: float
-    """The mean UPLOAD message of those who sent one."""
-    uploads: int
-    """How many sent one."""
-    sent_bytes: ByStage
-    received_bytes: ByStage
-    client_seconds: ByStage
-    server_seconds: ByStage
-    contributors: Contributors | None
-    clipped: int
-    exchanges: int = 1
-    """How often a user and the server talk: the stages of the round, and in the first round the set-up."""
-    coordinates_updated: float = 1.0
-    """The fraction of the coordinates that somebody's value is in."""
-    gain: float = 1.0
-    groups_opened: int | None = None
-    """How many groups' sums were opened; None where there are none."""
-    lost: dict[str, int] = field(default_factory=dict)
-    """By reason: how many groups' sums were not opened."""
-    exact: bool | None = None
-    """The sum in the field was that of the survivors' own quantised values; None where there is no field."""
+
+
+def count_contributors(per_coordinate: NDArray[np.integer]) -> dict[str, Any]:
+    """Return two fields of a round's line: how many users' values went into its coordinates."""
+    numbers, times = np.unique(per_coordinate, return_counts=True)
+    fractions = dict(zip(map(str, numbers.tolist()), (times / times.sum()).tolist(), strict=True))
+    mean = ContributorFigures(float(per_coordinate.mean()), int(numbers[0]))
+    return {"contributors": mean, "contributors_histogram": fractions}
 
 
 class Aggregator(ABC):

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.lab.audit.exposure import expected_fraction
-from sparsesecagg.lab.audit.graph_tails import log_holders_missing
+from sparsesecagg.lab.audit.theory import expected_fraction
 from sparsesecagg.lab.learning.aggregation import Aggregator
 from sparsesecagg.lab.learning.config import AUTO, TrainingConfig
 from sparsesecagg.lab.learning.models import Model
@@ -16,6 +15,7 @@ from sparsesecagg.lab.learning.models.base import Vector
 from sparsesecagg.lab.learning.plain import PlainAggregator, RandomK, TopK, kept_values
 from sparsesecagg.lab.learning.secure import WEIGHT_SCALE, SecureAggregator, Secured
 from sparsesecagg.planning.noise import DifferentialPrivacy, with_noise
+from sparsesecagg.privacy.tails import log_binomial_below
 from sparsesecagg.protocol import RoundOptions
 
 SLICED = "sliced"
@@ -132,10 +132,14 @@ def expected_exposure(config: TrainingConfig, aggregator: Aggregator) -> float |
 
 
 def default_neighbours(clients: int, dropout: float) -> int | None:
-    """Return the degree of SecAgg+'s graphs; None is complete, where few users and many dropouts leave no less."""
+    """Return the degree of SecAgg+'s graphs; None is complete, where few users and many dropouts leave no less.
+
+    Bell et al., CCS 2020 (ePrint 2020/704), but with independent dropouts. A survivor has its own share too, a dropped
+    user's is lost: the latter is the worse case and is taken for all.
+    """
     fewest = 2 * math.ceil(math.log2(clients))
     for degree in range(fewest, clients - 1, 2):
         threshold = (degree + 1) // 2 + 1
-        if clients * math.exp(log_holders_missing(degree, dropout, threshold)) <= FAILING_ROUNDS:
+        if clients * math.exp(log_binomial_below(degree, 1 - dropout, threshold)) <= FAILING_ROUNDS:
             return degree
     return None

@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import msgspec
 
-from sparsesecagg.lab.learning.aggregation import Aggregation
 from sparsesecagg.lab.learning.models import Evaluation
 from sparsesecagg.lab.learning.network import Network
 
@@ -26,7 +25,7 @@ class RoundLine(msgspec.Struct, frozen=True):
     Bytes and client seconds are means per client; what an engine does not know stays empty.
     """
 
-    round: int
+    round: int = 0
     status: Literal["ok", "failed"] = "ok"
     reason: str | None = None
     accuracy: float | None = None
@@ -98,7 +97,7 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 def round_line(
     number: int,
     evaluation: Evaluation,
-    done: Aggregation,
+    done: RoundLine,
     network: Network,
     *,
     downlink_bytes: float,
@@ -110,7 +109,7 @@ def round_line(
     Users compute side by side, so the computing of a round is one user's and the server's.
     """
     received = done.received_bytes["total"] + downlink_bytes
-    transfer = network.transfer_seconds(done.sent_bytes["total"], received, done.exchanges)
+    transfer = network.transfer_seconds(done.sent_bytes["total"], received, done.exchanges or 1)
     computing = training_seconds + done.client_seconds["total"] + done.server_seconds["total"]
     loss = evaluation.loss / evaluation.samples
     so_far = before or {
@@ -119,38 +118,22 @@ def round_line(
         "cumulative_seconds": {"computing": 0.0, "transfer": 0.0},
     }
     seconds = so_far["cumulative_seconds"]
+    known = {name: getattr(done, name) for name in RoundLine.__struct_fields__}
     return RoundLine(
-        round=number,
-        accuracy=evaluation.correct / evaluation.samples,
-        loss=loss if math.isfinite(loss) else None,
-        status="failed" if done.step is None else "ok",
-        reason=done.reason,
-        survivors=done.survivors,
-        dropped=done.dropped,
-        uploads=done.uploads,
-        upload_bytes=done.upload_bytes,
-        sent_bytes=done.sent_bytes,
-        received_bytes=done.received_bytes,
-        downlink_bytes=downlink_bytes,
-        exchanges=done.exchanges,
-        coordinates_updated=done.coordinates_updated,
-        gain=done.gain,
-        groups_opened=done.groups_opened,
-        lost=done.lost,
-        client_seconds=done.client_seconds,
-        server_seconds=done.server_seconds,
-        training_seconds=training_seconds,
-        transfer_seconds=transfer,
-        contributors=ContributorFigures(done.contributors.mean, done.contributors.min)
-        if done.contributors
-        else ContributorFigures(),
-        contributors_histogram=done.contributors.histogram if done.contributors else {},
-        clipped=done.clipped,
-        exact=done.exact,
-        cumulative_upload_bytes=so_far["cumulative_upload_bytes"] + done.upload_bytes,
-        cumulative_downlink_bytes=so_far["cumulative_downlink_bytes"] + downlink_bytes,
-        cumulative_seconds={
-            "computing": seconds["computing"] + computing,
-            "transfer": seconds["transfer"] + transfer,
-        },
+        **known
+        | {
+            "round": number,
+            "accuracy": evaluation.correct / evaluation.samples,
+            "loss": loss if math.isfinite(loss) else None,
+            "status": "ok" if done.reason is None else "failed",
+            "downlink_bytes": downlink_bytes,
+            "training_seconds": training_seconds,
+            "transfer_seconds": transfer,
+            "cumulative_upload_bytes": so_far["cumulative_upload_bytes"] + done.upload_bytes,
+            "cumulative_downlink_bytes": so_far["cumulative_downlink_bytes"] + downlink_bytes,
+            "cumulative_seconds": {
+                "computing": seconds["computing"] + computing,
+                "transfer": seconds["transfer"] + transfer,
+            },
+        }
     )

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.lab.learning.aggregation import Aggregation, Aggregator, Contributors, count_dropped, uploaders
+from sparsesecagg.lab.learning.aggregation import Aggregation, Aggregator, count_contributors, count_dropped, uploaders
 from sparsesecagg.lab.learning.models.base import Vector
 from sparsesecagg.lab.learning.seeds import Purpose, generator
 from sparsesecagg.protocol import Stage
@@ -77,8 +77,10 @@ class PlainAggregator(Aggregator):
             received_bytes=_upload_only(0.0),
             client_seconds=_upload_only(client_seconds / max(1, len(users))),
             server_seconds=_upload_only(server_seconds),
-            contributors=Contributors.count(contributors) if users else None,
             clipped=0,
+            exchanges=self.exchanges,
+            gain=1.0,
+            **(count_contributors(contributors) if users else {}),
             coordinates_updated=float(np.count_nonzero(contributors)) / self.dim,
         )
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from sparsesecagg.crypto.kdf import digest
 from sparsesecagg.downlink.gain import Gain
 from sparsesecagg.errors import InvalidInput, ProtocolError, RoundRefused, ThresholdNotMet, TooLittleOpened, WrongRound
-from sparsesecagg.lab.learning.aggregation import Aggregation, Aggregator, ByStage, Contributors
+from sparsesecagg.lab.learning.aggregation import Aggregation, Aggregator, ByStage, count_contributors
 from sparsesecagg.lab.learning.models.base import Layer, Vector
 from sparsesecagg.lab.learning.scaling import AdaptiveClip
 from sparsesecagg.planning.noise import FAILURE_LOG2
@@ -207,7 +207,7 @@ class SecureAggregator(Aggregator):
             received_bytes=self._sizes.means(self._sizes.received, names),
             client_seconds=_with_total(client),
             server_seconds=_with_total(server),
-            contributors=Contributors.count(result.contributors[result.updated]) if result else None,
+            **(count_contributors(result.contributors[result.updated]) if result else {}),
             clipped=outcome.clipped if outcome else 0,
             exact=True if outcome else None,
             exchanges=self.exchanges + (len(_SETUP) if begins else 0),
