@@ -22,7 +22,7 @@ from sparsesecagg.lab.cli import whole_program
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
-FLOWER = "SPARSESECAGG_TEST_FLOWER_INSTALL"
+ALL = "SPARSESECAGG_TEST_INSTALLS"
 SMALL_ROUND = ("simulate", "--clients", "5", "--dim", "50", "--alpha", "1", "--json")
 
 
@@ -158,7 +158,7 @@ def test_the_wheel_carries_types_and_the_report_but_no_tests(wheel: Path) -> Non
     }
 
 
-@pytest.mark.slow
+@pytest.mark.skipif(ALL not in os.environ, reason=f"installs scikit-learn and Plotly; {ALL}=1 asks for it, as CI does")
 def test_with_learn_it_trains_and_writes_a_report(wheel: Path, tmp_path: Path) -> None:
     here = Installed(tmp_path, wheel, "[learn]")
     options = ("--clients", "5", "--rounds", "1", "--alpha", "1", "--workers", "1", "--json")
@@ -166,8 +166,7 @@ def test_with_learn_it_trains_and_writes_a_report(wheel: Path, tmp_path: Path) -
     assert (tmp_path / trained["report"]).stat().st_size > 10_000
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(FLOWER not in os.environ, reason=f"installs a gigabyte; {FLOWER}=1 asks for it")
+@pytest.mark.skipif(ALL not in os.environ, reason=f"installs a gigabyte; {ALL}=1 asks for it, as CI does")
 def test_with_flower_strategy_and_mod_can_be_imported(wheel: Path, tmp_path: Path) -> None:
     here = Installed(tmp_path, wheel, "[flower]")
     here.python("from sparsesecagg.flower import *")

@@ -23,13 +23,21 @@ def threshold(table: SkellamTable, place: int) -> int:
 
 @pytest.mark.parametrize("variance", [0.01, 0.7, 3.0, 250.5, 12_345.6])
 def test_thresholds_are_the_distribution_function(variance: float) -> None:
-    """To 2^−110, at places across the whole table."""
+    """To 2^−110, at places across the whole table.
+
+    mpmath gives the two outermost Bessel functions; the others follow by I(k − 1) = I(k + 1) + 2k/x·I(k), which is
+    stable downwards, and is checked on the way.
+    """
     table = SkellamTable.of(variance)
     with mpmath.workdps(80):
-        exact = mpmath.mpf(variance)
-        masses = [mpmath.exp(-exact) * mpmath.besseli(abs(k), exact) for k in range(table.smallest, 0)]
+        exact, middle = mpmath.mpf(variance), -table.smallest
+        bessel = [mpmath.besseli(middle + 1, exact), mpmath.besseli(middle, exact)]
+        for k in range(middle, 1, -1):
+            bessel.append(bessel[-2] + 2 * k / exact * bessel[-1])
+        for k in {1, middle // 2 + 1}:
+            assert mpmath.almosteq(bessel[middle + 1 - k], mpmath.besseli(k, exact), mpmath.mpf(10) ** -60)
+        masses = [mpmath.exp(-exact) * each for each in bessel[1:]]  # Of −middle up to −1.
         below = mpmath.fsum(masses)
-        middle = -table.smallest
         assert abs(threshold(table, middle - 1) - below * 2**128) < 2**18
         with_zero = below + mpmath.exp(-exact) * mpmath.besseli(0, exact)
         assert abs(threshold(table, middle) - with_zero * 2**128) < 2**18

@@ -191,7 +191,7 @@ class TestLimits:
 
     @pytest.mark.parametrize("alpha", ["0.5", [1], 1 + 1j])
     def test_alpha_must_be_a_number(self, alpha: object) -> None:
-        with pytest.raises(InvalidInput, match="alpha must be in"):
+        with pytest.raises(InvalidInput, match="alpha must be a number"):
             small(alpha=alpha)
 
     def test_a_model_of_one_block_is_large_enough(self) -> None:
