@@ -18,6 +18,7 @@ from flwr.supercore import privacy_accounting
 from flower.local_grid import LocalGrid, content_of, model, stage_of, training_app, values
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.flower import DifferentialPrivacy, RoundOptions, SecAgg, secagg_mod
+from sparsesecagg.flower.errors import RefusedByAll
 from sparsesecagg.flower.node import Owner
 from sparsesecagg.protocol import Policy
 from sparsesecagg.protocol.sqlite_ledger import SqliteLedger
@@ -131,7 +132,9 @@ class TestNode:
         self, config: dict[str, Any], dp: DifferentialPrivacy | None, reason: str
     ) -> None:
         nodes = grid(**config)
-        start(secagg := strategy(dp), nodes, 1)
+        secagg = strategy(dp)
+        with pytest.raises(RefusedByAll):
+            start(secagg, nodes, 1)
         assert secagg.history[0].failure
         assert any(reason in refusal for refusal in secagg.history[0].refusals)
         assert not _uploads(nodes)
@@ -180,7 +183,9 @@ class TestNode:
 
         nodes = grid(secagg_max_epsilon=2, secagg_clip=1.0)
         nodes.before = widen
-        start(secagg := strategy(), nodes, 1)
+        secagg = strategy()
+        with pytest.raises(RefusedByAll):
+            start(secagg, nodes, 1)
         assert all("without scales and metrics" in reason for reason in secagg.history[0].refusals)
 
     def test_evaluation_is_refused(self) -> None:

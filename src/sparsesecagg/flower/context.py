@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from math import isfinite
 
 import numpy as np
-from flwr.app import DEFAULT_TTL, Array, ArrayRecord, Context, Message, Metadata, RecordDict
+from flwr.app import DEFAULT_TTL, Array, ArrayRecord, Context, Message, Metadata, MetricRecord, RecordDict
 
 from sparsesecagg.crypto.kdf import digest
 from sparsesecagg.errors import InvalidInput, MalformedMessage
@@ -205,6 +205,11 @@ class Invitation:
         # Strategies share one content among all messages, so it is copied.
         records = {**(without_ours(content) if content else {}), **packet.records()}
         return Message(RecordDict(records), self.node, self.message_type, ttl=ttl, group_id=str(packet.round_number))
+
+    def reply(self, model: ArrayRecord, metrics: Mapping[str, float]) -> Message:
+        """Return what the wrapped strategy is given, as if the node had sent it."""
+        key, request = next(iter(self.content.array_records)), Message(RecordDict(), self.node, self.message_type)
+        return Message(RecordDict({key: model, "metrics": MetricRecord(dict(metrics))}), reply_to=request)
 
 
 def invite(messages: Sequence[Message]) -> list[Invitation]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -93,6 +94,31 @@ class Movement:
         metrics = dict(zip(terms.metrics, opened.metrics, strict=True)) if opened.opened else {}
         return moved, {name: value * terms.metrics[name] for name, value in metrics.items()}, gain.value
 
+    def move_by_group(
+        self, packing: Packing, terms: Terms, result: Result, model: ArrayRecord
+    ) -> tuple[list[tuple[ArrayRecord, int]], dict[str, float], float]:
+        """Return the model as each group's mean moves it, with the group's users, the metrics, and the gain.
+
+        Ranges, gain and metrics follow the median of the groups, which a few bad ones can't move far.
+        """
+        opened = [packing.open(mean, result.updated, terms.scales) for _, mean in result.combined.groups]
+        middle = replace(
+            opened[0],
+            sliced=np.median([each.sliced for each in opened], axis=0).astype(np.float32),
+            whole={name: np.median([each.whole[name] for each in opened], axis=0) for name in opened[0].whole},
+            metrics=np.median([each.metrics for each in opened], axis=0).tolist(),
+        )
+        if self._ranges is not None:
+            self._ranges.follow(*middle.largest(), clipped=0.0)
+        gain = self._gain_for(result.params)
+        gain.step(middle.sliced, middle.covered)
+        moved = []
+        for (users, _), each in zip(result.combined.groups, opened, strict=True):
+            step = np.where(each.covered, np.float32(gain.value) * each.sliced, np.float32(0))
+            moved.append((packing.template.add(model, each.update(step)), users))
+        metrics = dict(zip(terms.metrics, middle.metrics, strict=True)) if middle.opened else {}
+        return moved, {name: value * terms.metrics[name] for name, value in metrics.items()}, gain.value
+
     def _gain_for(self, params: Parameters) -> Gain:
         """Return the gain of the run; another coverage, as after a new epoch among fewer nodes, begins anew."""
         coverage = params.shape.coverage
@@ -123,6 +149,9 @@ def _mean(result: Result) -> NDArray[np.floating]:
     combined = result.combined
     if combined.robust is not None:
         return combined.robust
+    if combined.groups:  # Votes for ranges, of which a bad group must not decide.
+        middle: NDArray[np.float64] = np.median([mean for _, mean in combined.groups], axis=0)
+        return middle
     divisor = combined.contributors if combined.weights is None else combined.weights
     mean: NDArray[np.float64] = result.sum() / np.maximum(divisor, 1)
     return mean

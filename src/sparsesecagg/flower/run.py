@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -25,11 +25,14 @@ from sparsesecagg.flower.exchanges import Exchanges, Seats
 from sparsesecagg.flower.figures import RoundRecord
 from sparsesecagg.flower.records import Packet, Value
 from sparsesecagg.protocol import Parameters, Result, Server, Stage
+from sparsesecagg.protocol.combine import Combiner, Sum
 from sparsesecagg.protocol.stages import ROUND_STAGES
 
 _LOG = logging.getLogger("flwr")
 VIABLE = 0.5
 """A run goes on as long as this part of its groups can be opened, and this part of the chosen nodes are in it."""
+Combine = Callable[[Parameters], Combiner]
+"""Makes what a round's sums are combined with."""
 _LARGEST_CLAIM = 1 << 40
 
 
@@ -81,10 +84,13 @@ class SecureRun:
         return msgspec.msgpack.encode(RunState(self.server.save(), begun, self._nodes.seats.taken))
 
     @staticmethod
-    def restore(data: bytes, courier: Courier, timeout: float, downlink: Downlink, roster: Roster | None) -> SecureRun:
+    def restore(
+        data: bytes, courier: Courier, timeout: float, downlink: Downlink, roster: Roster | None, combine: Combine = Sum
+    ) -> SecureRun:
         """Return the run that `save` wrote down, at the round after the last one that was begun."""
         state = msgspec.msgpack.decode(data, type=RunState)
-        return SecureRun(Server.restore(state.server, roster), courier, timeout, downlink, state)
+        server = Server.restore(state.server, roster, combine=combine)
+        return SecureRun(server, courier, timeout, downlink, state)
 
     # Before the first round
 

@@ -13,11 +13,12 @@ from sparsesecagg.downlink.gain import DEFAULT_ALPHA
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.flower.arrays import Template
 from sparsesecagg.flower.packing import Packing
-from sparsesecagg.patterns.groups import SMALLEST_GROUP
+from sparsesecagg.patterns.groups import SMALLEST_GROUP, group_count
 from sparsesecagg.planning.message_sizes import default_levels, shortest_word
 from sparsesecagg.planning.noise import DifferentialPrivacy, with_noise
 from sparsesecagg.privacy.anonymity import ServerModel, colluder_count, failed_rounds
 from sparsesecagg.protocol import Parameters, RoundOptions
+from sparsesecagg.protocol.combine import SMALLEST_NUMBER
 from sparsesecagg.protocol.policy import kept_by
 
 DEFAULTS = RoundOptions(alpha=DEFAULT_ALPHA)
@@ -105,6 +106,11 @@ def require_positive(name: str, seconds: object) -> float:
 
 # Sentences
 
+UNMASKED_EVALUATION = (
+    "federated evaluation is not masked: a server can compute a node's gradient from its replies; set "
+    "fraction_evaluate=0 if it must not"
+)
+
 
 def too_few(clients: int, online: int) -> str:
     """Return the sentence for a cohort that is too small for any secure aggregation."""
@@ -172,7 +178,10 @@ def _size(count: float) -> str:
 
 # Strategies that can't be wrapped
 
-_SINGLE = "it compares single updates, and secure aggregation shows the server only their sum"
+_SINGLE = (
+    "it compares single updates, and secure aggregation shows the server only their sum; over='groups', groups=9 gives "
+    "it one mean per group instead"
+)
 _TREES = "it collects trees as bytes, which have no sum"
 _INSIDE_OUT = "wrap the other way round: {name}(SecAgg(...), ...) with secagg_mod before the clipping mod"
 
@@ -194,7 +203,37 @@ REFUSED = {
 """By name, with the reason: whoever needs single updates gets one sum instead."""
 
 
-def require_averaging(strategy: object) -> Strategy:
+OVER = ("nodes", "groups", "clipped-groups")
+"""What the wrapped strategy is given: one mean of all nodes, one of each group, or centred clipping over groups."""
+
+
+def by_groups(options: RoundOptions, over: str, groups: int | None) -> RoundOptions:
+    """Return the options of a run whose groups are compared."""
+    if over not in OVER:
+        raise InvalidInput("over", f"must be one of {', '.join(OVER)}, got {over!r}")
+    if over == "nodes":
+        if groups is not None:
+            raise InvalidInput("groups", "must not be given with over='nodes': use options.group_size")
+        return options
+    if isinstance(groups, bool) or not isinstance(groups, int) or groups < SMALLEST_NUMBER:
+        raise InvalidInput("groups", f"must be {SMALLEST_NUMBER} or more with over={over!r}, got {groups}")
+    if options.group_size is not None:
+        raise InvalidInput("group_size", "must not be given with groups, from which it follows")
+    return replace(options, same_slices=True)
+
+
+def cut_into(options: RoundOptions, groups: int | None, clients: int, roster: Roster | None) -> RoundOptions:
+    """Return the options that cut a cohort into so many groups; with a roster it must have as many."""
+    if groups is None:
+        return options
+    found = group_count(clients, roster.group_size) if roster else groups
+    size = -(-clients // groups)
+    if size < SMALLEST_GROUP or found != groups or (not roster and group_count(clients, size) != groups):
+        raise InvalidInput("groups", f"must cut {clients} nodes evenly into groups of 3 or more, got {groups}")
+    return options if roster else replace(options, group_size=size)
+
+
+def require_averaging(strategy: object, over: str = "nodes") -> Strategy:
     """Return the strategy, or say by name why it can't be wrapped."""
     if not isinstance(strategy, Strategy):
         raise InvalidInput(
@@ -202,7 +241,7 @@ def require_averaging(strategy: object) -> Strategy:
             f"must be a strategy of flwr.serverapp.strategy (the Message API), got {type(strategy).__name__}",
         )
     for ancestor in type(strategy).__mro__:
-        if ancestor.__name__ in REFUSED:
-            name = ancestor.__name__
+        name = ancestor.__name__
+        if name in REFUSED and not (over == "groups" and REFUSED[name] is _SINGLE):
             raise InvalidInput("strategy", f"can't be {name}: {REFUSED[name].format(name=name)}")
     return strategy

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result as FlowerResult
 from flwr.serverapp.strategy import Strategy
@@ -31,12 +31,15 @@ from sparsesecagg.flower.figures import Evaluate, History, RoundRecord
 from sparsesecagg.flower.moving import Movement
 from sparsesecagg.flower.packing import Packing
 from sparsesecagg.flower.privacy import PrivacySpent, Releases, require_budgets
-from sparsesecagg.flower.run import SecureRun
+from sparsesecagg.flower.run import Combine, SecureRun
 from sparsesecagg.flower.saved import ModelState, SavedRun, number_rounds
 from sparsesecagg.flower.settings import (
     DEFAULTS,
+    UNMASKED_EVALUATION,
+    by_groups,
     check_metrics,
     check_options,
+    cut_into,
     parameters,
     require_averaging,
     require_positive,
@@ -45,6 +48,8 @@ from sparsesecagg.flower.settings import (
 from sparsesecagg.patterns.groups import SMALLEST_GROUP
 from sparsesecagg.planning.noise import MEANING, DifferentialPrivacy
 from sparsesecagg.protocol import Parameters, Result, RoundOptions, Server, Stage
+from sparsesecagg.protocol.combine import ByGroup, Sum
+from sparsesecagg.protocol.robust import CentredClipping
 
 _LOG = logging.getLogger("flwr")
 _DEFAULT_WEIGHT_KEY = "num-examples"
@@ -66,6 +71,8 @@ class SecAgg(Strategy):
         *,
         gain: float | Literal["auto"] = "auto",
         dp: DifferentialPrivacy | None = None,
+        over: Literal["nodes", "groups", "clipped-groups"] = "nodes",
+        groups: int | None = None,
         roster: str | Path | Roster | None = None,
         metrics: Mapping[str, float] | None = None,
         min_updated: float = 0.0,
@@ -85,17 +92,20 @@ class SecAgg(Strategy):
         `gain`: what the mean is multiplied by where a round covers only a part of the model, from 1 to one over that
         part; "auto" adapts it, and is the latter with `dp`. `dp`: noise that the nodes add themselves, so that the run
         keeps (ε, δ) for each of them; a round beyond that raises Flower's `PrivacyBudgetExhausted`. `roster`: the users
-        of an authenticated run, a file of `sparsesecagg roster build`.
+        of an authenticated run, a file of `sparsesecagg roster build`. `over="groups"`: cut the nodes into `groups` and
+        give the wrapped strategy one reply of each; "clipped-groups": centred clipping (docs/malicious-users.md).
         `metrics`: metrics of nodes to be averaged under the masks, each with its largest magnitude; all others stay on
         the nodes. `min_updated`: the fraction of what a round covers that must be opened for it to count. `timeout`:
         seconds that a stage waits; UPLOAD waits as long as `start` is told. `downlink_bits`: nodes get steps from the
         model that they hold, rounded to 2, 4 or 8 bits per coordinate, or whole models with 32. `run_dir`: where to
         write figures for a report, and what a server that is started again needs to go on.
         """
-        self.strategy = require_averaging(strategy)
-        self._options = options or DEFAULTS
+        self.strategy = require_averaging(strategy, over)
+        self._options, self._groups = by_groups(options or DEFAULTS, over, groups), groups
+        self._combine: Combine = {"nodes": Sum, "groups": ByGroup}.get(over) or CentredClipping()
         self._roster = Roster.load(Path(roster)) if isinstance(roster, str | Path) else roster
-        self._releases = None if dp is None else Releases(dp, Path(run_dir) if run_dir is not None else None)
+        folder = Path(run_dir) if run_dir is not None else None
+        self._releases = None if dp is None else Releases(dp, folder)
         check_options(self._options, self._roster, dp)
         if gain != "auto" and not (isinstance(gain, int | float) and gain >= 1):
             raise InvalidInput("gain", f"must be 'auto' or a number of at least 1, got {gain!r}")
@@ -110,16 +120,13 @@ class SecAgg(Strategy):
         )
         self._timeout, self._upload_timeout = require_positive("timeout", timeout), _LONG
         self._courier = Courier()
-        folder = Path(run_dir) if run_dir is not None else None
         self._history, self._saved = History(folder), SavedRun(folder)
-        self._rounds_before = 0
-        """Rounds that an earlier process has done, if this one goes on with its run."""
+        self._rounds_before = 0  # Done by an earlier process, if this one goes on with its run.
         self._model = ArrayRecord()
         self._run: SecureRun | None = None
         self._playing: tuple[Grid, Invitation, Packing, Terms] | None = None
         """The round under way: an invitation that stands for all, how it is packed, and its terms."""
-        self._excluded: set[int] = set()
-        """Nodes that get no more rounds."""
+        self._excluded: set[int] = set()  # Nodes that get no more rounds.
 
     def __getattr__(self, name: str) -> Any:
         """Return what the wrapped strategy has: subclasses of strategies have methods of their own."""
@@ -133,7 +140,7 @@ class SecAgg(Strategy):
 
     @property
     def arrays(self) -> ArrayRecord:
-        """The model after the last round, also where the run ended with an exception."""
+        """The model after the last round, also if the run ended with an exception."""
         return self._model
 
     @property
@@ -249,8 +256,7 @@ class SecAgg(Strategy):
         if self._releases:
             return []
         server_round += self._rounds_before
-        messages: Iterable[Message] = self._own("configure_evaluate")(server_round, arrays, config, grid)
-        return messages
+        return list(self._own("configure_evaluate")(server_round, arrays, config, grid))
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Leave evaluation to the wrapped strategy."""
@@ -270,10 +276,7 @@ class SecAgg(Strategy):
         if self._releases:
             _LOG.info("\t│\t├── %s (%s); nodes do not evaluate", self._releases.dp, MEANING)
         elif getattr(self.strategy, "fraction_evaluate", 0.0):
-            _LOG.warning(
-                "SecAgg: federated evaluation is not masked: a server can compute a node's gradient from its replies; "
-                "set fraction_evaluate=0 if it must not"
-            )
+            _LOG.warning("SecAgg: %s", UNMASKED_EVALUATION)
         self._own("summary")()
 
     # A round
@@ -294,7 +297,8 @@ class SecAgg(Strategy):
         if clients < SMALLEST_GROUP:
             raise InvalidInput("strategy", too_few(clients, len(list(grid.get_node_ids()))))
         votes, dp = self._movement.finds_ranges, self._releases.dp if self._releases else None
-        params = parameters(self._options, clients, template, len(self._metrics), self._roster, dp, votes)
+        options = cut_into(self._options, self._groups, clients, self._roster)
+        params = parameters(options, clients, template, len(self._metrics), self._roster, dp, votes)
         if self._releases:
             self._releases.require(params)
         run = self._run
@@ -333,9 +337,9 @@ class SecAgg(Strategy):
                 f"must choose {params.threshold} nodes or more, since rounds with this roster need so many of its "
                 f"{params.clients} users, and chose {invited}: raise fraction_train and min_available_nodes",
             )
-        name, votes = type(self.strategy).__name__, self._movement.finds_ranges
-        self._history.introduce(params, self._options, name, template.bytes, votes)
-        server, before = Server(params, self._roster), self._run.server if self._run else None
+        votes = self._movement.finds_ranges
+        self._history.introduce(params, self._options, type(self.strategy).__name__, template.bytes, votes)
+        server, before = Server(params, self._roster, combine=self._combine), self._run.server if self._run else None
         if before is not None:
             server.catch_up(before.round_number)
             if self._roster:
@@ -352,16 +356,18 @@ class SecAgg(Strategy):
         terms: Terms,
         record: RoundRecord,
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Give the wrapped strategy one reply: the moved model, the total weight, the mean of the allowed metrics."""
-        moved, means, record.gain = self._movement.move(packing, terms, result, invitation.model)
+        """Give the wrapped strategy one reply, or one per group: moved model, weight, mean of the allowed metrics."""
+        if result.combined.groups and result.combined.robust is None:
+            moved, means, record.gain = self._movement.move_by_group(packing, terms, result, invitation.model)
+        else:
+            model, means, record.gain = self._movement.move(packing, terms, result, invitation.model)
+            weights = result.combined.weights
+            moved = [(model, len(result.survivors) if weights is None else int(weights.max()))]
         tested = {name: value for name, value in means.items() if name.startswith("eval")}
         self._history.note_evaluation(server_round - 1, tested)  # Of the model that this round began with.
-        weight = len(result.survivors) if result.combined.weights is None else int(result.combined.weights.max())
-        metrics: dict[str, Any] = {getattr(self.strategy, "weighted_by_key", _DEFAULT_WEIGHT_KEY): weight, **means}
-        key = next(iter(invitation.content.array_records))
-        content = RecordDict({key: moved, "metrics": MetricRecord(metrics)})
-        request = Message(RecordDict(), invitation.node, invitation.message_type)
-        arrays, aggregated = self._own("aggregate_train")(server_round, [Message(content, reply_to=request)])
+        counted = getattr(self.strategy, "weighted_by_key", _DEFAULT_WEIGHT_KEY)
+        replies = [invitation.reply(model, {counted: weight, **means}) for model, weight in moved]
+        arrays, aggregated = self._own("aggregate_train")(server_round, replies)
         if arrays is not None:
             arrays = self._movement.downlink.advance(packing.template, arrays)
         return arrays, aggregated
@@ -383,11 +389,11 @@ class SecAgg(Strategy):
         data, downlink = self._saved.run(), self._movement.downlink
         try:
             if data is not None:
-                self._run = SecureRun.restore(data, self._courier, self._timeout, downlink, self._roster)
+                self._run = SecureRun.restore(data, self._courier, self._timeout, downlink, self._roster, self._combine)
             self._movement.restore(state.movement, model, self._run.params if self._run else None)
         except (SparseSecAggError, msgspec.MsgspecError) as problem:
             _LOG.warning("SecAgg: the keys of the run in the folder can't be used: %s", problem)
         self._history.resume(state.round_number)
-        keys = "with the keys of its epoch" if self._run else "in a new epoch"
-        _LOG.info("SecAgg: resuming after round %d of the run in %s, %s", state.round_number, self._saved.folder, keys)
+        keys, folder = "with the keys of its epoch" if self._run else "in a new epoch", self._saved.folder
+        _LOG.info("SecAgg: resuming after round %d of the run in %s, %s", state.round_number, folder, keys)
         return model

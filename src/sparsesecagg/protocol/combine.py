@@ -1,21 +1,25 @@
 """From the opened sums of groups to the result of a round: the one place that knows more than one group.
 
-`Sum` adds them up. Whoever wants something else of several groups (a median, centred clipping) writes another
+`Sum` adds them up, `ByGroup` also keeps each group's mean. Whoever wants something else of them writes another
 `Combiner` and gives it to the server; masks, shares and messages do not change.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sparsesecagg.errors import InvalidInput
 from sparsesecagg.patterns.base import GroupSum
 from sparsesecagg.protocol.parameters import Parameters
+
+SMALLEST_NUMBER = 3
+"""Groups that can be compared: with two of them a bad one can't be told."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,8 @@ class Total:
     """Values clipped by all together; None if the pattern can't count them privately."""
     robust: NDArray[np.float32] | None = None
     """What to take for the mean, if it is not the sum divided by its contributors."""
+    groups: tuple[tuple[int, NDArray[np.float32]], ...] = ()
+    """Of each opened group, where a combiner keeps them: its users, and its own mean."""
 
     def sum_of(self, params: Parameters) -> NDArray[np.float64]:
         """Return the sum as real numbers; of weight · update in a run with weights."""
@@ -94,3 +100,31 @@ class Sum(Combiner):
     def total(self) -> Total:
         """Return the sums."""
         return Total(self._values, self._contributors, self._weights, self._clipped)
+
+
+class ByGroup(Combiner):
+    """All groups added up, and beside that each group's own mean: for rules that compare groups."""
+
+    def __init__(self, params: Parameters) -> None:
+        super().__init__(params)
+        if params.groups < SMALLEST_NUMBER or params.slices != 1:
+            raise InvalidInput(
+                "same_slices",
+                f"must be set, with {SMALLEST_NUMBER} groups or more: groups are compared, and this run has "
+                f"{params.groups} that send {params.slices} different slices",
+            )
+        self._sum, self._own_lock = Sum(params), Lock()
+        self._found: dict[int, tuple[int, NDArray[np.float32]]] = {}
+
+    def add(self, opened: GroupSum) -> None:
+        """Keep the mean of a group."""
+        self._sum.add(opened)
+        alone = Sum(self.params)
+        alone.add(opened)
+        mean = alone.total().mean_of(self.params)
+        with self._own_lock:
+            self._found[opened.group] = len(opened.users), mean
+
+    def total(self) -> Total:
+        """Return the sums, and the means of the groups."""
+        return replace(self._sum.total(), groups=tuple(each for _, each in sorted(self._found.items())))

@@ -12,20 +12,17 @@ it. It stands fewer than half bad groups, so about one bad user per two groups. 
 
 from __future__ import annotations
 
-from threading import Lock
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.patterns.base import GroupSum
-from sparsesecagg.protocol.combine import Combiner, Sum, Total
+from sparsesecagg.protocol.combine import ByGroup, Combiner, Total
 from sparsesecagg.protocol.parameters import Parameters
 
 _ITERATIONS = 3
 """The last aggregate may be some rounds old where rounds send different slices; the radius shrinks as v settles."""
-SMALLEST_NUMBER = 3
-"""Groups: with two of them a bad one can't be told."""
 
 
 class CentredClipping:
@@ -39,12 +36,6 @@ class CentredClipping:
 
     def __call__(self, params: Parameters) -> Combiner:
         """Return the combiner of one round."""
-        if params.groups < SMALLEST_NUMBER or params.slices != 1:
-            raise InvalidInput(
-                "same_slices",
-                f"must be set, with {SMALLEST_NUMBER} groups or more: clipping compares groups, and this run has "
-                f"{params.groups} that send {params.slices} different slices",
-            )
         return _Clipping(params, self)
 
     def centre(self, dim: int) -> NDArray[np.float32]:
@@ -57,30 +48,21 @@ class CentredClipping:
         self._last = np.where(where, mean, last)
 
 
-class _Clipping(Combiner):
+class _Clipping(ByGroup):
     def __init__(self, params: Parameters, memory: CentredClipping) -> None:
         super().__init__(params)
-        self._memory, self._sum, self._lock = memory, Sum(params), Lock()
-        self._means: dict[int, NDArray[np.float32]] = {}
-
-    def add(self, opened: GroupSum) -> None:
-        """Keep the mean of a group."""
-        self._sum.add(opened)
-        alone = Sum(self.params)
-        alone.add(opened)
-        with self._lock:
-            self._means[opened.group] = alone.total().mean_of(self.params)
+        self._memory = memory
 
     def total(self) -> Total:
         """Return the sums as they are, and the clipped mean in place of the plain one."""
-        total = self._sum.total()
+        total = super().total()
         where = total.contributors > 0
         mean = np.where(where, self._memory.centre(self.params.dim), np.float32(0))
         for _ in range(_ITERATIONS):
-            away = [np.where(where, each - mean, np.float32(0)) for _, each in sorted(self._means.items())]
+            away = [np.where(where, each - mean, np.float32(0)) for _, each in total.groups]
             lengths = [float(np.linalg.norm(each)) for each in away]
             radius = float(np.median(lengths)) if lengths else 0.0
             for each, length in zip(away, lengths, strict=True):
                 mean += each * np.float32((min(1.0, (radius / length) ** 2) if length else 0.0) / len(away))
         self._memory.remember(mean, where)
-        return Total(total.values, total.contributors, total.weights, total.clipped, mean)
+        return replace(total, robust=mean)

@@ -8,6 +8,7 @@ plain, secure   averaging in the clear, and through the real protocol
 scaling         the range that follows public information   malicious   users that attack the sum
 way_down        the model on its way to the users, whole or in steps
 network         a simulated network
+malicious       users that send something else than their updates
 config          every option of a run
 federated       a run, round by round                comparison   several runs with the same seeds
 run_folder      what a run leaves behind; safe to kill at any moment
