@@ -30,7 +30,7 @@ from flwr.serverapp.strategy import (
 
 from flower.local_grid import LocalGrid, content_of, model, secagg, training_app, values
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.flower import RefusedByAll, SecAgg, secagg_mod
+from sparsesecagg.flower import RefusedByAll, RoundOptions, SecAgg, secagg_mod
 
 AVERAGING: dict[str, Callable[[], Strategy]] = {
     "FedAvg": lambda: FedAvg(fraction_evaluate=0.0),
@@ -315,3 +315,14 @@ def test_a_run_stops_when_every_node_refuses_its_first_round_for_the_same_reason
             grid=LocalGrid(training_app(broken), 4), initial_arrays=model(w=np.zeros(40, np.float32)), num_rounds=9
         )
     assert len(strategy.history) == 1
+
+
+def test_whoever_a_strategy_samples_is_in_the_sum() -> None:
+    """Keys are exchanged anew where another sample was drawn; ranges, gain and steps go on."""
+    app = training_app(lambda p, a, r: {"w": a["w"] + np.float32(0.25)})
+    strategy = SecAgg(FedAvg(fraction_train=0.5, fraction_evaluate=0.0), RoundOptions(alpha=0.5), gain=1.0)
+    start = model(w=np.zeros((40, 40), np.float32))
+    strategy.start(grid=LocalGrid(app, 10), initial_arrays=start, num_rounds=4)
+    assert [record.survivors for record in strategy.history] == [5] * 4
+    assert strategy.history[0].exchanges == 6  # Keys, ranges, and the round.
+    assert {record.exchanges for record in strategy.history[1:]} <= {2, 4}

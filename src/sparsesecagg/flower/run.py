@@ -137,9 +137,15 @@ class SecureRun:
     # Who is in it
 
     def ready(self, grid: Grid, invitations: Sequence[Invitation], record: RoundRecord) -> bool:
-        """Return whether the next round can be played by these nodes; ask for packages that are missing, if need be."""
+        """Return whether the next round can be played by these nodes; ask for packages that are missing, if need be.
+
+        Without a roster a node that was not there when keys were exchanged begins a new epoch: strategies sample nodes,
+        and whoever is chosen should be in the sum.
+        """
         nodes = self._nodes
         nodes.begin(invitations, record)
+        if nodes.roster is None and any(nodes.seats.user(node) is None for node in nodes.invited):
+            return False
         if not self.app:  # Restored, and Flower's run is another one now.
             answers: dict[int, Packet] = {}
             known = {node: nodes.seats.user(node) for node in nodes.invited}

@@ -304,7 +304,7 @@ class SecAgg(Strategy):
         run = self._run
         if run is None or run.params.dim != params.dim or not run.ready(grid, invitations, record):
             if run is not None:
-                _LOG.info("SecAgg: too few of the nodes that hold keys are here, so a new epoch begins")
+                _LOG.info("SecAgg: other nodes than those that hold keys were chosen, so keys are exchanged anew")
             run = self._new_run(params, template, len(invitations))
             run.set_up(grid, invitations, record)
             self._run = run  # Only now: if this one could not begin, the one before may still go on.
