@@ -146,3 +146,10 @@ def test_what_only_a_few_rounds_change_costs_its_part_on_the_way_down() -> None:
     assert sizes[0.1] < 0.1 * 50_000 + 3000
     assert sizes[0.5] < 0.5 * 50_000 + 3000
     assert 50_000 < sizes[1.0] < 53_000
+
+
+def test_a_model_of_one_parameter_needs_no_option() -> None:
+    strategy = SecAgg(FedAvg(fraction_evaluate=0.0))
+    grid = LocalGrid(training_app(moving({"w": 0.5})), 10)
+    result = strategy.start(grid=grid, initial_arrays=model(w=np.ones((1, 1))), num_rounds=2)
+    np.testing.assert_allclose(values(result.arrays)["w"], 2.0, rtol=0.02)

@@ -18,7 +18,7 @@ def main(grid: Grid, context: Context) -> None:
     strategy = FedAvg(fraction_evaluate=0.0, min_train_nodes=3, min_available_nodes=3)
     strategy = SecAgg(
         strategy,
-        RoundOptions(alpha=float(context.run_config["alpha"]), modulus_bits=20),
+        RoundOptions(alpha=float(context.run_config["alpha"])),
         roster=str(context.run_config["secagg-roster"]) or None,
         run_dir=str(context.run_config["run-dir"]) or None,
     )

@@ -27,7 +27,7 @@ def main(grid: Grid, context: Context) -> None:
     strategy = FedAvg(fraction_evaluate=0.0, min_train_nodes=3, min_available_nodes=3)
     strategy = SecAgg(
         strategy,
-        RoundOptions(alpha=float(config["alpha"]), modulus_bits=20),
+        RoundOptions(alpha=float(config["alpha"])),
         metrics={"train_loss": 10.0},
         run_dir=str(config["run-dir"]) or None,
     )

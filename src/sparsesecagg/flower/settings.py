@@ -25,7 +25,7 @@ DEFAULTS = RoundOptions(alpha=DEFAULT_ALPHA)
 """What `SecAgg(strategy)` does without options: all nodes weigh the same, words are as short as the groups allow."""
 _LIGHTEST = 32
 """Levels of a node whose weight is 1, where nodes have private weights."""
-_PROBE_DIM = 1 << 20
+_PROBE_DIM, _SMALL_MODEL, _TINY = 1 << 20, 4096, 64
 
 
 def parameters(
@@ -41,6 +41,8 @@ def parameters(
 
     Updates come in units of their arrays' ranges, so the protocol's own clip is 1.
     """
+    if options is DEFAULTS and template.dim < _TINY:
+        options = replace(options, alpha=1.0)  # There is nothing to slice.
     params = _with_dim(options, clients, template.dim, roster, dp)
     packing = Packing(template, params, metrics)
     return params.replace(dim=packing.dim_with_votes if votes else packing.dim)
@@ -50,18 +52,22 @@ def _with_dim(
     options: RoundOptions, clients: int, dim: int, roster: Roster | None, dp: DifferentialPrivacy | None
 ) -> Parameters:
     options = replace(options, clip=None)
-    options = with_noise(options, dp, clients, dim, roster) if dp else with_words(options, clients, roster)
+    options = with_noise(options, dp, clients, dim, roster) if dp else with_words(options, clients, roster, dim)
     return Parameters.create(clients, dim, options, roster=roster)
 
 
-def with_words(options: RoundOptions, clients: int, roster: Roster | None) -> RoundOptions:
-    """Return the options with the words of a cohort: twice the levels of the planner, since models differ."""
+def with_words(options: RoundOptions, clients: int, roster: Roster | None, dim: int = _PROBE_DIM) -> RoundOptions:
+    """Return the options with the words of a cohort: twice the levels of the planner, since models differ.
+
+    A small model has fewer values over which rounding averages out, and costs little anyway.
+    """
     if options.modulus_bits is not None:
         return options
     params = Parameters.create(clients, _PROBE_DIM, options, roster=roster)
     if not params.shape.short_words:
         return options
     levels = _LIGHTEST * params.max_weight if params.max_weight else 2 * default_levels(min(params.sizes))
+    levels = max(levels, _SMALL_MODEL if dim < _SMALL_MODEL else 0)
     most = params.word.largest // params.contributors
     return replace(options, modulus_bits=shortest_word(params.contributors, min(levels, most)))
 
