@@ -63,13 +63,8 @@ def combine(shares: Elements, holders: tuple[int, ...]) -> list[bytes | None]:
     `shares` has shape (secrets, holders, LIMBS), in the order of `holders`. A combination whose limbs do not form a
     16-byte secret (the shares were not of one sharing) gives None.
     """
-    return _weighted_sum(shares, lagrange_at_zero(holders)[None])
-
-
-def combine_each(shares: Elements, holders: NDArray[np.int64]) -> list[bytes | None]:
-    """Restore secrets as `combine` does, where each has its own holders: row i of `holders` for secret i."""
-    sets, which = np.unique(holders, axis=0, return_inverse=True)
-    return _weighted_sum(shares, lagrange_coefficients(sets)[which.reshape(-1)])
+    # Each product is reduced below 2^32 before summing: fewer than 2^31 holders fit uint64.
+    return from_limbs(canonical(reduce(shares * lagrange_at_zero(holders)[None, :, None]).sum(axis=1)))
 
 
 @lru_cache(maxsize=4096)
@@ -158,8 +153,3 @@ def _falling_powers(holders: bytes, threshold: int) -> Factor:
     """Return the powers threshold − 1 down to 0 of the holders' points; the same for all rounds of a group."""
     points = np.frombuffer(holders, np.int64).astype(np.uint64) + np.uint64(1)
     return left_factor(powers(points, threshold)[:, ::-1])
-
-
-def _weighted_sum(shares: Elements, weights: Elements) -> list[bytes | None]:
-    # Each product is reduced below 2^32 before summing: fewer than 2^31 holders fit uint64.
-    return from_limbs(canonical(reduce(shares * weights[:, :, None]).sum(axis=1)))

@@ -140,12 +140,10 @@ class Adversary:
             least = self.epoch.params.threshold
             owners = [owner for which, owner in self._shares if which is kind and owner not in known]
             owners = [owner for owner in owners if len(self._shares[kind, owner]) >= least]
-            if not owners:
-                continue
-            chosen = [sorted(self._shares[kind, owner].items())[:least] for owner in owners]
-            shares = np.array([[share for _, share in each] for each in chosen], np.uint64)
-            holders = np.array([[holder for holder, _ in each] for each in chosen], np.int64)
-            for owner, secret in zip(owners, shamir.combine_each(shares, holders), strict=True):
+            for owner in owners:
+                chosen = sorted(self._shares[kind, owner].items())[:least]
+                shares = np.array([[share for _, share in chosen]], np.uint64)
+                (secret,) = shamir.combine(shares, tuple(holder for holder, _ in chosen))
                 found = SharedSecret(secret or b"")
                 if not self._genuine(kind, owner, found):
                     raise InvalidShare(f"the shares of user {self.epoch.user(owner)} do not fit together")
