@@ -57,7 +57,7 @@ bench: .venv/.all ## Measure, and write benchmarks/results/ (minutes)
 
 soak: .venv/.all ## 100,000 runs over a broken network, 200,000 interleavings on one node (an hour and a half on two cores)
 	$(BIN)/pytest -m soak --timeout 3600
-	$(BIN)/python tests/soak.py --out results/soak.json
+	$(BIN)/python tests/soak.py --resume --out results/soak.json
 
 mutants: .venv/.all ## Change protocol/ and crypto/ in every small way and see whether a test notices (an hour)
 	PYTHONPATH=tests $(BIN)/python -m mutation

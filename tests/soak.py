@@ -1,6 +1,7 @@
 """`make soak`: many more fault schedules and interleavings than `make test` has time for, on all cores.
 
-Counts are written down after each lot, so that a soak that was stopped goes on with `--resume`.
+Counts are written down after each lot, so that a soak that was stopped goes on with `--resume`, as long as src/ is the
+same; the lots of any other source do not count.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from faults import run_schedules
 from interleavings import MODES, run_interleavings
+from sparsesecagg.protocol.parameters import VERSION
 
 ROOT = Path(__file__).parents[1]
 PROGRESS = ROOT / ".pytest_cache" / "soak.json"
@@ -40,7 +42,7 @@ def main() -> None:
     parser.add_argument("--schedules", type=int, default=100_000, help="runs over a broken network")
     parser.add_argument("--interleavings", type=int, default=200_000, help="crashes, copies and repeats on one node")
     parser.add_argument("--first", type=int, default=1_000_000, help="number of the first one of each")
-    parser.add_argument("--resume", action="store_true", help="go on with a soak of the same source that was stopped")
+    parser.add_argument("--resume", action="store_true", help="go on with one of the same source that was stopped")
     parser.add_argument("--out", type=Path, help="also write the counts to this JSON file")
     options = parser.parse_args()
     soak = Soak(
@@ -72,11 +74,13 @@ class Soak:
 
     def resume(self) -> None:
         """Take up what an earlier soak has written down."""
+        if not PROGRESS.exists():
+            return
         found = json.loads(PROGRESS.read_text(encoding="utf-8"))
-        if found["settings"] != self.settings:
-            raise SystemExit(
-                f"--resume must have the commit and the numbers that it was begun with: {found['settings']}"
-            )
+        begun, now = ({**settings, "commit": ""} for settings in (found["settings"], self.settings))
+        if begun != now:
+            sys.stderr.write(f"what was stopped had another source or other numbers: beginning anew ({begun})\n")
+            return
         self.done = {(kind, first, count) for kind, first, count in found["done"]}
         self.counts = {name: Counter(found["counts"][name]) for name in TITLES}
         self.seconds = found["seconds"]
@@ -123,6 +127,8 @@ class Soak:
         numbers = (f"--{name} {self.settings[name]}" for name in ("schedules", "interleavings", "first"))
         return {
             "command": f"python tests/soak.py {' '.join(numbers)}",
+            "protocol": VERSION,
+            "complete": self.done == set(self._jobs()),
             **self.settings,
             "seconds": round(self.seconds),
             **{name: dict(counts.most_common()) for name, counts in self.counts.items()},
