@@ -84,14 +84,22 @@ def _missing(found: Results) -> str:
 
 
 def _so_far(result: Mapping[str, Any]) -> str:
-    """Return how many seeds there are by N, for those systems that have fewest."""
+    """Return by N how many seeds there are of all three systems, or which systems there are."""
     runs = result["numbers"].get("runs", ())
     if not runs or "label" not in runs[0]:
         done = dict.fromkeys((run["figure"], run["clients"]) for run in runs)
         return ", ".join(f"{figure} at N = {clients}" for figure, clients in done)
-    seeds: dict[tuple[int, str], set[int]] = {}
-    for run in runs:
-        seeds.setdefault((run["clients"], run["label"]), set()).add(run["seed"])
-    cohorts = dict.fromkeys(clients for clients, _ in seeds)
-    most = {n: max(len(some) for (clients, _), some in seeds.items() if clients == n) for n in cohorts}
-    return ", ".join(f"N = {n}: {count} seed{'s' * (count > 1)}" for n, count in sorted(most.items()))
+    texts = []
+    for clients in sorted({run["clients"] for run in runs}):
+        systems: dict[int, set[str]] = {}
+        for run in runs:
+            if run["clients"] == clients:
+                systems.setdefault(run["seed"], set()).add(run["system"])
+        whole = sum(some == {"secagg", "pairwise", "sliced"} for some in systems.values())
+        seeds = (
+            f"{whole} seed{'s' * (whole > 1)}"
+            if whole
+            else f"only {' and '.join(sorted(set.union(*systems.values())))}"
+        )
+        texts.append(f"N = {clients}: {seeds}")
+    return ", ".join(texts)

@@ -137,7 +137,7 @@ def test_every_experiment_has_its_place_on_the_pages_behind_also_where_nothing_i
 
 def test_how_far_a_training_has_come_is_told_by_n(result: dict[str, Any]) -> None:
     result["numbers"]["runs"].append(run("secagg", [0.9], clients=25, seed=1))
-    assert page._so_far(result) == "N = 25: 1 seed, N = 100: 1 seed"
+    assert page._so_far(result) == "N = 25: only secagg, N = 100: 1 seed"
 
 
 def test_results_that_are_not_complete_say_so(result: dict[str, Any]) -> None:
