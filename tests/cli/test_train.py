@@ -33,6 +33,9 @@ def test_a_run_prints_one_json_object(capsys: pytest.CaptureFixture[str], tmp_pa
     assert code == 0 and set(result) == KEYS and out.count("\n") == 1
     assert result["rounds"] == 2 and result["reached_target_at"] is None and 0 < result["accuracy"] < 1
     assert (tmp_path / "run" / "report.html").is_file() and result["report"].endswith("report.html")
+    _, out, _ = run(capsys, "report", tmp_path / "run", "--json")
+    (again,) = json.loads(out)["runs"]
+    assert again["upload_bytes_per_client_round"] == pytest.approx(result["upload_bytes_per_client_round"])
 
 
 def test_a_run_ends_with_a_table_and_the_path_of_the_report(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def measure(run: Run) -> Measures:
         rounds=len(run.rounds),
         failed=sum(record.failed for record in run.rounds),
         reached_target_at=_reached_target_at(run),
-        upload_per_round=mean(record.upload_bytes for record in good),
+        upload_per_round=_mean_upload(run),
         sent_per_round=mean(record.all_sent_bytes for record in good),
         received_per_round=mean(record.all_received_bytes for record in good),
         model_per_round=mean(record.downlink_bytes for record in good),
@@ -133,6 +133,14 @@ def mean(values: Iterable[float]) -> float:
     """Return the arithmetic mean, 0 of nothing."""
     kept = list(values)
     return sum(kept) / len(kept) if kept else 0.0
+
+
+def _mean_upload(run: Run) -> float:
+    """Return the mean of all UPLOAD messages that were sent, as `train` counts it; of the rounds where none counted."""
+    sent = [(record.uploads, record.upload_bytes) for record in run.rounds if record.uploads]
+    if not sent:
+        return mean(record.upload_bytes for record in worked(run))
+    return sum(uploads * size for uploads, size in sent) / sum(uploads for uploads, _ in sent)
 
 
 def cumulative_sent(run: Run) -> list[float]:
