@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.commands import run
+from experiments.overview import run as overview
 from snippets import PAGES
 
 ROOT = Path(__file__).parents[1]
@@ -18,6 +19,15 @@ def test_the_example_of_the_training_page_is_the_one_in_the_examples_folder() ->
     example = (ROOT / "examples" / "train_your_own.py").read_text(encoding="utf-8").split('"""\n', 1)[1].strip()
     page = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
     assert example in page.split("<!-- example: examples/train_your_own.py -->\n")[1].split("<!-- end -->")[0]
+
+
+@pytest.mark.parametrize("page", overview.PAGES, ids=lambda page: page.name)
+def test_the_tables_are_what_was_measured(page: Path) -> None:
+    result, text = overview.read(), page.read_text(encoding="utf-8")
+    assert "\n".join(overview.table(result, page)) in text
+    if page.name == "README.md":
+        assert "\n".join(overview.nodes_table(result)) in text
+    assert all(row["exact"] for row in (result["peer"], *result["rows"]))
 
 
 @pytest.mark.parametrize("name", sorted(set(re.findall(r"`sparsesecagg ([a-z]+)", README))))

@@ -250,9 +250,9 @@ def _name(row: dict[str, Any]) -> str:
 
 def _honest(row: dict[str, Any], docs: str) -> str:
     if row["honest_users"] is None:
-        return f"1: [half of the values are readable]({docs}weakness.md)"
+        return f"1: [single values are readable]({docs}weakness.md)"
     if row["name"].startswith("Flower"):
-        return f"{row['honest_users']} if the server is honest, else [1]({docs}peers.md#flowers-secagg)"
+        return f"{row['honest_users']} if the server follows the protocol, else [1]({docs}peers.md#flowers-secagg)"
     return str(row["honest_users"])
 
 
