@@ -74,7 +74,7 @@ class Server:
         self.round_number = 0
         self.excluded: dict[int, str] = {}
         """By user that gets no more rounds: why."""
-        self._combine = combine
+        self.combine = combine
         self._accusers: dict[int, set[int]] = {}
         """By user: who found no valid tag or share of it, in all rounds."""
         self._result: Result | None = None
@@ -271,7 +271,7 @@ class Server:
 
     def _open(self) -> Result:
         """Open all groups and add them up; raise if too little was opened."""
-        combiner = self._combine(self.params)
+        combiner = self.combine(self.params)
         in_sum: list[int] = []
 
         waiting = [each for each in self.rounds if not each.lost]

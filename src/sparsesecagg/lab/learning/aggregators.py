@@ -10,13 +10,16 @@ from sparsesecagg.errors import InvalidInput
 from sparsesecagg.lab.audit.theory import expected_fraction
 from sparsesecagg.lab.learning.aggregation import Aggregator
 from sparsesecagg.lab.learning.config import AUTO, TrainingConfig
+from sparsesecagg.lab.learning.malicious import Malicious
 from sparsesecagg.lab.learning.models import Model
 from sparsesecagg.lab.learning.models.base import Vector
 from sparsesecagg.lab.learning.plain import PlainAggregator, RandomK, TopK, kept_values
 from sparsesecagg.lab.learning.secure import WEIGHT_SCALE, SecureAggregator, Secured
 from sparsesecagg.planning.noise import DifferentialPrivacy, with_noise
 from sparsesecagg.privacy.tails import log_binomial_below
-from sparsesecagg.protocol import RoundOptions
+from sparsesecagg.protocol import Parameters, RoundOptions
+from sparsesecagg.protocol.combine import SMALLEST_NUMBER, Sum
+from sparsesecagg.protocol.robust import CentredClipping, Median
 
 SLICED = "sliced"
 AGGREGATORS = {
@@ -51,6 +54,14 @@ _WITHOUT_NOISE = {
 }
 
 
+_WITHOUT_GROUPS = _WITHOUT_NOISE
+
+
+def malicious_users(config: TrainingConfig) -> Malicious:
+    """Return the malicious users of a run."""
+    return Malicious.draw(config.clients, config.malicious, config.attack, config.seed)
+
+
 def make_aggregator(config: TrainingConfig, model: Model, initial: Vector) -> Aggregator:
     """Return the aggregator that `config` names for updates of `model`, which begins with the parameters `initial`."""
     name, clients, alpha = config.aggregator, config.cohort, config.options.alpha
@@ -58,6 +69,11 @@ def make_aggregator(config: TrainingConfig, model: Model, initial: Vector) -> Ag
         raise InvalidInput("aggregator", f"must be one of {', '.join(AGGREGATORS)}, got {name!r}")
     if config.authenticated:
         _require_possible("authenticated", name, _WITHOUT_IDENTITIES)
+    if config.malicious or config.combine != "mean":
+        option = "malicious" if config.malicious else "combine"
+        _require_possible(option, name, _WITHOUT_GROUPS)
+        if config.sample < 1 or config.dp_epsilon is not None:
+            raise InvalidInput(option, "must not be given with --sample or --dp-epsilon, which is not simulated")
     if config.dp_epsilon is not None:
         _require_possible("dp_epsilon", name, _WITHOUT_NOISE)
     if name == "plain":
@@ -67,6 +83,10 @@ def make_aggregator(config: TrainingConfig, model: Model, initial: Vector) -> Ag
     if name == "plain-topk":
         return TopK(name, clients, model.dim, alpha)
     options = round_options(config)
+    if config.combine != "mean":
+        options = replace(options, same_slices=True)
+        if Parameters.create(config.cohort, model.dim, options).groups < SMALLEST_NUMBER:
+            raise InvalidInput("combine", "compares groups, and there are fewer than three: set --group-size")
     kept_values(options.alpha, model.dim)
     how = Secured(
         normalisation=config.normalisation,
@@ -75,6 +95,8 @@ def make_aggregator(config: TrainingConfig, model: Model, initial: Vector) -> Ag
         sampled=config.sample < 1,
         first_clip=initial if config.first_clip is None else config.first_clip,
         gain=1.0 if name != SLICED else None if config.gain == AUTO else float(config.gain),
+        combine={"mean": Sum, "median": Median}.get(config.combine) or CentredClipping(),
+        malicious=malicious_users(config),
         seed=config.seed,
     )
     return SecureAggregator(name, clients, model.layers, noisy_options(options, config, model.dim), how)

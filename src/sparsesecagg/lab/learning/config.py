@@ -16,6 +16,7 @@ from sparsesecagg.downlink import STEP_BITS
 from sparsesecagg.downlink.gain import DEFAULT_ALPHA
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.lab.learning.data.partition import DEFAULT_CLASSES_PER_CLIENT, DEFAULT_CONCENTRATION, DEFAULT_SHARDS
+from sparsesecagg.lab.learning.malicious import ATTACKS
 from sparsesecagg.lab.learning.models.base import LocalTraining
 from sparsesecagg.lab.learning.models.catalogue import DEFAULT_HIDDEN, OWN_DATA, PRESETS
 from sparsesecagg.lab.learning.way_down import DOWNLINKS
@@ -40,6 +41,8 @@ def _option(panel: str, text: str, default: Any, shown: str | None = None, names
 
 _TASK, _AGGREGATION, _PRIVACY, _LOCAL = "Task", "Aggregation", "Differential privacy", "Local training"
 _SIMULATED = "Faults and network, simulated"
+_MALICIOUS = "Malicious users, simulated"
+COMBINE = ("mean", "centred-clipping", "median")
 
 ROUND_OPTIONS = {
     "alpha": _words(_AGGREGATION, "Fraction of the model that each user sends (α), in (0, 1]."),
@@ -111,6 +114,11 @@ class TrainingConfig:
     dp_epsilon: float | None = _option(_PRIVACY, "ε over all rounds, which users' own noise keeps.", None, "no noise")
     dp_delta: float = _option(_PRIVACY, "δ over all rounds.", 1e-5)
     dp_clip: float = _option(_PRIVACY, "The largest 2-norm of a user's update.", 1.0)
+    malicious: float = _option(_MALICIOUS, "Fraction of the users that are malicious, in [0, 0.5).", 0.0)
+    attack: str = _option(_MALICIOUS, f"What they send: {', '.join(ATTACKS)}.", "range")
+    combine: str = _option(
+        _MALICIOUS, f"What the server makes of the groups: {', '.join(COMBINE)}; all but the mean need three.", "mean"
+    )
     drop_at: str = _option(
         _SIMULATED, "Stages before whose message users drop out, separated by commas, or ANY.", Stage.UPLOAD.name
     )
@@ -164,6 +172,10 @@ class TrainingConfig:
             _one_of("normalisation", self.normalisation, NORMALISATIONS)
         if self.authenticated and self.sample < 1:
             raise InvalidInput("sample", "must be 1 with --authenticated: a roster names the users of all rounds")
+        _one_of("attack", self.attack, ATTACKS)
+        _one_of("combine", self.combine, COMBINE)
+        if not 0 <= self.malicious < 0.5:
+            raise InvalidInput("malicious", f"must be in [0, 0.5), got {self.malicious:g}")
         for stage in self.drop_stages:
             _one_of("drop_at", stage, (*(known.name for known in STAGES), "ANY"))
         if self.target_accuracy is not None and not 0 < self.target_accuracy <= 1:

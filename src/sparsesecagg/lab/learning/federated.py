@@ -18,7 +18,7 @@ import numpy as np
 
 from sparsesecagg.errors import InvalidInput, ProtocolError
 from sparsesecagg.lab.learning.aggregation import Aggregator
-from sparsesecagg.lab.learning.aggregators import expected_exposure, make_aggregator
+from sparsesecagg.lab.learning.aggregators import expected_exposure, make_aggregator, malicious_users
 from sparsesecagg.lab.learning.config import TrainingConfig
 from sparsesecagg.lab.learning.data import Dataset, Partition, load_dataset, make_partition
 from sparsesecagg.lab.learning.data.download import DownloadProgress
@@ -71,6 +71,7 @@ class Task:
             concentration=config.concentration,
             classes_per_client=config.classes_per_client,
         )
+        data = malicious_users(config).labels(data, partition)
         network = model or make_model(config.model, data, config.hidden)
         initial = network.initial(integer_seed(config.seed, Purpose.INITIAL_MODEL))
         return cls(data, network, partition, initial, data_dir)

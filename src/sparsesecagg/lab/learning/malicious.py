@@ -14,12 +14,17 @@ The first three send more than one user may: masks hide it, and only the range o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sparsesecagg.lab.learning.data import Dataset
+from sparsesecagg.lab.learning.data.partition import Partition
 from sparsesecagg.lab.learning.models.base import Vector
+from sparsesecagg.lab.learning.seeds import Purpose, generator
+from sparsesecagg.protocol import Parameters
+from sparsesecagg.rounding import Quantizer
 
 ATTACKS = ("range", "reverse", "drift", "sign-flip", "ipm", "alie", "label-flip")
 BEYOND = frozenset({"range", "reverse", "drift"})
@@ -35,6 +40,31 @@ class Malicious:
 
     users: frozenset[int]
     attack: str
+
+    @classmethod
+    def draw(cls, clients: int, fraction: float, attack: str, seed: int) -> Malicious:
+        """Draw the malicious users of a run; at least one, unless the fraction is 0."""
+        count = max(1, round(fraction * clients)) if fraction else 0
+        drawn = generator(seed, Purpose.MALICIOUS).choice(clients, count, replace=False)
+        return cls(frozenset(drawn.tolist()), attack)
+
+    def labels(self, dataset: Dataset, partition: Partition) -> Dataset:
+        """Return the data as the malicious users see it."""
+        if self.attack != "label-flip" or not self.users:
+            return dataset
+        labels = dataset.train_y.copy()
+        for user in self.users:
+            labels[partition.indices[user]] = len(dataset.classes) - 1 - labels[partition.indices[user]]
+        return replace(dataset, train_y=labels)
+
+    def parameters(self, params: Parameters) -> Parameters:
+        """Return a run's parameters as a malicious user reads them: all of the word's range is its own to use."""
+        if self.attack not in BEYOND:
+            return params
+        own = Parameters.decode(params.encode())
+        vars(own)["shape"] = params.shape
+        vars(own)["quantizer"] = Quantizer(params.word.largest, params.quantizer.scale)
+        return own
 
     def replace(self, updates: Mapping[int, Vector], size: int, clip: Vector) -> dict[int, Vector]:
         """Return the updates with those of the malicious users in their place.

@@ -15,7 +15,7 @@ and the computing are those of a deployment.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,13 +26,16 @@ from sparsesecagg.crypto.kdf import digest
 from sparsesecagg.downlink.gain import Gain
 from sparsesecagg.errors import InvalidInput, ProtocolError, RoundRefused, ThresholdNotMet, TooLittleOpened, WrongRound
 from sparsesecagg.lab.learning.aggregation import Aggregation, Aggregator, ByStage, count_contributors
+from sparsesecagg.lab.learning.malicious import Malicious
 from sparsesecagg.lab.learning.models.base import Layer, Vector
 from sparsesecagg.lab.learning.scaling import AdaptiveClip
 from sparsesecagg.planning.noise import FAILURE_LOG2
 from sparsesecagg.privacy.accountant import usable_delta
 from sparsesecagg.privacy.anonymity import ServerModel
 from sparsesecagg.protocol import Parameters, Policy, Result, RoundOptions, Stage
+from sparsesecagg.protocol.combine import Combiner, Sum
 from sparsesecagg.protocol.policy import kept_by
+from sparsesecagg.protocol.robust import CentredClipping
 from sparsesecagg.protocol.stages import ROUND_STAGES
 from sparsesecagg.simulate import Cohort, InProcessRun, Observer, Outcome
 from sparsesecagg.simulate.run import ROUND
@@ -41,6 +44,7 @@ from sparsesecagg.simulate.simulation import EntropyByRound, make_identities, se
 # Weights travel as whole numbers up to this. A user of weight w uses w/max of its word, so that a larger scale costs
 # the light users nothing in range, and a smaller one rounds their weights more coarsely.
 WEIGHT_SCALE = 255
+Combine = Callable[[Parameters], Combiner]
 _SETUP = (Stage.ADVERTISE_KEYS, Stage.SHARE_KEYS)
 """What happens before the first round: keys are advertised once, the first two packages are sent."""
 
@@ -68,6 +72,9 @@ class Secured:
     """The clip of the first round, or the first model, which it then follows."""
     gain: float | None = 1.0
     """The gain on covered coordinates; None adapts."""
+    combine: Combine = Sum
+    """What groups are combined with."""
+    malicious: Malicious = Malicious(frozenset(), "range")  # noqa: RUF009  # It is frozen.
     seed: int = 0
 
 
@@ -132,6 +139,7 @@ class SecureAggregator(Aggregator):
         # With noise an update is clipped as a whole, by its 2-norm.
         clip = np.ones(run.params.dim, np.float32) if run.params.mechanism else self._clip.per_coordinate()
         scaled = None if weights is None else scaled_weights(weights)
+        updates = self._how.malicious.replace(updates, run.params.contributors, clip)
         outcome: Outcome | None = None
         reason = None
         try:
@@ -147,7 +155,7 @@ class SecureAggregator(Aggregator):
             run.share_keys([user for user, stage in drops.items() if stage is Stage.UPLOAD])
         step = None
         if outcome is not None:
-            if not outcome.exact:
+            if not outcome.exact and not self._how.malicious.users:  # Who sends too much may make a sum wrap.
                 raise InexactSum(round_number)
             result = outcome.result
             mean = self._mean(result, sum(scaled) if scaled else None) * clip
@@ -167,13 +175,21 @@ class SecureAggregator(Aggregator):
     def _set_up(self, drops: Mapping[int, Stage], round_number: int) -> InProcessRun:
         self._entropy.begin(round_number if self._how.sampled else 0)
         session = digest("sampled session", self.parameters.session, round_number.to_bytes(8, "little"))
-        return InProcessRun(
+        run = InProcessRun(
             self.parameters.replace(session=session) if self._how.sampled else self.parameters,
             self._cohort,
             absent={user for user, stage in drops.items() if stage is Stage.ADVERTISE_KEYS},
             late={user for user, stage in drops.items() if stage is Stage.SHARE_KEYS},
             observer=self._sizes,
         )
+        return self._with_roles(run)
+
+    def _with_roles(self, run: InProcessRun) -> InProcessRun:
+        """Give the server its rule and malicious users their own reading of the parameters."""
+        run.server.combine = self._how.combine
+        for user in self._how.malicious.users & run.clients.keys():
+            run.clients[user].params = self._how.malicious.parameters(run.params)
+        return run
 
     def _mean(self, result: Result, total_weight: int | None) -> Vector:
         if self._normalisation == "observed":
@@ -274,6 +290,8 @@ class SecureAggregator(Aggregator):
             "clips": np.frombuffer(self._clip.save(), np.uint8),
             "gain": np.frombuffer(self._gain.save(), np.uint8),
         }
+        if isinstance(self._how.combine, CentredClipping) and self._how.combine.last is not None:
+            state["centre"] = self._how.combine.last
         if self._run is not None:
             state["run"] = np.frombuffer(self._run.save(), np.uint8)
         return state
@@ -284,7 +302,10 @@ class SecureAggregator(Aggregator):
         self._gain.restore(state["gain"].tobytes())
         self._run = None
         if "run" in state:
-            self._run = InProcessRun.restore(state["run"].tobytes(), self._cohort, observer=self._sizes)
+            run = InProcessRun.restore(state["run"].tobytes(), self._cohort, observer=self._sizes)
+            self._run = self._with_roles(run)
+        if "centre" in state and isinstance(self._how.combine, CentredClipping):
+            self._how.combine.last = np.array(state["centre"], np.float32)
 
 
 def scaled_weights(weights: Sequence[int]) -> list[int]:

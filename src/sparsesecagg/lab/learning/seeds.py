@@ -21,6 +21,7 @@ class Purpose(IntEnum):
     DROPOUT = 5
     SPARSITY = 6
     SAMPLE = 7
+    MALICIOUS = 8
 
 
 def seed_sequence(seed: int, purpose: Purpose, *numbers: int) -> np.random.SeedSequence:
