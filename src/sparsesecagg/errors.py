@@ -115,7 +115,7 @@ class ThresholdNotMet(RoundFailed):
 
     def __init__(self, stage: str, survivors: int, needed: int) -> None:
         self.stage, self.survivors, self.needed = stage, survivors, needed
-        super().__init__(f"{survivors} users left at {stage}, {needed} are needed")
+        super().__init__(f"{survivors} user{'' if survivors == 1 else 's'} left at {stage}, {needed} are needed")
 
 
 class AlreadyAnswered(ProtocolError):

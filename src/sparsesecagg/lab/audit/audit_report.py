@@ -212,7 +212,7 @@ class AuditReport:
             "pattern": params.pattern,
             "clients": params.clients,
             "dim": params.dim,
-            "alpha": params.alpha,
+            "alpha": float(f"{params.alpha:.9g}"),  # As it was typed: parameters hold multiples of 2^−32.
             "alpha_effective": params.shape.fraction(),
             "dropout": params.dropout,
             "colluding": settings.colluding,
