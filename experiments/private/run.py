@@ -296,12 +296,18 @@ def _write(result: dict[str, Any]) -> None:
 
 
 def cell(result: dict[str, Any], model: str, epsilon: float, system: str) -> dict[str, Any] | None:
-    """Return mean, range and the way it was aggregated, of the seeds of one setting; None if there is none yet."""
+    """Return mean, range and the way it was aggregated, of the seeds of one setting; None if there is none yet.
+
+    `beside` is the mean difference to the trusted server with the same seeds.
+    """
     runs = [run for run in result["runs"] if _key(run)[:3] == (model, epsilon, system)]
     if not runs:
         return None
     found = [run["accuracy"] for run in runs]
-    return {**runs[0], "mean": fmean(found), "least": min(found), "most": max(found), "seeds": len(runs)}
+    central = {run["seed"]: run["accuracy"] for run in result["runs"] if _key(run)[:3] == (model, epsilon, "central")}
+    pairs = [run["accuracy"] - central[run["seed"]] for run in runs if run["seed"] in central]
+    figures = {"mean": fmean(found), "least": min(found), "most": max(found), "seeds": len(runs)}
+    return {**runs[0], **figures, "beside": fmean(pairs) if pairs else None}
 
 
 def table(result: dict[str, Any]) -> str:
@@ -315,13 +321,13 @@ def table(result: dict[str, Any]) -> str:
             cells = {system: cell(result, model, epsilon, system) for system in SYSTEMS}
             row = [f"{model}, {Network(hidden).dim:,}", f"{epsilon:g}"]
             for system in SYSTEMS:
-                one, central = cells[system], cells["central"]
-                if one is None or central is None:
+                one = cells[system]
+                if one is None or one["beside"] is None:
                     row.append("–")
                 elif system == "central":
                     row.append(f"{one['mean']:.1f} % ({one['least']:.1f} to {one['most']:.1f})")
                 else:
-                    row.append(f"{one['mean'] - central['mean']:+.1f}")
+                    row.append(f"{one['beside']:+.1f} ({one['seeds']})")
             planned = cells["planned"]
             row.append("–" if planned is None else f"{planned['bits_per_parameter']:.2f} bit per parameter")
             lines.append(f"| {' | '.join(row)} |")

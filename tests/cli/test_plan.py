@@ -229,3 +229,15 @@ def test_bad_input_about_noise_is_one_sentence(capsys: pytest.CaptureFixture[str
     assert (code, out) == (2, "")
     assert problem in err
     assert err.count("\n") == 1
+
+
+def test_malicious_users_need_twice_as_many_groups_and_one(capsys: pytest.CaptureFixture[str]) -> None:
+    """Which costs anonymity, and noise: √K times as much."""
+    asked = f"{NOISY} --clients 1000 --epsilon 8 --alpha 0.2".split()
+    one, nine = run_json(capsys, *asked), run_json(capsys, *asked, "--malicious", "4")
+    assert (one["groups"], nine["groups"]) == (1, 10), "groups of 111 at most, of which 4 are fewer than half"
+    assert "malicious users: 10 groups that send the same slice stand 4 of them" in nine["reason"]
+    assert nine["anonymity"] < one["anonymity"]
+    assert nine["dp"]["noise_std_vs_trusted_server"] > 3 * one["dp"]["noise_std_vs_trusted_server"]
+    code, _, err = run(capsys, *f"{TENTH} --clients 30 --malicious 5 --json".split())
+    assert (code, err) == (2, "sparsesecagg: --malicious must be from 0 to 4 with 30 clients, got 5.\n")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import signal
+import sqlite3
 import tempfile
 import time
 from collections.abc import Iterator
@@ -159,3 +160,34 @@ def test_tls_node_authentication_a_roster_a_stranger_who_is_rejected_and_a_serve
     outcome.require(2, [0, 1, 2])
     assert "SuperNode ID" not in stranger.log_text()
     assert "Failed to activate SuperNode" in stranger.log_text()
+
+
+def test_nodes_answer_until_their_privacy_budget_and_no_further_also_after_a_restart(tmp_path: Path) -> None:
+    """Noise for ε = 3.2 in three rounds; the nodes allow 2, which is one round. Their ledgers say what was spent."""
+
+    def spent() -> list[tuple[float, float]]:
+        files = [tmp_path / "deployment" / f"ledger-{index}" / "ledger.sqlite3" for index in range(3)]
+        return [sqlite3.connect(file).execute("SELECT rho, xi FROM budget").fetchone() for file in files]
+
+    settings = {"rounds": 3, "nodes": 3, "dp-epsilon": 3.2, "upload-seconds": 60.0, "out": str(tmp_path / "out.json")}
+    config = {"num-partitions": 3, "secagg-max-epsilon": 2, "secagg-clip": 1.0}
+    with LocalFederation(tmp_path / "deployment") as federation:
+        for index in range(3):
+            federation.add_node(index, {"partition-id": index, **config})
+        federation.wait_for_nodes(3, timeout=120)
+        output = federation.run(APP, settings).finish(timeout=240)
+        assert "SecAgg round 1: the sum of 3 of 3 nodes" in output
+        assert "nodes have spent their own privacy budgets" in output
+        once = spent()
+        assert len(set(once)) == 1 and once[0][0] > 0
+        for index in range(3):
+            federation.signal_node(index, signal.SIGTERM)
+            federation.nodes[index].process.wait(timeout=60)
+        for index in range(3):
+            federation.add_node(index, {"partition-id": index, **config})
+        federation.wait_for_nodes(3, timeout=120)
+        output = federation.run(APP, settings).finish(timeout=240)
+        assert "SecAgg round 1: the sum" not in output
+        assert "2 is allowed" in output
+        assert spent() == once
+    assert federation.processes() == []

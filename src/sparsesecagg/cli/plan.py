@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Annotated, Any, cast
 
 import typer
@@ -12,6 +12,7 @@ from rich.table import Table
 from sparsesecagg.cli.shared import JsonOption, bytes_text, out, print_json
 from sparsesecagg.downlink.gain import DEFAULT_ALPHA
 from sparsesecagg.errors import InvalidInput
+from sparsesecagg.patterns.groups import SMALLEST_GROUP
 from sparsesecagg.planning.message_sizes import default_levels
 from sparsesecagg.planning.noise import FAILURE_LOG2, MEANING, USUAL_DELTA, DifferentialPrivacy, NoisePlan
 from sparsesecagg.planning.plan import Goal, Plan
@@ -45,6 +46,10 @@ def plan(
         int | None,
         typer.Option(help="Minimum quantisation levels from 0 to the clip.", show_default="by size of the groups"),
     ] = None,
+    malicious: Annotated[
+        int,
+        typer.Option(help="Malicious users that centred clipping over groups has to stand: fewer than half."),
+    ] = 0,
     epsilon: Annotated[
         float | None, typer.Option(help="Differential privacy over all rounds (ε).", show_default="no noise")
     ] = None,
@@ -75,10 +80,14 @@ def plan(
         alpha=alpha,
         clip=clip,
         levels=levels,
-        group_size=group_size,
+        group_size=_robust_size(malicious, clients, group_size),
         noise=_noise_goal(epsilon, delta, rounds, clip_norm),
     )
     answer = plan_round(goal)
+    if malicious and answer.options is not None:
+        stood = f"; malicious users: {answer.groups} groups that send the same slice stand {malicious} of them"
+        options = replace(answer.options, same_slices=True)
+        answer = replace(answer, options=options, reason=answer.reason + stood)
     if json:
         print_json(as_json(answer))
         return
@@ -89,6 +98,19 @@ def plan(
         out.print("\nTo use it:", highlight=False)
         for line in lines_to_paste(answer, answer.options):
             out.print(f"  {line}", highlight=False, soft_wrap=True, markup=False)
+
+
+def _robust_size(malicious: int, clients: int, group_size: int | None) -> int | None:
+    """Return the size of groups of which so many users can spoil fewer than half."""
+    if not malicious:
+        return group_size
+    if group_size is not None:
+        raise InvalidInput("group_size", "must not be given with --malicious, from which it follows")
+    groups = 2 * malicious + 1
+    if malicious < 0 or clients // groups < SMALLEST_GROUP:
+        most = max(0, (clients // SMALLEST_GROUP - 1) // 2)
+        raise InvalidInput("malicious", f"must be from 0 to {most} with {clients} clients, got {malicious}")
+    return clients // groups
 
 
 def _noise_goal(

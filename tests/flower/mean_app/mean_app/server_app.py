@@ -9,7 +9,7 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 
 from mean_app import DIM
-from sparsesecagg.flower import SecAgg
+from sparsesecagg.flower import DifferentialPrivacy, SecAgg
 from sparsesecagg.protocol import RoundOptions
 
 app = ServerApp()
@@ -22,11 +22,15 @@ def main(grid: Grid, context: Context) -> None:
     nodes = int(config["nodes"])
     inner = FedAvg(fraction_evaluate=0.0, min_train_nodes=min(3, nodes), min_available_nodes=min(3, nodes))
     roster = str(config["roster"]) or None
+    epsilon = float(config["dp-epsilon"])
     options = RoundOptions(
-        alpha=float(config["alpha"]), max_weight=32, threshold=nodes // 2 + 1 if not roster else None
+        alpha=float(config["alpha"]),
+        max_weight=0 if epsilon else 32,
+        threshold=nodes // 2 + 1 if not roster else None,
     )
+    dp = DifferentialPrivacy(epsilon, rounds=int(config["rounds"])) if epsilon else None
     run_dir = str(config["run-dir"]) or None
-    strategy = SecAgg(inner, options, timeout=90, roster=roster, downlink_bits=32, run_dir=run_dir)
+    strategy = SecAgg(inner, options, dp=dp, timeout=90, roster=roster, downlink_bits=32, run_dir=run_dir)
     models: dict[int, list[float]] = {}
 
     def keep(server_round: int, arrays: ArrayRecord) -> None:
