@@ -23,7 +23,8 @@ PAGES = [
 ]
 NAMED = re.compile(r"`([\w./-]+/[\w.-]+\.(?:py|json|md|toml|ipynb))(?:::\w+)?`")
 SOURCES = {".py", ".toml", ".yml"}
-PLACEHOLDERS = {"results/NAME.json"}
+PLACEHOLDERS = {"results/NAME.json", "build/notes.md"}
+"""The latter is what `make release` writes."""
 CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 OTHER_PROGRAMS = re.compile(
     r"^\s*(?:flwr|flower-\w+|pip|git|ssh-keygen|pytest|python|\.venv/bin/python|npx|chromium)\b"

@@ -147,7 +147,7 @@ def test_if_the_nodes_are_others_a_new_epoch_begins_with_the_same_model(
     with caplog.at_level(logging.INFO, "flwr"):
         result = play.start(3)
     assert result is not None
-    assert "a new epoch begins" in caplog.text
+    assert "keys are exchanged anew" in caplog.text
     np.testing.assert_allclose(values(result.arrays)["w"], MEAN + 2 * mean, rtol=1e-4)
 
 
