@@ -18,7 +18,7 @@ from experiments.theory.checks import check
 from experiments.theory.config import Growth
 from sparsesecagg.crypto import shamir
 from sparsesecagg.crypto.keys import KeyAgreement
-from sparsesecagg.crypto.stream import KeyStream
+from sparsesecagg.crypto.stream import KeyStream, MaskStream
 from sparsesecagg.protocol import RoundOptions, Stage
 from sparsesecagg.simulate import Cohort, Observer, run_round
 
@@ -106,12 +106,18 @@ def counted_key_stream() -> Iterator[Callable[[], int]]:
     Not what sharing draws, which happens in between: packages leave together with uploads.
     """
     drawn, shares = 0, False
-    fill, split = KeyStream.fill, shamir.split
+    fill, once, split = KeyStream.fill, MaskStream.fill_once, shamir.split
 
     def counting(stream: KeyStream, buffer: Any, size: int) -> None:
         nonlocal drawn
         drawn += 0 if shares else size
         fill(stream, buffer, size)
+
+    def counting_once(stream: MaskStream, buffer: Any, size: int) -> None:
+        nonlocal drawn
+        before = drawn
+        once(stream, buffer, size)
+        drawn = before + size  # Long ones go through `fill`, which has counted them.
 
     def splitting(*arguments: Any) -> Any:
         nonlocal shares
@@ -121,7 +127,11 @@ def counted_key_stream() -> Iterator[Callable[[], int]]:
         finally:
             shares = False
 
-    with patch.object(KeyStream, "fill", counting), patch.object(shamir, "split", splitting):
+    with (
+        patch.object(KeyStream, "fill", counting),
+        patch.object(MaskStream, "fill_once", counting_once),
+        patch.object(shamir, "split", splitting),
+    ):
         yield lambda: drawn
 
 

@@ -109,9 +109,9 @@ def test_upload_sizes_at_the_papers_setting(capsys: pytest.CaptureFixture[str], 
 
 
 def test_full_sends_everything_whatever_alpha_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = "simulate --pattern full --clients 10 --dim 100 --alpha 0.3".split()
+    arguments = "simulate --pattern full --clients 10 --dim 100 --alpha 0.4".split()
     assert run_json(capsys, *arguments)["alpha_effective"] == 1
-    assert "--alpha 0.3 is not used" in run(capsys, *arguments)[2]
+    assert "--alpha 0.4 is not used" in run(capsys, *arguments)[2]
 
 
 @pytest.mark.parametrize("stage", [*sorted(STAGES), "ANY"])

@@ -116,9 +116,12 @@ def other_context(setting: Setting, loot: Loot) -> None:
     without_ledger,
 )
 def restarted_round(setting: Setting, loot: Loot) -> None:
-    """Count who answers both."""
+    """Count who answers both. Copies of the users' states are asked: an upload erases what it needs."""
     world = World(setting, loot)
+    copies = {index: world.client(index).save() for index in world.everyone}
     world.upload_all(world.show())
+    for index, state in copies.items():
+        world.run.clients[world.epoch.user(index)] = world.copy_of(index, state)
     loot.values += len(world.upload_all(world.show(without=world.others[: world.spare])))
 
 

@@ -49,6 +49,6 @@ def test_a_model_for_other_images_says_which_would_do() -> None:
 def test_without_torch_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The embedded demo needs none; the convolutional networks do."""
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
-    with pytest.raises(MissingExtra, match=r"sparsesecagg\[torch\]"):
+    with pytest.raises(MissingExtra, match=r"pip install '\.\[torch\]'"):
         make_model("small-cnn", images(1, 28, 28))
     assert make_model(PRESETS["digits"].model, images(64)).dim == 9_610
