@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sparsesecagg.lab.cli.audit_picture import draw_histograms
+from experiments.audit.picture import draw_histograms
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results" / "audit.json"

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from experiments.common.results import commit
+from experiments.many_rounds.model import WAYS, ManyRounds, rounds_to_solve, watch
 from sparsesecagg import __version__
-from sparsesecagg.lab.audit.many_rounds import WAYS, ManyRounds, rounds_to_solve, watch
 
 RESULTS = Path(__file__).parents[2] / "results" / "many_rounds.json"
 ROUNDS = (10, 20, 50, 100, 200, 500, 1000)

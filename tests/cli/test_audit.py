@@ -1,11 +1,8 @@
 """`sparsesecagg audit`: the JSON contract, the table, the picture, and the complaints."""
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
-from PIL import Image
 
 from sparsesecagg.lab.cli import main
 
@@ -67,23 +64,6 @@ def test_a_malicious_server_leaves_fewer_honest_users_in_a_sum(run) -> None:
     assert lying["promised"] <= lying["honest_component"]["min"] < honest["honest_component"]["min"]
 
 
-def test_persistent_updates_are_watched_over_many_rounds(run) -> None:
-    _, out, _ = run("--persistent", "0.5", "--rounds", "40", "--json")
-    found = json.loads(out)
-    assert found.keys() >= CONTRACT
-    assert found["rounds"] + found["rounds_not_opened"] == 10
-    many = found["many_rounds"]
-    assert many["rounds"] == [10, 20, 40]
-    assert {way: len(many[way]) for way in ("kept", "fresh", "secagg")} == {"kept": 3, "fresh": 3, "secagg": 3}
-    assert abs(many["fresh"][-1] - many["kept"][-1]) < 0.2  # One group: nothing is drawn, whichever way.
-
-
-def test_the_table_of_many_rounds_says_what_ends_it(run) -> None:
-    _, out, _ = run("--persistent", "0.5", "--rounds", "8", "--clients", "9")
-    assert "groups as drawn" in out
-    assert "differential privacy" in out
-
-
 def test_a_roster_can_be_used(run) -> None:
     found = json.loads(run("--authenticated", "--json", "--rounds", "1")[1])
     assert found["authenticated"]
@@ -109,15 +89,6 @@ def test_short_words_leave_doubt_and_the_text_says_so(run) -> None:
     assert "beyond doubt" in out
 
 
-def test_the_picture_is_drawn(run, tmp_path: Path) -> None:
-    path = tmp_path / "audit.png"
-    code, out, _ = run("--compare", "--plot", str(path))
-    assert code == 0
-    assert "Drawn to" in out
-    with Image.open(path) as picture:
-        assert picture.width > 2 * picture.height
-
-
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
@@ -126,8 +97,6 @@ def test_the_picture_is_drawn(run, tmp_path: Path) -> None:
         (["--runs", "0"], "--runs must be at least 1, got 0."),
         (["--server", "kind"], "--server must be one of malicious, semi-honest, got 'kind'."),
         (["--drop-at", "NEVER"], "--drop-at must be one of UPLOAD, SHARE_KEYS, got 'NEVER'."),
-        (["--persistent", "0"], "--persistent must be in (0, 1], got 0."),
-        (["--persistent", "0.5", "--pattern", "pairwise"], "--persistent must not be given with pairwise"),
         (
             ["--server", "malicious", "--pattern", "full", "--neighbours", "4"],
             "--server must be semi-honest with neighbours",
@@ -137,8 +106,6 @@ def test_the_picture_is_drawn(run, tmp_path: Path) -> None:
         (["--threshold", "6"], "--threshold must be from 7 to 12"),
         (["--group-size", "2"], "--group-size must be from 3"),
         (["--dropout", "0.5"], "--dropout must be in [0, 0.5)"),
-        (["--plot", "picture.txt"], "--plot must end in .png, .pdf, .svg"),
-        (["--plot", "no-such-folder/a.png"], "--plot must be in an existing directory"),
     ],
 )
 def test_bad_input_exits_with_2_and_one_sentence(run, arguments, complaint: str) -> None:
@@ -151,10 +118,3 @@ def test_rounds_that_open_nothing_exit_with_1(run) -> None:
     code, _, err = run("--dropout", "0.49", "--threshold", "12", "--rounds", "1")
     assert code == 1
     assert "none of 1 rounds could be opened" in err
-
-
-def test_a_picture_without_matplotlib_names_the_extra(run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    code, _, err = run("--plot", str(tmp_path / "a.png"))
-    assert code == 2
-    assert "pip install '.[learn]'" in err

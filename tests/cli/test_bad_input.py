@@ -84,9 +84,6 @@ audit     --colluding 1                  --colluding must
 audit     --rounds -1                    --rounds must be at least 1
 audit     --workers -1                   --workers must be at least 0, got -1
 audit     --max-weight -1                --max-weight must
-audit     --plot {t}/picture.gif         --plot must end in .png
-audit     --plot {t}/none/picture.png    --plot must be in an existing directory
-audit     --plot {t}/folder.png          --plot must name a file
 plan      --clients 99999999999          --clients must be
 plan      --dropout nan                  --dropout must be
 plan      --colluding 0.5                --colluding must be
@@ -225,7 +222,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (here / "file").write_text("neither a key nor a roster")
     (here / "full").mkdir()
     (here / "full" / "file").touch()
-    (here / "folder.png").mkdir()
     (here / "list.json").write_text("[1]")
     (here / "odd.toml").write_text('colour = "red"')
     (here / "empty.toml").write_text("lr = []")

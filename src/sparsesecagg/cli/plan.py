@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields, replace
-from typing import Annotated, Any, cast
+from dataclasses import MISSING, dataclass, fields, replace
+from typing import Any
 
-import typer
 from rich.table import Table
 
+from sparsesecagg.cli.options import option, takes
 from sparsesecagg.cli.shared import JsonOption, bytes_text, out, print_json
 from sparsesecagg.downlink.gain import DEFAULT_ALPHA
 from sparsesecagg.errors import InvalidInput
@@ -17,51 +17,71 @@ from sparsesecagg.planning.message_sizes import default_levels
 from sparsesecagg.planning.noise import FAILURE_LOG2, MEANING, USUAL_DELTA, DifferentialPrivacy, NoisePlan
 from sparsesecagg.planning.plan import Goal, Plan
 from sparsesecagg.planning.planner import plan_round
-from sparsesecagg.privacy.anonymity import ServerModel
 from sparsesecagg.protocol import RoundOptions
 from sparsesecagg.protocol.parameters import LARGEST_CLIP
 
 
-def plan(
-    *,
-    clients: Annotated[int, typer.Option(help="Users of the run (N), at least 3.")],
-    dim: Annotated[int, typer.Option(help="Coordinates of the model (d).")],
-    dropout: Annotated[float, typer.Option(help="Chance that a user drops out of a round (θ), in [0, 0.5).")],
-    colluding: Annotated[float, typer.Option(help="Fraction of users that help the server (γ), in [0, 0.5).")],
-    min_anonymity: Annotated[int, typer.Option(help="Minimum number of honest users in every sum (T), from 1 to N.")],
-    failure_log2: Annotated[
-        float, typer.Option(help="Allowed probability per run that it fails, as a power of two.")
-    ] = FAILURE_LOG2,
-    server: Annotated[
-        str, typer.Option(help="malicious: it may say anything to anybody. semi-honest: it follows the protocol.")
-    ] = "malicious",
-    alpha: Annotated[
-        float, typer.Option(help="Fraction of the model that each user sends (α), in (0, 1]; it costs no anonymity.")
-    ] = DEFAULT_ALPHA,
-    group_size: Annotated[
-        int | None, typer.Option(help="Users of a group, at most.", show_default="as the anonymity needs")
-    ] = None,
-    clip: Annotated[float | None, typer.Option(help="Largest magnitude of an update's coordinate.")] = None,
-    levels: Annotated[
-        int | None,
-        typer.Option(help="Minimum quantisation levels from 0 to the clip.", show_default="by size of the groups"),
-    ] = None,
-    malicious: Annotated[
-        int,
-        typer.Option(help="Malicious users that centred clipping over groups has to stand: fewer than half."),
-    ] = 0,
-    epsilon: Annotated[
-        float | None, typer.Option(help="Differential privacy over all rounds (ε).", show_default="no noise")
-    ] = None,
-    delta: Annotated[
-        float | None, typer.Option(help="With --epsilon: δ, below 1/N.", show_default=f"{USUAL_DELTA:g}")
-    ] = None,
-    rounds: Annotated[int | None, typer.Option(help="With --epsilon: rounds of the run.")] = None,
-    clip_norm: Annotated[
-        float | None, typer.Option(help="With --epsilon: largest 2-norm of an update.", show_default="1")
-    ] = None,
-    json: JsonOption = False,
-) -> None:
+@dataclass(frozen=True)
+class PlanOptions:
+    """What to plan for."""
+
+    clients: int
+    dim: int
+    dropout: float
+    colluding: float = option(MISSING, "Fraction of users that help the server (γ), in [0, 0.5).")
+    min_anonymity: int = option(MISSING, "Minimum number of honest users in every sum (T), from 1 to N.")
+    failure_log2: float = option(FAILURE_LOG2, "Allowed probability per run that it fails, as a power of two.")
+    server: str = option(
+        "malicious", "malicious: it may say anything to anybody. semi-honest: it follows the protocol."
+    )
+    alpha: float = option(
+        DEFAULT_ALPHA, "Fraction of the model that each user sends (α), in (0, 1]; it costs no anonymity."
+    )
+    group_size: int | None = option(None, "Users of a group, at most.", "as the anonymity needs")
+    clip: float | None = option(None, "Largest magnitude of an update's coordinate.")
+    levels: int | None = option(None, "Minimum quantisation levels from 0 to the clip.", "by size of the groups")
+    malicious: int = option(0, "Malicious users that centred clipping over groups has to stand: fewer than half.")
+    epsilon: float | None = option(None, "Differential privacy over all rounds (ε).", "no noise")
+    delta: float | None = option(None, "With --epsilon: δ, below 1/N.", f"{USUAL_DELTA:g}")
+    rounds: int | None = option(None, "With --epsilon: rounds of the run.")
+    clip_norm: float | None = option(None, "With --epsilon: largest 2-norm of an update.", "1")
+
+    def goal(self) -> Goal:
+        """Return what the planner is asked."""
+        same = {each.name: getattr(self, each.name) for each in fields(Goal) if each.name != "noise"}
+        return Goal(**same | {"group_size": self._robust_size(), "noise": self._noise()})
+
+    def _robust_size(self) -> int | None:
+        """Return the size of groups of which the malicious users can spoil fewer than half."""
+        malicious, clients = self.malicious, self.clients
+        if not malicious:
+            return self.group_size
+        if self.group_size is not None:
+            raise InvalidInput("group_size", "must not be given with --malicious, from which it follows")
+        groups = 2 * malicious + 1
+        if malicious < 0 or clients // groups < SMALLEST_GROUP:
+            most = max(0, (clients // SMALLEST_GROUP - 1) // 2)
+            raise InvalidInput("malicious", f"must be from 0 to {most} with {clients} clients, got {malicious}")
+        return clients // groups
+
+    def _noise(self) -> DifferentialPrivacy | None:
+        """Return what noise has to keep; None if nothing is asked for."""
+        given = {name: getattr(self, name) for name in ("rounds", "delta", "clip_norm")}
+        given = {name: value for name, value in given.items() if value is not None}
+        if self.epsilon is None:
+            for name in given:
+                raise InvalidInput(name, "must be given together with --epsilon")
+            return None
+        if self.rounds is None:
+            raise InvalidInput("rounds", "is required with --epsilon")
+        clip = given.pop("clip_norm", 1.0)
+        if not 0 < clip <= LARGEST_CLIP:
+            raise InvalidInput("clip_norm", f"must be above 0 and at most 1e30, got {clip:g}")
+        return DifferentialPrivacy(self.epsilon, clip=clip, **given)
+
+
+@takes(PlanOptions)
+def plan(asked: PlanOptions, *, json: JsonOption = False) -> None:
     """Find groups and a threshold that keep an anonymity, or say why there are none and what would help.
 
     Exact tail probabilities; nothing is sampled. "Not feasible" is an answer and exits with 0. In the JSON,
@@ -69,21 +89,7 @@ def plan(
     stay; with one group the round fails then. Bytes are per round and user, without the model. With --epsilon users add
     noise: user level, zero-out neighbours, no amplification. What could not learn under it is not feasible.
     """
-    goal = Goal(
-        clients=clients,
-        dim=dim,
-        dropout=dropout,
-        colluding=colluding,
-        min_anonymity=min_anonymity,
-        failure_log2=failure_log2,
-        server=cast(ServerModel, server),  # `Goal` rejects anything else.
-        alpha=alpha,
-        clip=clip,
-        levels=levels,
-        group_size=_robust_size(malicious, clients, group_size),
-        noise=_noise_goal(epsilon, delta, rounds, clip_norm),
-    )
-    answer = plan_round(goal)
+    answer, malicious = plan_round(asked.goal()), asked.malicious
     if malicious and answer.options is not None:
         stood = f"; malicious users: {answer.groups} groups that send the same slice stand {malicious} of them"
         options = replace(answer.options, same_slices=True)
@@ -98,36 +104,6 @@ def plan(
         out.print("\nTo use it:", highlight=False)
         for line in lines_to_paste(answer, answer.options):
             out.print(f"  {line}", highlight=False, soft_wrap=True, markup=False)
-
-
-def _robust_size(malicious: int, clients: int, group_size: int | None) -> int | None:
-    """Return the size of groups of which so many users can spoil fewer than half."""
-    if not malicious:
-        return group_size
-    if group_size is not None:
-        raise InvalidInput("group_size", "must not be given with --malicious, from which it follows")
-    groups = 2 * malicious + 1
-    if malicious < 0 or clients // groups < SMALLEST_GROUP:
-        most = max(0, (clients // SMALLEST_GROUP - 1) // 2)
-        raise InvalidInput("malicious", f"must be from 0 to {most} with {clients} clients, got {malicious}")
-    return clients // groups
-
-
-def _noise_goal(
-    epsilon: float | None, delta: float | None, rounds: int | None, clip_norm: float | None
-) -> DifferentialPrivacy | None:
-    """Return what noise has to keep; None if nothing is asked for."""
-    if epsilon is None:
-        for option, value in (("delta", delta), ("rounds", rounds), ("clip_norm", clip_norm)):
-            if value is not None:
-                raise InvalidInput(option, "must be given together with --epsilon")
-        return None
-    if rounds is None:
-        raise InvalidInput("rounds", "is required with --epsilon")
-    if clip_norm is not None and not 0 < clip_norm <= LARGEST_CLIP:
-        raise InvalidInput("clip_norm", f"must be above 0 and at most 1e30, got {clip_norm:g}")
-    given = {"delta": delta, "clip": clip_norm}
-    return DifferentialPrivacy(epsilon, rounds, **{name: value for name, value in given.items() if value is not None})
 
 
 def as_json(answer: Plan) -> dict[str, Any]:

@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 
 import typer
@@ -27,7 +26,6 @@ from sparsesecagg.patterns.groups import USUAL_GROUP
 from sparsesecagg.planning.message_sizes import default_levels, shortest_word
 
 SECONDS_BETWEEN_LINES: Final = 5.0
-_PICTURES: Final = (".png", ".pdf", ".svg")
 _BYTES_PER_COORDINATE: Final = 16
 """That a simulated round takes at the very least; measured, it is 27 to 32."""
 
@@ -122,18 +120,6 @@ def help_if_alone(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
         raise typer.Exit(2)
-
-
-def check_picture(path: Path, option: str = "plot") -> None:
-    """Raise unless a picture can be written there."""
-    if path.suffix.lower() not in _PICTURES:
-        raise InvalidInput(option, f"must end in {', '.join(_PICTURES)}, got {path.name!r}: use {path.stem or 'x'}.png")
-    if path.is_dir():
-        raise InvalidInput(option, f"must name a file, got the directory {str(path)!r}")
-    if not path.parent.is_dir():
-        raise InvalidInput(option, f"must be in an existing directory, got {str(path.parent)!r}: create it")
-    if not os.access(path.parent, os.W_OK):
-        raise InvalidInput(option, f"must be in a directory that can be written to, got {str(path.parent)!r}")
 
 
 def check_memory(dim: int) -> None:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sparsesecagg.crypto.identity import Identity
 from sparsesecagg.crypto.keys import KeyAgreement
@@ -16,7 +17,6 @@ from sparsesecagg.crypto.secrets import SECRET_SIZE, AgreedSecret, PrivateKey
 from sparsesecagg.errors import SparseSecAggError
 from sparsesecagg.lab.attacks.base import Loot, Setting, attack, replaced
 from sparsesecagg.lab.attacks.world import World, accepted_parameters, without_policy
-from sparsesecagg.lab.audit.many_rounds import estimate
 from sparsesecagg.patterns.groups import SMALLEST_GROUP
 from sparsesecagg.protocol import Client, MemoryLedger, Parameters, Policy, RoundOptions, SqliteLedger, parameters
 from sparsesecagg.simulate.run import Cohort, InProcessRun
@@ -208,6 +208,23 @@ def many_rounds(setting: Setting, loot: Loot) -> None:
         ours, theirs = (each[group.users] - each[group.users].mean(axis=0) for each in (guess, truth))
         size_of = np.sqrt(np.sum(ours**2, axis=1) * np.sum(theirs**2, axis=1))
         loot.values += int(np.count_nonzero(np.sum(ours * theirs, axis=1) > 0.5 * np.maximum(size_of, 1e-9)))
+
+
+def estimate(members: NDArray[np.float64], sums: NDArray[np.float64], persistent: float) -> NDArray[np.float64]:
+    """Return the best estimate of every user's persistent part, given who is in which sum, and the sums.
+
+    `members` has shape (sums, users), `sums` (sums, coordinates); the answer (users, coordinates). The noise of a sum
+    has the variance of one user's noise times its members, so each sum counts by the inverse of that.
+    """
+    used = members.sum(axis=1) > 0
+    members, sums = members[used], sums[used]
+    weights = 1 / members.sum(axis=1)
+    penalty = (1 - persistent) / persistent
+    normal = (members.T * weights) @ members + penalty * np.eye(members.shape[1])
+    right = (members.T * weights) @ sums
+    # Without noise nothing is penalised, and what no sum tells apart stays apart by the pseudo-inverse.
+    solved = np.linalg.solve(normal, right) if penalty else np.linalg.lstsq(normal, right, rcond=None)[0]
+    return np.asarray(solved, np.float64)
 
 
 def _new_epoch(run: InProcessRun, number: int) -> None:

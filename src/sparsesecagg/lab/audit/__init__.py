@@ -5,7 +5,6 @@
     drawn         reading `pairwise`, where every coordinate has its own mask graph
     audit         run rounds, attack them, count
     audit_report  what an audit is asked and what it found
-    many_rounds   what the sums of many rounds tell about single users
     canaries      how much privacy noise keeps at least, measured
     theory        the published pattern in closed form
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, cast
 
 from rich.table import Table
@@ -15,7 +14,6 @@ from sparsesecagg.cli.shared import (
     DEFAULT_ALPHA,
     JsonOption,
     check_memory,
-    check_picture,
     counting,
     note,
     out,
@@ -28,15 +26,10 @@ from sparsesecagg.errors import InvalidInput
 from sparsesecagg.lab.audit.audit import run_audit
 from sparsesecagg.lab.audit.audit_report import AuditReport, AuditSettings, Score
 from sparsesecagg.lab.audit.canaries import CanarySettings, compare_noise, dp_in_words
-from sparsesecagg.lab.audit.many_rounds import WAYS, ManyRounds, compare_ways
-from sparsesecagg.lab.cli.audit_picture import draw
 from sparsesecagg.patterns import PATTERNS
 from sparsesecagg.planning.advice import advice
 from sparsesecagg.privacy.anonymity import ServerModel
 from sparsesecagg.protocol import RoundOptions, Stage
-
-_REAL_ROUNDS = 10
-"""With --persistent: rounds that are run with keys and messages; what all tell follows from who is in which sum."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +47,6 @@ class AuditOptions:
     )
     rounds: int = option(10, "Rounds of a run, all of them attacked.")
     runs: int = option(1, "Runs, each with its own groups and colluders.")
-    persistent: float | None = option(
-        None, "Part of an update's variance that stays the same, in (0, 1]: what all rounds together tell."
-    )
     group_size: int | None = None
     modulus_bits: int | None = None
     neighbours: int | None = None
@@ -71,9 +61,6 @@ class AuditOptions:
     dp_epsilon: float | None = option(None, "Put noise for this ε in one round to the test, with canaries.", "no noise")
     dp_delta: float = option(1e-5, "With --dp-epsilon: δ.")
     canaries: int = option(2000, "With --dp-epsilon: how many, with noise and without.")
-    plot: Path | None = option(  # noqa: RUF009 (a field)
-        None, "Draw the component sizes into this .png, .pdf or .svg."
-    )
     workers: int = option(0, "Processes for several runs; 0 for one per processor.", at_least=0)
     seed: int = 0
 
@@ -90,7 +77,6 @@ def audit(asked: AuditOptions, *, json: JsonOption = False) -> None:
         pattern_of(asked.pattern),
         weight_limit(asked.weights, asked.max_weight),
     )
-    rounds, persistent, plot, seed = asked.rounds, asked.persistent, asked.plot, asked.seed
 
     def settings_of(name: str) -> AuditSettings:
         kind = PATTERNS.get(name)
@@ -104,15 +90,14 @@ def audit(asked: AuditOptions, *, json: JsonOption = False) -> None:
             neighbours=asked.neighbours,
             max_weight=limit if name == pattern or (kind and kind.protects) else 0,
         )
-        real = rounds if persistent is None else min(rounds, _REAL_ROUNDS)
         model = cast(ServerModel, asked.server)  # Checked by the settings.
         return AuditSettings(
             asked.clients,
             asked.dim,
             options,
             asked.colluding,
-            real,
-            seed,
+            asked.rounds,
+            asked.seed,
             asked.runs,
             model,
             stage,
@@ -121,43 +106,26 @@ def audit(asked: AuditOptions, *, json: JsonOption = False) -> None:
 
     chosen = settings_of(pattern)
     audited = [chosen, *(settings_of(name) for name in PATTERNS if name != pattern)] if asked.compare else [chosen]
-    watched = None if persistent is None else _watched(chosen, persistent)
-    noisy = None if asked.dp_epsilon is None else _canaries(asked.dp_epsilon, asked.dp_delta, asked.canaries, seed)
+    noisy = None if asked.dp_epsilon is None else _canaries(asked, asked.dp_epsilon)
     check_memory(asked.dim)
-    if plot is not None:
-        check_picture(plot)
     for sentence in advice(chosen.params) if chosen.params.shape.protects else ():  # What others reveal, it shows.
         note(sentence)
     reports = [_run(settings, asked.workers or os.cpu_count() or 1) for settings in audited]
-    many = compare_ways(watched, _milestones(rounds), seed=seed) if watched else None
     dp = compare_noise(noisy) if noisy else None
-    if plot is not None:
-        draw(reports, plot)
     if json:
-        extra = {"many_rounds": many, "dp": dp}
-        print_json({**as_json(pattern, reports), **{name: found for name, found in extra.items() if found}})
+        print_json(as_json(pattern, reports) | ({"dp": dp} if dp else {}))
         return
     out.print(_title(reports[0].settings), highlight=False)
     out.print(_table(reports))
     for report in reports:
         out.print(in_words(report), highlight=False)
-    if many:
-        out.print(_many_table(many))
-        out.print(
-            f"Computed from who is in which sum; {chosen.rounds} of the rounds were run with keys and attacked, above. "
-            "The sums of many rounds tell users apart even if no single sum does; only noise in the updates "
-            "(differential privacy) ends that.",
-            highlight=False,
-        )
     if dp:
         out.print(dp_in_words(dp), highlight=False)
-    if plot is not None:
-        out.print(f"Drawn to {plot}.", highlight=False)
 
 
-def _canaries(epsilon: float, delta: float, canaries: int, seed: int) -> CanarySettings:
+def _canaries(asked: AuditOptions, epsilon: float) -> CanarySettings:
     try:
-        return CanarySettings(epsilon, delta, canaries, seed=seed)
+        return CanarySettings(epsilon, asked.dp_delta, asked.canaries, seed=asked.seed)
     except InvalidInput as problem:
         name = problem.option if problem.option == "canaries" else f"dp_{problem.option}"
         raise InvalidInput(name, problem.problem) from None
@@ -167,29 +135,6 @@ def _stage(name: str) -> Stage:
     if name not in Stage.__members__:
         raise InvalidInput("drop_at", f"must be one of UPLOAD, SHARE_KEYS, got {name!r}")
     return Stage[name]
-
-
-def _watched(settings: AuditSettings, persistent: float) -> ManyRounds:
-    """Return what is watched for many rounds, for the settings of an audit."""
-    params = settings.params
-    if not params.shape.protects:
-        raise InvalidInput(
-            "persistent", f"must not be given with {params.pattern}, whose sums differ from coordinate to coordinate"
-        )
-    return ManyRounds(
-        clients=params.clients,
-        groups=params.groups,
-        alpha=params.alpha,
-        dropout=params.dropout,
-        persistent=persistent,
-        colluding=settings.colluding,
-        threshold=params.threshold,
-    )
-
-
-def _milestones(rounds: int) -> list[int]:
-    """Return the rounds after which to look: a quarter of them, half, and all."""
-    return sorted({max(1, rounds // 4), max(1, rounds // 2), rounds})
 
 
 def _run(settings: AuditSettings, workers: int) -> AuditReport:
@@ -256,17 +201,6 @@ def _table(reports: Sequence[AuditReport]) -> Table:
     row("sums opened", *(f"{report.tally.sums:,}" for report in reports))
     row("values in sums that stayed closed", *(f"{report.tally.closed:,}" for report in reports))
     row("promised (docs/planning.md)", *(f"{report.settings.promised or '–'}" for report in reports))
-    return table
-
-
-def _many_table(many: dict[str, Any]) -> Table:
-    table = Table(title="Correlation of the server's estimate with a user's deviation", title_justify="left")
-    table.add_column("after rounds", justify="right")
-    names = {"kept": "groups as drawn", "fresh": "fresh groups", "secagg": "SecAgg"}
-    for way in WAYS:
-        table.add_column(names[way], justify="right")
-    for place, rounds in enumerate(many["rounds"]):
-        table.add_row(f"{rounds:,}", *(f"{many[way][place]:.2f}" for way in WAYS))
     return table
 
 

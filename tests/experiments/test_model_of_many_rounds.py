@@ -5,11 +5,8 @@ from functools import partial
 import numpy as np
 import pytest
 
-from lab.audit.rounds import attacked_run, next_round, parameters, users_of
-from sparsesecagg.errors import InvalidInput
-from sparsesecagg.lab.audit.many_rounds import (
+from experiments.many_rounds.model import (
     ManyRounds,
-    compare_ways,
     correlation,
     draw_sums,
     estimate,
@@ -18,6 +15,8 @@ from sparsesecagg.lab.audit.many_rounds import (
     sums_of_round,
     watch,
 )
+from lab.audit.rounds import attacked_run, next_round, parameters, users_of
+from sparsesecagg.errors import InvalidInput
 
 # Twenty coordinates in five draws of 100 users: figures differ by 0.02 or so from seed to seed.
 TOLERANCE = 0.06
@@ -178,8 +177,6 @@ def test_nobody_is_solved_for_who_never_drops_out() -> None:
         (lambda: ManyRounds(persistent=1.1), "persistent"),
         (lambda: ManyRounds(groups=101), "groups"),
         (lambda: ManyRounds(dropout=1), "dropout"),
-        (lambda: compare_ways(ManyRounds(), []), "rounds"),
-        (lambda: compare_ways(ManyRounds(), [0]), "rounds"),
         (lambda: draw_sums(ManyRounds(), "other", 1, np.random.default_rng(0)), "way"),
     ],
 )

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparsesecagg.errors import InvalidInput
+from sparsesecagg.lab.attacks.identities import estimate
 from sparsesecagg.patterns.groups import group_sizes
 from sparsesecagg.patterns.sliced import block_of
 from sparsesecagg.privacy.anonymity import colluder_count
@@ -96,23 +96,6 @@ def draw_sums(settings: ManyRounds, way: str, rounds: int, rng: np.random.Genera
     return found
 
 
-def estimate(members: NDArray[np.float64], sums: NDArray[np.float64], persistent: float) -> NDArray[np.float64]:
-    """Return the best estimate of every user's persistent part, given who is in which sum, and the sums.
-
-    `members` has shape (sums, users), `sums` (sums, coordinates); the answer (users, coordinates). The noise of a sum
-    has the variance of one user's noise times its members, so each sum counts by the inverse of that.
-    """
-    used = members.sum(axis=1) > 0
-    members, sums = members[used], sums[used]
-    weights = 1 / members.sum(axis=1)
-    penalty = (1 - persistent) / persistent
-    normal = (members.T * weights) @ members + penalty * np.eye(members.shape[1])
-    right = (members.T * weights) @ sums
-    # Without noise nothing is penalised, and what no sum tells apart stays apart by the pseudo-inverse.
-    solved = np.linalg.solve(normal, right) if penalty else np.linalg.lstsq(normal, right, rcond=None)[0]
-    return np.asarray(solved, np.float64)
-
-
 def correlation(guess: NDArray[np.float64], truth: NDArray[np.float64]) -> float:
     """Return how well guesses tell users apart: their correlation with each user's deviation from the mean of all."""
     guess = guess - guess.mean(axis=0)
@@ -143,13 +126,6 @@ def watch(
             end = int(ends[number - 1])
             found[place] += correlation(estimate(members[:end], sums[:end], settings.persistent), truth)
     return [float(each) for each in found / draws]
-
-
-def compare_ways(settings: ManyRounds, rounds: Sequence[int], *, seed: int = 0, **options: Any) -> dict[str, Any]:
-    """Return the correlations of all ways of adding up, each with its rounds."""
-    if not rounds or min(rounds) < 1:
-        raise InvalidInput("rounds", f"must be at least 1, got {min(rounds, default=0)}")
-    return {"rounds": list(rounds), **{way: watch(settings, way, rounds, seed=seed, **options) for way in WAYS}}
 
 
 # Weights: constant, and without noise

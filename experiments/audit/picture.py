@@ -6,32 +6,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sparsesecagg.errors import MissingExtra
-from sparsesecagg.lab.audit.audit_report import AuditReport
+import matplotlib as mpl
+from matplotlib import pyplot as plt
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+mpl.use("Agg")
 
 _BARE, _MASKED, _PROMISE = "#c0392b", "#1f6fb2", "0.25"
 
 
-def draw(reports: Sequence[AuditReport], path: Path) -> None:
-    """Draw the histograms of the reports, side by side."""
-    settings = reports[0].settings
-    draw_histograms(
-        [report.as_json() for report in reports],
-        f"{settings.params.clients} users, {settings.colluders} of them colluding, "
-        f"α = {settings.params.alpha:.3g}, θ = {settings.params.dropout:.3g}",
-        path,
-    )
-
-
 def draw_histograms(audits: Sequence[Mapping[str, Any]], title: str, path: Path) -> None:
     """Draw the histograms of audits in their JSON form, side by side, each with its own sizes."""
-    try:
-        import matplotlib as mpl
-    except ImportError:
-        raise MissingExtra("learn", "--plot") from None
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
     figure, row = plt.subplots(
         1, len(audits), figsize=(4.1 * len(audits) + 0.6, 3.7), sharey=True, squeeze=False, layout="constrained"
     )
@@ -46,8 +31,6 @@ def draw_histograms(audits: Sequence[Mapping[str, Any]], title: str, path: Path)
 
 
 def _draw_one(axes: Any, found: Mapping[str, Any]) -> None:
-    from matplotlib.ticker import MaxNLocator, PercentFormatter
-
     histogram = {int(size): fraction for size, fraction in found["honest_component"]["histogram"].items()}
     colours = [_BARE if size == 1 else _MASKED for size in histogram]
     axes.bar(list(histogram), list(histogram.values()), width=0.8, color=colours)
