@@ -88,8 +88,8 @@ def test_a_hostile_run_folder_runs_no_code(browser: Browser, hostile: Path) -> N
 def test_these_checks_would_notice(browser: Browser, single: Path) -> None:
     """An emptied plot, a page too wide, an error and a request are all seen by what the tests above look at."""
     with browser.open(single, 1280, 900) as page:
-        page.evaluate("Plotly.purge('dropouts')")
-        assert next(plot for plot in page.evaluate(DRAWN) if plot["id"] == "dropouts")["marks"] == 0
+        page.evaluate("Plotly.purge('contributors')")
+        assert next(plot for plot in page.evaluate(DRAWN) if plot["id"] == "contributors")["marks"] == 0
         page.evaluate("document.body.style.width = '3000px'")
         assert page.evaluate(OVERFLOW) > 0
         page.evaluate("console.error('seen'); fetch('http://localhost:9/').catch(() => 0)")

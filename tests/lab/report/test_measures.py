@@ -10,7 +10,6 @@ from sparsesecagg.lab.report.measures import (
     baseline,
     contributors_distribution,
     cumulative_sent,
-    cumulative_upload,
     mean_by_stage,
     measure,
 )
@@ -40,7 +39,7 @@ def test_means_leave_failed_rounds_out_and_totals_count_them() -> None:
     measures = measure(run_of(GOOD, FAILED))
     assert (measures.rounds, measures.failed) == (2, 1)
     assert (measures.upload_per_round, measures.sent_per_round) == (100, 140)
-    assert (measures.upload_total, measures.sent_total) == (160, 200)
+    assert measures.sent_total == 200
 
 
 def test_computing_and_transfer_are_never_added() -> None:
@@ -55,14 +54,12 @@ def test_recorded_running_totals_win(tmp_path: Path) -> None:
     run = read_run(write_run(tmp_path / "run", rounds=4))
     measures = measure(run)
     assert measures.computing_seconds == run.rounds[-1].cumulative_seconds["computing"]
-    assert measures.upload_total == pytest.approx(run.rounds[-1].cumulative_upload_bytes)
 
 
 def test_running_sums_grow_round_by_round() -> None:
     """All messages, and UPLOAD alone."""
     run = run_of(GOOD, FAILED)
     assert cumulative_sent(run) == [140, 200]
-    assert cumulative_upload(run) == [100, 160]
 
 
 def test_a_message_without_stages_is_the_upload() -> None:
@@ -121,7 +118,7 @@ def test_contributors_are_averaged_over_the_rounds_that_recorded_them() -> None:
 def test_a_run_without_rounds_has_figures_too() -> None:
     """All of them empty."""
     measures = measure(run_of())
-    assert (measures.accuracy, measures.rounds, measures.sent_total, measures.upload_total) == (None, 0, 0, 0)
+    assert (measures.accuracy, measures.rounds, measures.sent_total) == (None, 0, 0)
 
 
 def test_what_a_user_receives_includes_the_model() -> None:

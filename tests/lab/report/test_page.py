@@ -51,10 +51,10 @@ class Document(HTMLParser):
 
 @pytest.mark.parametrize("which", ["comparison", "single"])
 def test_every_plot_has_a_title_a_caption_and_an_alternative_text(request: pytest.FixtureRequest, which: str) -> None:
-    """Eleven plots, each a figure."""
+    """Six plots, each a figure."""
     page = Document(request.getfixturevalue(which))
     places = [a for a in page.all("div") if a.get("class") == "plot"]
-    assert len(places) == len(page.all("figure")) == len(page.all("figcaption")) == 11
+    assert len(places) == len(page.all("figure")) == len(page.all("figcaption")) == 6
     assert all(place["role"] == "img" and place["aria-label"] for place in places)
     identities = Counter(a["id"] for _, a in page.elements if "id" in a)
     assert max(identities.values()) == 1

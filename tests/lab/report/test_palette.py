@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sparsesecagg.lab.report.palette import DASHES, LIGHT, LIGHT_RUNS, SYMBOLS
+from sparsesecagg.lab.report.palette import BAD, DASHES, INK, RUNS, SYMBOLS
 
 Matrix = NDArray[np.float64]
 
@@ -48,20 +48,20 @@ def lab(rgb: Matrix) -> Matrix:
 
 def test_marks_and_text_stand_out_from_the_ground() -> None:
     """3:1 for graphics, 4.5:1 for text (WCAG 1.4.11 and 1.4.3)."""
-    for colour in LIGHT_RUNS:
+    for colour in RUNS:
         assert contrast(colour, "#ffffff") >= 3
-    for colour in (LIGHT.ink, LIGHT.soft, LIGHT.bad):
+    for colour in (INK, BAD):
         assert contrast(colour, "#ffffff") >= 4.5
 
 
 @pytest.mark.parametrize("who", SEEN_BY)
 def test_runs_differ_for_everyone(who: str) -> None:
     """In CIELAB, where 2 is just noticeable: any two by 14, the four of the demo by 20."""
-    for colours, apart in ((LIGHT_RUNS, 14), (LIGHT_RUNS[:4], 20)):
+    for colours, apart in ((RUNS, 14), (RUNS[:4], 20)):
         seen = [lab(SEEN_BY[who] @ linear(colour)) for colour in colours]
         assert min(float(np.linalg.norm(a - b)) for a, b in combinations(seen, 2)) >= apart
 
 
 def test_colour_is_never_the_only_sign() -> None:
     """No two runs share both marker and dash."""
-    assert len(set(SYMBOLS)) == len(LIGHT_RUNS) == len(DASHES)
+    assert len(set(SYMBOLS)) == len(RUNS) == len(DASHES)

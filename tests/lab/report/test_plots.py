@@ -1,27 +1,21 @@
-"""The plots, as data: valid for Plotly, one colour per run, measured and modelled apart."""
+"""The plots, as data: valid for Plotly, one colour per run, stages in order."""
 
 from pathlib import Path
 
 import pytest
 
 from lab.report.synthetic import SHAPES, write_run
-from sparsesecagg.lab.learning.metrics import RoundLine
 from sparsesecagg.lab.report import plots
 from sparsesecagg.lab.report.measures import measure
-from sparsesecagg.lab.report.plots import COMPUTING, TRAINING, TRANSFER, figure_groups
+from sparsesecagg.lab.report.plots import MODEL, figure_groups
 from sparsesecagg.lab.report.records import LabelCounts, Run, read_run
 
 EXPECTED = {
     "accuracy-by-round",
     "accuracy-by-sent",
-    "accuracy-by-upload",
     "bytes-sent",
     "bytes-received",
-    "client-seconds",
-    "server-seconds",
-    "computing-and-transfer",
     "contributors",
-    "dropouts",
     "label-distribution-1",
 }
 
@@ -76,47 +70,33 @@ def test_accuracy_is_drawn_against_rounds_and_bytes(
 ) -> None:
     """The same accuracies; the bytes end at what a user sent in all."""
     lines = [trace for trace in figures["accuracy-by-round"].data if trace["mode"] == "lines+markers"]
-    everything, upload = figures["accuracy-by-sent"].data, figures["accuracy-by-upload"].data
-    for s, rounds, sent, uploaded in zip(series, lines, everything, upload, strict=True):
-        assert rounds["y"] == sent["y"] == uploaded["y"] == [record.accuracy for record in s.run.rounds]
+    for s, rounds, sent in zip(series, lines, figures["accuracy-by-sent"].data, strict=True):
+        assert rounds["y"] == sent["y"] == [record.accuracy for record in s.run.rounds]
         assert sent["x"][-1] == pytest.approx(s.measures.sent_total / 1e6)
-        assert uploaded["x"][-1] == pytest.approx(s.measures.upload_total / 1e6)
 
 
 def test_bytes_turn_logarithmic_when_runs_differ_much(series: list[plots.Series]) -> None:
     """Nine times apart is logarithmic and says so; alike is linear from zero."""
-    apart = plots.accuracy_by_bytes(series)[0].layout["xaxis"]
+    apart = plots.accuracy_by_bytes(series).layout["xaxis"]
     assert apart["type"] == "log"
     assert "logarithmic" in apart["title"]["text"]
-    alike = plots.accuracy_by_bytes(series[:2])[0].layout["xaxis"]
+    alike = plots.accuracy_by_bytes(series[:2]).layout["xaxis"]
     assert "type" not in alike
     assert alike["rangemode"] == "tozero"
 
 
 def test_failed_rounds_are_crossed_with_their_reason(figures: dict[str, plots.Figure]) -> None:
-    """In the plots by round and in the dropouts."""
-    for name in ("accuracy-by-round", "dropouts"):
-        crosses = [t for t in figures[name].data if t["name"].endswith(": failed")]
-        assert [cross["x"] for cross in crosses] == [[7]]
-        assert crosses[0]["customdata"] == ["22 users left at UNMASK, 26 are needed"]
+    """In the plot by round."""
+    crosses = [t for t in figures["accuracy-by-round"].data if t["name"].endswith(": failed")]
+    assert [cross["x"] for cross in crosses] == [[7]]
+    assert crosses[0]["customdata"] == ["22 users left at UNMASK, 26 are needed"]
 
 
 def test_stages_come_in_the_order_of_the_protocol(figures: dict[str, plots.Figure]) -> None:
-    """With local training before them, for scale."""
+    """What is received begins with the model, where a run recorded it."""
     stages = ["ADVERTISE_KEYS", "SHARE_KEYS", "UPLOAD", "UNMASK"]
     assert figures["bytes-sent"].layout["yaxis"]["categoryarray"] == stages
-    assert figures["client-seconds"].layout["yaxis"]["categoryarray"] == [TRAINING, *stages]
-
-
-def test_measured_and_modelled_time_share_no_bar(figures: dict[str, plots.Figure]) -> None:
-    """Transfer has bars of its own, hatched and called simulated; no other plot of time contains it."""
-    for trace in figures["computing-and-transfer"].data:
-        assert trace["y"] == [COMPUTING, TRANSFER]
-        assert trace["marker"]["pattern"]["shape"] == ["", "/"]
-    assert "simulated" in TRANSFER
-    assert "100.0 Mbit/s and 20.0 ms" in figures["computing-and-transfer"].caption
-    for name in ("client-seconds", "server-seconds"):
-        assert all(TRANSFER not in trace["y"] for trace in figures[name].data)
+    assert figures["bytes-received"].layout["yaxis"]["categoryarray"] == [MODEL, *stages]
 
 
 def test_contributors_come_down_to_zero_on_both_sides(figures: dict[str, plots.Figure]) -> None:
@@ -124,16 +104,6 @@ def test_contributors_come_down_to_zero_on_both_sides(figures: dict[str, plots.F
     secagg = next(t for t in figures["contributors"].data if t["name"] == "secagg")
     assert secagg["x"] == [34, 35, 36]
     assert secagg["y"] == pytest.approx([0, 1, 0])
-
-
-def test_dropouts_count_all_stages_and_name_them(series: list[plots.Series], figures: dict[str, plots.Figure]) -> None:
-    """The line is their sum; pointing at it tells them apart."""
-    trace = figures["dropouts"].data[0]
-    assert trace["y"] == [sum(record.dropped.values()) for record in series[0].run.rounds]
-    assert f"{series[0].run.rounds[0].dropped['UPLOAD']} at UPLOAD" in trace["customdata"][0]
-    calm = Run(name="calm", config={}, partition=None, rounds=(RoundLine(round=1), RoundLine(round=2)))
-    (trace,) = plots.dropouts(series_of(calm)).data
-    assert trace["y"] == [0, 0] and trace["customdata"] == ["nobody", "nobody"]
 
 
 def test_the_heat_map_has_a_row_for_each_class() -> None:
@@ -158,4 +128,4 @@ def test_a_run_without_rounds_draws_nothing_but_its_data(tmp_path: Path) -> None
     folder = write_run(tmp_path / "run", rounds=1)
     (folder / "metrics.jsonl").write_text("")
     shown = [figure.id for _, group in figure_groups(series_of(read_run(folder))) for figure in group]
-    assert shown == ["computing-and-transfer", "label-distribution-1"]
+    assert shown == ["label-distribution-1"]

@@ -36,7 +36,6 @@ class Measures:
     """The model included."""
     model_per_round: float
     """The model on its way down, whole or in steps."""
-    upload_total: float
     sent_total: float
     exchanges: int | None
     """Per round in steady state."""
@@ -79,7 +78,6 @@ def measure(run: Run) -> Measures:
         sent_per_round=mean(record.all_sent_bytes for record in good),
         received_per_round=mean(record.all_received_bytes for record in good),
         model_per_round=mean(record.downlink_bytes for record in good),
-        upload_total=cumulative_upload(run)[-1] if run.rounds else 0.0,
         sent_total=sum(record.all_sent_bytes for record in run.rounds),
         exchanges=min((record.exchanges for record in run.rounds if record.exchanges is not None), default=None),
         coordinates_updated=mean(updated) if updated else None,
@@ -146,11 +144,6 @@ def _mean_upload(run: Run) -> float:
 def cumulative_sent(run: Run) -> list[float]:
     """Return the bytes of all messages a user has sent by the end of each round."""
     return list(accumulate(record.all_sent_bytes for record in run.rounds))
-
-
-def cumulative_upload(run: Run) -> list[float]:
-    """Return the bytes of UPLOAD messages a user has sent by the end of each round."""
-    return list(accumulate(record.upload_bytes for record in run.rounds))
 
 
 def mean_by_stage(run: Run, pick: Callable[[RoundLine], Mapping[str, float]]) -> dict[str, float]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from sparsesecagg.errors import MissingExtra
 from sparsesecagg.lab.report.measures import cumulative_sent
-from sparsesecagg.lab.report.palette import LIGHT_RUNS
+from sparsesecagg.lab.report.palette import RUNS
 from sparsesecagg.lab.report.records import Run, read_runs
 
 _DASHES = ("-", "--", ":", "-.")
@@ -30,7 +30,7 @@ def write_pictures(run_dirs: Sequence[Path], folder: Path) -> list[Path]:
         figure = Figure(figsize=(4.5, 3.0), layout="constrained")
         axes = figure.add_subplot()
         for number, run in enumerate(runs):
-            _draw(axes, run, across(run), LIGHT_RUNS[number % len(LIGHT_RUNS)], _DASHES[number % len(_DASHES)])
+            _draw(axes, run, across(run), RUNS[number % len(RUNS)], _DASHES[number % len(_DASHES)])
         axes.set(xlabel=label, ylabel="test accuracy (%)")
         axes.grid(alpha=0.3)
         if runs:

@@ -1,37 +1,28 @@
-"""The plots of a report, as Plotly figures written in plain dictionaries; Plotly itself writes them into the page.
-
-Computing is measured and transfer is modelled (a simulated network), so they never share a bar or a sum.
-"""
+"""The plots of a report, as Plotly figures written in plain dictionaries; Plotly itself writes them into the page."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sparsesecagg.lab.learning.metrics import RoundLine
 from sparsesecagg.lab.report.markup import plot_text
 from sparsesecagg.lab.report.measures import (
     Measures,
     contributors_distribution,
     cumulative_sent,
-    cumulative_upload,
-    mean,
     mean_by_stage,
-    worked,
 )
-from sparsesecagg.lab.report.palette import DASHES, LIGHT, LIGHT_RUNS, SYMBOLS
+from sparsesecagg.lab.report.palette import BAD, DASHES, GRID, HEAT, INK, RUNS, SYMBOLS
 from sparsesecagg.lab.report.records import STAGES, LabelCounts, Run
-from sparsesecagg.lab.report.words import BYTE_UNITS, SECOND_UNITS, Unit, bytes_text, count, percent, unit_for
+from sparsesecagg.lab.report.words import bytes_text, percent, unit_for
 
 Json = dict[str, Any]
-Pick = Callable[[RoundLine], float | None]
 
 HEIGHT = 330
 # Beyond this ratio between the runs' totals the small ones would be squeezed against the axis.
 LOGARITHMIC_FROM = 5.0
-TRAINING, MODEL = "local training", "the model"
-COMPUTING, TRANSFER = "computing, measured", "transfer, simulated network"
+MODEL = "the model"
 
 
 @dataclass(frozen=True)
@@ -54,7 +45,7 @@ class Series:
     @property
     def color(self) -> str:
         """The run's colour."""
-        return LIGHT_RUNS[self.place]
+        return RUNS[self.place]
 
 
 @dataclass(frozen=True)
@@ -72,17 +63,16 @@ class Figure:
 
 def series_of(measures: Sequence[Measures]) -> list[Series]:
     """Give each run its place in the palette, which begins again after eight."""
-    return [Series(m, number % len(LIGHT_RUNS)) for number, m in enumerate(measures)]
+    return [Series(m, number % len(RUNS)) for number, m in enumerate(measures)]
 
 
 def figure_groups(series: Sequence[Series]) -> list[tuple[str, list[Figure]]]:
     """Return the plots under their headings; plots without anything to draw are left out."""
     partitions = dict.fromkeys(s.run.partition for s in series if s.run.partition and s.run.partition.counts)
     groups = [
-        ("Learning", [accuracy_by_round(series), *accuracy_by_bytes(series)]),
+        ("Learning", [accuracy_by_round(series), accuracy_by_bytes(series)]),
         ("Communication", [bytes_sent(series), bytes_received(series)]),
-        ("Time", [client_seconds(series), server_seconds(series), computing_and_transfer(series)]),
-        ("Taking part", [contributors(series), dropouts(series)]),
+        ("Taking part", [contributors(series)]),
         ("Data", [label_distribution(partition, number) for number, partition in enumerate(partitions, start=1)]),
     ]
     return [(title, [figure for figure in group if figure.data]) for title, group in groups]
@@ -96,7 +86,7 @@ def accuracy_by_round(series: Sequence[Series]) -> Figure:
         if known:
             data += _band(s, [r.round for r in s.run.rounds])
             data.append(_line(s, [r.round for r in known], [r.accuracy for r in known], "%{y:.1%}"))
-            data += _crosses(s, [record for record in known if record.failed], lambda record: record.accuracy)
+            data += _crosses(s)
     described = [f"{s.run.name} ends at {percent(s.measures.accuracy)}" for s in series]
     return Figure(
         "accuracy-by-round",
@@ -110,29 +100,34 @@ def accuracy_by_round(series: Sequence[Series]) -> Figure:
     )
 
 
-def accuracy_by_bytes(series: Sequence[Series]) -> list[Figure]:
-    """Draw test accuracy against the bytes one user has sent: all messages, and the UPLOAD message only."""
+def accuracy_by_bytes(series: Sequence[Series]) -> Figure:
+    """Draw test accuracy against the bytes of all messages that one user has sent."""
+    sent = [(s, cumulative_sent(s.run)) for s in series]
+    totals = [values[-1] for _, values in sent if values and values[-1] > 0]
+    unit = unit_for(totals)
+    data = []
+    for s, values in sent:
+        known = [(r, v) for r, v in zip(s.run.rounds, values, strict=True) if r.accuracy is not None and v > 0]
+        if known:
+            hover = "%{y:.1%} in round %{customdata}<br>%{x:.3~r} " + unit.name
+            data += _band(s, [value / unit.size for value in values])
+            trace = _line(s, [value / unit.size for _, value in known], [record.accuracy for record, _ in known], hover)
+            data.append(trace | {"customdata": [record.round for record, _ in known]})
+    spread = bool(totals) and max(totals) >= LOGARITHMIC_FROM * min(totals)
+    axis = {"type": "log", "dtick": "D2", "tickformat": "~r"} if spread else {"rangemode": "tozero"}
+    title = f"{unit.name} sent per user{' (logarithmic)' if spread else ''}"
     described = [
         f"{s.run.name} ends at {percent(s.measures.accuracy)} after {bytes_text(s.measures.sent_total)}" for s in series
     ]
-    return [
-        Figure(
-            identity,
-            title,
-            caption,
-            f"Line plot of test accuracy against bytes sent per user: {'; '.join(described)}.",
-            *_by_bytes(series, pick),
-        )
-        for identity, title, caption, pick in (
-            ("accuracy-by-sent", "Accuracy by bytes sent", "All messages of one user by then.", cumulative_sent),
-            (
-                "accuracy-by-upload",
-                "Accuracy by bytes of UPLOAD",
-                "UPLOAD carries the update; keys and shares come on top.",
-                cumulative_upload,
-            ),
-        )
-    ]
+    return Figure(
+        "accuracy-by-sent",
+        "Accuracy by bytes sent",
+        "All messages of one user by then.",
+        f"Line plot of test accuracy against bytes sent per user: {'; '.join(described)}.",
+        data,
+        _layout(title, "test accuracy", axis, {"tickformat": ".0%"}, hovermode="closest"),
+        wide=True,
+    )
 
 
 def bytes_sent(series: Sequence[Series]) -> Figure:
@@ -140,48 +135,15 @@ def bytes_sent(series: Sequence[Series]) -> Figure:
     # Plain averaging records no stages: its one message is the upload.
     rows = [mean_by_stage(s.run, lambda r: r.sent_bytes or {"UPLOAD": r.upload_bytes}) for s in series]
     caption = "What one user sends in a round, on average: sizes of real messages."
-    return _bars("bytes-sent", "Bytes sent by stage", caption, series, rows, BYTE_UNITS)
+    return _bars("bytes-sent", "Bytes sent by stage", caption, series, rows)
 
 
 def bytes_received(series: Sequence[Series]) -> Figure:
     """Draw what one user receives in a round, by stage."""
-    rows = _rows_beside(MODEL, lambda r: r.downlink_bytes, series, lambda r: r.received_bytes)
+    rows = [mean_by_stage(s.run, lambda r: r.received_bytes) for s in series]
+    rows = [{MODEL: m} | row if (m := s.measures.model_per_round) else row for s, row in zip(series, rows, strict=True)]
     caption = "What one user receives in a round, on average, and the model on its way down, whole or in steps."
-    return _bars("bytes-received", "Bytes received by stage", caption, series, rows, BYTE_UNITS)
-
-
-def client_seconds(series: Sequence[Series]) -> Figure:
-    """Draw what one user computes in a round, by stage, with local training for scale."""
-    rows = _rows_beside(TRAINING, lambda r: r.training_seconds, series, lambda r: r.client_seconds)
-    caption = "Computing of one user, measured. Local training is not part of the protocol, but gives the scale."
-    return _bars("client-seconds", "User's seconds by stage", caption, series, rows, SECOND_UNITS)
-
-
-def server_seconds(series: Sequence[Series]) -> Figure:
-    """Draw what the server computes in a round, by stage."""
-    rows = [mean_by_stage(s.run, lambda r: r.server_seconds) for s in series]
-    caption = "Computing of the server in a round, measured."
-    return _bars("server-seconds", "Server's seconds by stage", caption, series, rows, SECOND_UNITS)
-
-
-def computing_and_transfer(series: Sequence[Series]) -> Figure:
-    """Draw the time of the whole run: measured computing and modelled transfer, apart."""
-    rows = [{COMPUTING: s.measures.computing_seconds, TRANSFER: s.measures.transfer_seconds} for s in series]
-    found = {
-        f"{config['bandwidth_mbit']} Mbit/s and {config['latency_ms']} ms"
-        for config in (s.run.config for s in series)
-        if "bandwidth_mbit" in config and "latency_ms" in config
-    }
-    network = " of " + " or ".join(sorted(found)) if found else ""
-    caption = (
-        "Computing was measured: one user's, since users work side by side, and the server's. Transfer (hatched) is "
-        f"modelled, never measured: a simulated network{network}."
-    )
-    figure = _bars("computing-and-transfer", "Time of the whole run", caption, series, rows, SECOND_UNITS, wide=True)
-    for trace in figure.data:
-        shapes = ["/" if name == TRANSFER else "" for name in trace["y"]]
-        trace["marker"]["pattern"] = {"shape": shapes, "fillmode": "overlay"}
-    return figure
+    return _bars("bytes-received", "Bytes received by stage", caption, series, rows)
 
 
 def contributors(series: Sequence[Series]) -> Figure:
@@ -205,31 +167,6 @@ def contributors(series: Sequence[Series]) -> Figure:
     )
 
 
-def dropouts(series: Sequence[Series]) -> Figure:
-    """Draw the users lost in each round."""
-    data, described = [], []
-    for s in series:
-        rounds = s.run.rounds
-        lost = [sum(n for stage, n in record.dropped.items() if stage in STAGES) for record in rounds]
-        if not rounds:
-            continue
-        by_stage = [", ".join(f"{n} at {stage}" for stage, n in r.dropped.items() if n) or "nobody" for r in rounds]
-        data.append(
-            _line(s, [r.round for r in rounds], lost, "%{y}: %{customdata}")
-            | {"customdata": [plot_text(text) for text in by_stage]}
-        )
-        data += _crosses(s, [record for record in rounds if record.failed], lambda r: float(sum(r.dropped.values())))
-        described.append(f"{s.run.name} lost {count(sum(lost), 'user')}, {count(s.measures.failed, 'round')} failed")
-    return Figure(
-        "dropouts",
-        "Dropouts by round",
-        "Users who dropped out; who has no key package for a round counts at SHARE_KEYS. A cross marks a failed round.",
-        f"Line plot of users lost in each round: {'; '.join(described)}.",
-        data,
-        _layout("round", "users", {}, {"rangemode": "tozero"}),
-    )
-
-
 def label_distribution(partition: LabelCounts, number: int) -> Figure:
     """Draw how many samples of each class each client holds."""
     clients = [str(client) for client in range(len(partition.counts))]
@@ -240,7 +177,7 @@ def label_distribution(partition: LabelCounts, number: int) -> Figure:
         "x": clients,
         "y": [plot_text(name) for name in partition.classes],
         "z": columns,
-        "colorscale": [[0, LIGHT.heat[0]], [1, LIGHT.heat[1]]],
+        "colorscale": [[0, HEAT[0]], [1, HEAT[1]]],
         "colorbar": {"title": {"text": "samples"}},
         "hovertemplate": "client %{x}, class %{y}: %{z} samples<extra></extra>",
     }
@@ -257,10 +194,10 @@ def label_distribution(partition: LabelCounts, number: int) -> Figure:
 
 
 def _layout(x: str, y: str, more_x: Json, more_y: Json, **more: Any) -> Json:
-    axis = {"gridcolor": LIGHT.grid, "linecolor": LIGHT.grid, "zeroline": False, "automargin": True}
+    axis = {"gridcolor": GRID, "linecolor": GRID, "zeroline": False, "automargin": True}
     return {
         "height": HEIGHT,
-        "font": {"family": "system-ui, sans-serif", "size": 12, "color": LIGHT.ink},
+        "font": {"family": "system-ui, sans-serif", "size": 12, "color": INK},
         "paper_bgcolor": "white",
         "plot_bgcolor": "white",
         "margin": {"l": 8, "r": 14, "t": 36, "b": 40},
@@ -306,8 +243,9 @@ def _band(s: Series, x: Sequence[float]) -> list[Json]:
     ]
 
 
-def _crosses(s: Series, failed: Sequence[RoundLine], height: Pick) -> list[Json]:
+def _crosses(s: Series) -> list[Json]:
     """Mark failed rounds with a cross that tells the reason when pointed at."""
+    failed = [record for record in s.run.rounds if record.failed and record.accuracy is not None]
     if not failed:
         return []
     return [
@@ -316,61 +254,26 @@ def _crosses(s: Series, failed: Sequence[RoundLine], height: Pick) -> list[Json]
             "mode": "markers",
             "name": f"{s.name}: failed",
             "x": [record.round for record in failed],
-            "y": [height(record) for record in failed],
+            "y": [record.accuracy for record in failed],
             "customdata": [plot_text(record.reason or "no reason recorded") for record in failed],
-            "marker": {"color": LIGHT.bad, "size": 10, "symbol": "x"},
+            "marker": {"color": BAD, "size": 10, "symbol": "x"},
             "hovertemplate": "%{customdata}",
             "showlegend": False,
         }
     ]
 
 
-def _by_bytes(series: Sequence[Series], pick: Callable[[Run], list[float]]) -> tuple[list[Json], Json]:
-    sent = [(s, pick(s.run)) for s in series]
-    totals = [values[-1] for _, values in sent if values and values[-1] > 0]
-    unit = unit_for(totals)
-    data = []
-    for s, values in sent:
-        known = [(r, v) for r, v in zip(s.run.rounds, values, strict=True) if r.accuracy is not None and v > 0]
-        if known:
-            hover = "%{y:.1%} in round %{customdata}<br>%{x:.3~r} " + unit.name
-            data += _band(s, [value / unit.size for value in values])
-            trace = _line(s, [value / unit.size for _, value in known], [record.accuracy for record, _ in known], hover)
-            data.append(trace | {"customdata": [record.round for record, _ in known]})
-    spread = bool(totals) and max(totals) >= LOGARITHMIC_FROM * min(totals)
-    axis = {"type": "log", "dtick": "D2", "tickformat": "~r"} if spread else {"rangemode": "tozero"}
-    title = f"{unit.name} sent per user{' (logarithmic)' if spread else ''}"
-    return data, _layout(title, "test accuracy", axis, {"tickformat": ".0%"}, hovermode="closest")
-
-
-def _rows_beside(
-    name: str,
-    pick: Callable[[RoundLine], float],
-    series: Sequence[Series],
-    by_stage: Callable[[RoundLine], Mapping[str, float]],
-) -> list[dict[str, float]]:
-    """Return one measurement by stage, after another of the whole round where there is one."""
-    rows = [(mean(pick(record) for record in worked(s.run)), mean_by_stage(s.run, by_stage)) for s in series]
-    return [{name: first, **staged} if first else staged for first, staged in rows]
-
-
 def _bars(
-    identity: str,
-    title: str,
-    caption: str,
-    series: Sequence[Series],
-    rows: Sequence[Mapping[str, float]],
-    units: tuple[Unit, ...],
-    wide: bool = False,
+    identity: str, title: str, caption: str, series: Sequence[Series], rows: Sequence[Mapping[str, float]]
 ) -> Figure:
     """Draw one group of bars per category, in the order of the protocol; `rows` has each run's values."""
-    unit = unit_for([value for row in rows for value in row.values()], units)
-    order = [name for name in (TRAINING, MODEL, *STAGES, COMPUTING, TRANSFER) if any(name in row for row in rows)]
+    unit = unit_for([value for row in rows for value in row.values()])
+    order = [name for name in (MODEL, *STAGES) if any(name in row for row in rows)]
     data, described = [], []
     for s, row in zip(series, rows, strict=True):
         kept = [name for name in order if name in row]
         # Each figure in its own best unit: 64 B says more than 0.064 kB beside a bar too short to see.
-        texts = [unit_for([row[name]], units).text(row[name]) for name in kept]
+        texts = [bytes_text(row[name]) for name in kept]
         if kept:
             data.append(
                 {
@@ -389,4 +292,4 @@ def _bars(
     categories = {"categoryorder": "array", "categoryarray": order, "autorange": "reversed"}
     height = 100 + len(order) * (14 + 19 * len(series))
     layout = _layout(unit.name, "", {"rangemode": "tozero"}, categories, barmode="group") | {"height": height}
-    return Figure(identity, title, caption, f"Bar chart: {'; '.join(described)}.", data, layout, wide)
+    return Figure(identity, title, caption, f"Bar chart: {'; '.join(described)}.", data, layout)
