@@ -32,7 +32,7 @@ DRAWN = """
 })
 """
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-PLOTS = 11
+PLOTS = 6
 
 
 @pytest.fixture(scope="module")

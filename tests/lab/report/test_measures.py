@@ -57,7 +57,7 @@ def test_recorded_running_totals_win(tmp_path: Path) -> None:
 
 
 def test_running_sums_grow_round_by_round() -> None:
-    """All messages, and UPLOAD alone."""
+    """A failed round counts too."""
     run = run_of(GOOD, FAILED)
     assert cumulative_sent(run) == [140, 200]
 
