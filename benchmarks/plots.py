@@ -9,9 +9,9 @@ import numpy as np
 
 from benchmarks.systems import NAMES
 from sparsesecagg.errors import MissingExtra
-from sparsesecagg.lab.report.palette import LIGHT, LIGHT_RUNS
+from sparsesecagg.lab.report.palette import GRID, RUNS
 
-_STYLES = {"sliced": (LIGHT_RUNS[0], "o"), "secagg": (LIGHT_RUNS[2], "D")}
+_STYLES = {"sliced": (RUNS[0], "o"), "secagg": (RUNS[2], "D")}
 _AXES = {"dim": "coordinates d", "clients": "users N"}
 
 
@@ -35,7 +35,7 @@ def draw_growth(result: dict[str, Any], names: list[str], path: Path) -> None:
             axis.plot(x, y, marker=marker, ms=4, lw=1.4, color=colour, label=NAMES[system])
         axis.set(xscale="log", yscale="log", xlabel=_AXES[sweep["varied"]], ylabel="seconds", title=sweep["title"])
         axis.legend(fontsize=8, frameon=False)
-        axis.grid(True, which="major", color=LIGHT.grid, lw=0.6)
+        axis.grid(True, which="major", color=GRID, lw=0.6)
         axis.spines[["top", "right"]].set_visible(False)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.tight_layout()

@@ -9,7 +9,6 @@ from experiments.many_rounds.model import (
     ManyRounds,
     correlation,
     draw_sums,
-    estimate,
     rounds_to_solve,
     sending,
     sums_of_round,
@@ -17,6 +16,7 @@ from experiments.many_rounds.model import (
 )
 from lab.audit.rounds import attacked_run, next_round, parameters, users_of
 from sparsesecagg.errors import InvalidInput
+from sparsesecagg.lab.attacks.identities import estimate
 
 # Twenty coordinates in five draws of 100 users: figures differ by 0.02 or so from seed to seed.
 TOLERANCE = 0.06
