@@ -135,6 +135,17 @@ def measure_ranges(data: Path | None) -> dict[str, Any]:
     return found
 
 
+def published(result: dict[str, Any]) -> str:
+    """Return the sentence of docs/flower.md."""
+    plain, ours = result["bytes"]["plain"], result["bytes"]["secured"]
+    less, steady = (fmean(plain[name]) / fmean(ours[name]) for name in ("bytes_per_round", "bytes_steady"))
+    accuracy = [f"{100 * fmean(each['accuracy']):.1f} %" for each in (ours, plain)]
+    return (
+        f"{less:.0f} times fewer bytes than plain FedAvg over all rounds, {steady:.0f} times in steady state; accuracy "
+        f"{' beside '.join(accuracy)}."
+    )
+
+
 def main() -> None:
     """Measure, and write what was found beside what was there."""
     parser = argparse.ArgumentParser(description=__doc__)
