@@ -38,9 +38,13 @@ class Loot:
     refusals: list[str] = field(default_factory=list)
     """The types of the errors that stood in its way."""
 
-    def refused(self, error: SparseSecAggError) -> None:
-        """Note a refusal."""
-        self.refusals.append(type(error).__name__)
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        """Note a refusal, which ends what is done in here and nothing else."""
+        try:
+            yield
+        except SparseSecAggError as refusal:
+            self.refusals.append(type(refusal).__name__)
 
 
 Play = Callable[[Setting, Loot], None]
@@ -123,10 +127,8 @@ def run(attack: Attack, setting: Setting) -> AttackOutcome:
 def _play(attack: Attack, setting: Setting) -> Loot:
     """Return what was read, before an error or without one."""
     loot = Loot()
-    try:
+    with loot.noting():
         attack.play(setting, loot)
-    except SparseSecAggError as refusal:
-        loot.refused(refusal)
     return loot
 
 
@@ -147,3 +149,8 @@ def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
         yield
     finally:
         setattr(owner, name, kept)
+
+
+def without(owner: Any, name: str, value: Any) -> Control:
+    """Return a control that puts something else in the place of one check."""
+    return lambda: replaced(owner, name, value)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
-from sparsesecagg.errors import InvalidInput, SparseSecAggError
+from sparsesecagg.errors import InvalidInput
 from sparsesecagg.flower import context, exchanges, mod, node
 from sparsesecagg.flower.records import read_packet
-from sparsesecagg.lab.attacks.base import Loot, Setting, attack, replaced
+from sparsesecagg.lab.attacks.base import Loot, Setting, attack, replaced, without
 from sparsesecagg.lab.attacks.flower_world import CLIP, DIM, FIRST, RATE, FlowerWorld, answer_of, changed
 from sparsesecagg.lab.attacks.local_grid import stage_of, travel
 from sparsesecagg.lab.audit.adversary import Adversary
@@ -22,9 +21,6 @@ from sparsesecagg.protocol import SqliteLedger
 from sparsesecagg.protocol.ledger import Entry
 from sparsesecagg.protocol.messages import Unmask, encode
 from sparsesecagg.protocol.stages import Progress
-
-without = partial(partial, replaced)
-"""What puts something in the place of a part of the mod or the strategy."""
 
 
 @attack(
@@ -34,7 +30,6 @@ without = partial(partial, replaced)
 )
 def flower_other_rate(setting: Setting, loot: Loot) -> None:
     """Attack 3 of version 1."""
-
     with FlowerWorld(setting, loot) as world:
 
         def lie(user: int, message: Any) -> None:
@@ -46,7 +41,6 @@ def flower_other_rate(setting: Setting, loot: Loot) -> None:
 
 
 def _unbound(message: Any, content: Any, *known: Any) -> Any:
-
     return Message(content=content, metadata=message.metadata)  # type: ignore[call-overload]
 
 
@@ -57,7 +51,6 @@ def _unbound(message: Any, content: Any, *known: Any) -> Any:
 )
 def flower_group_id(setting: Setting, loot: Loot) -> None:
     """S9."""
-
     with FlowerWorld(setting, loot) as world:
 
         def train(user: int, message: Any) -> Any:
@@ -72,27 +65,19 @@ def flower_group_id(setting: Setting, loot: Loot) -> None:
         loot.values += world.right(mean * world.nodes)
 
 
-@contextmanager
-def without_record() -> Iterator[None]:
+def _unrecorded(self: SqliteLedger, entry: Entry, *written: Any, genuine: Any = SqliteLedger.record) -> None:
     """Let a node give its shares without writing it down."""
-    genuine = SqliteLedger.record
-
-    def record(self: SqliteLedger, entry: Entry, *written: Any) -> None:
-        if entry.progress != Progress.OVER or not entry.answer:
-            genuine(self, entry, *written)
-
-    with replaced(SqliteLedger, "record", record):
-        yield
+    if entry.progress != Progress.OVER or not entry.answer:
+        genuine(self, entry, *written)
 
 
 @attack(
     "A second UNMASK task runs on a context that was put back, with other survivors.",
     "A node gives its shares once: the ledger is a file of its own, whatever Flower's context says.",
-    without_record,
+    without(SqliteLedger, "record", _unrecorded),
 )
 def flower_second_task(setting: Setting, loot: Loot) -> None:
     """Attack 2 of version 1."""
-
     with FlowerWorld(setting, loot) as world:
         kept: dict[int, tuple[Any, Any]] = {}
         heard: list[tuple[int, Unmask]] = []
@@ -131,7 +116,6 @@ def _fed(world: Any) -> Adversary:
 
 
 def _read(world: Any, heard: list[tuple[int, Unmask]]) -> int:
-
     adversary = _fed(world)
     for user, message in heard:
         adversary.take_shares(user, message)
@@ -164,7 +148,6 @@ def without_mod() -> Iterator[None]:
 )
 def flower_in_the_clear(setting: Setting, loot: Loot) -> None:
     """As FedAvg alone does."""
-
     with FlowerWorld(setting, loot) as world:
         model = ArrayRecord({"w": Array(np.zeros(DIM, np.float32))})
         content = RecordDict({"arrays": model, "config": ConfigRecord({RATE: 1.0})})
@@ -181,7 +164,6 @@ def flower_in_the_clear(setting: Setting, loot: Loot) -> None:
 )
 def flower_evaluation(setting: Setting, loot: Loot) -> None:
     """S8."""
-
     with FlowerWorld(setting, loot) as world:
         reply = world.ask(world.victim, Message(RecordDict(), FIRST + world.victim, "evaluate"))
         loot.values += 0 if reply.has_error() else len(reply.content.metric_records["metrics"])
@@ -195,7 +177,6 @@ def flower_evaluation(setting: Setting, loot: Loot) -> None:
 )
 def flower_metric(setting: Setting, loot: Loot) -> None:
     """S7: count the nodes that answer."""
-
     with FlowerWorld(setting, loot) as world:
         world.train = lambda user, message: (world.updates[user], {"has-disease": float(user == world.victim)})
         world.start(metrics={"has-disease": 1.0})
@@ -222,7 +203,6 @@ def _strict_metric(metrics: Any, name: str) -> float:
 )
 def flower_data_oracle(setting: Setting, loot: Loot) -> None:
     """S3: count the nodes that can be told from the first by what comes back, apart from an app that raises."""
-
     with FlowerWorld(setting, loot) as world:
         metrics: list[dict[str, Any]] = [{"loss": 1.0}, {"loss": np.inf}, {}, {"loss": np.nan}]
         replies: dict[int, str] = {}
@@ -240,10 +220,8 @@ def flower_data_oracle(setting: Setting, loot: Loot) -> None:
                 )
 
         world.train, world.spy = train, watch
-        try:
+        with loot.noting():
             world.start(metrics={"loss": 1.0})
-        except SparseSecAggError as stopped:
-            loot.refused(stopped)
         loot.values += sum(each != replies[0] for each in replies.values())
 
 
@@ -256,7 +234,6 @@ def flower_data_oracle(setting: Setting, loot: Loot) -> None:
 )
 def flower_downgrade(setting: Setting, loot: Loot) -> None:
     """Count the uploads that come."""
-
     with FlowerWorld(setting, loot) as world:
         try:
             world.start(roster=False)
@@ -273,7 +250,6 @@ def flower_downgrade(setting: Setting, loot: Loot) -> None:
 )
 def flower_many_users(setting: Setting, loot: Loot) -> None:
     """S17: count the users beyond the first that one node advertises keys for."""
-
     with FlowerWorld(setting, loot) as world:
 
         def lie(user: int, message: Any) -> None:
@@ -293,7 +269,6 @@ def flower_many_users(setting: Setting, loot: Loot) -> None:
 )
 def flower_far_epoch(setting: Setting, loot: Loot) -> None:
     """S15: count nodes that can't take part in an honest run afterwards."""
-
     with FlowerWorld(setting, loot) as world:
 
         def lie(user: int, message: Any) -> None:
@@ -318,7 +293,6 @@ def _trusting(self: Any, stage: Any, sent: Any, replies: Any, answered: Any = No
 )
 def flower_odd_reply(setting: Setting, loot: Loot) -> None:
     """S4: count rounds that are lost."""
-
     with FlowerWorld(setting, loot) as world:
         world.spy = lambda user, reply: changed(reply, stage=["x"]) if user == 0 and not reply.has_error() else None
         try:

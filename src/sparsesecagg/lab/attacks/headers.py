@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
 from sparsesecagg.crypto.kdf import digest
@@ -12,7 +10,6 @@ from sparsesecagg.crypto.secrets import SharedSecret
 from sparsesecagg.lab.attacks.base import Loot, Setting, attack
 from sparsesecagg.lab.attacks.world import World, without_ledger, without_refusal, without_tags
 from sparsesecagg.lab.audit.adversary import spread_votes
-from sparsesecagg.protocol import Client
 from sparsesecagg.protocol.epoch import mask_private
 
 
@@ -80,8 +77,7 @@ def own_mask_keys(setting: Setting, loot: Loot) -> None:
     }
     shown = world.show(mask_keys=keys)
     survivors = world.upload_all(shown)
-    for holder in survivors:
-        world.unmask(holder, shown.header, survivors)
+    world.unmask_all(shown.header, survivors)
     world.mask_secrets |= forged
     loot.values += world.right([world.victim])
 
@@ -105,8 +101,7 @@ def other_context(setting: Setting, loot: Loot) -> None:
     ]
     if world.victim not in survivors:
         return
-    for holder in survivors:
-        world.unmask(holder, shown.header, survivors)
+    world.unmask_all(shown.header, survivors)
     loot.values += world.right(survivors)
 
 
@@ -136,12 +131,9 @@ def second_header(setting: Setting, loot: Loot) -> None:
     for number in range(20):
         context = digest("context", bytes([number]))
         data = world.header_for(world.victim, world.show(context=context))
-        taken = world.ask(partial(_accept, world.client(world.victim), data, context))
-        loot.values += int(taken is not None and number > 0)
-
-
-def _accept(user: Client, data: bytes, context: bytes) -> bytes:
-    return user.accept(data, context=context) or b""
+        with loot.noting():
+            world.client(world.victim).accept(data, context=context)
+            loot.values += int(number > 0)
 
 
 @attack(
@@ -155,9 +147,6 @@ def second_package(setting: Setting, loot: Loot) -> None:
     copies = {index: world.client(index).save() for index in world.everyone}
     for index, state in copies.items():
         both = world.client(index), world.copy_of(index, state)
-        made = [world.ask(partial(_share, user)) for user in both]
-        loot.values += int(None not in made and made[0] != made[1])
-
-
-def _share(user: Client) -> bytes:
-    return b"".join(user.share_keys(2))
+        with loot.noting():
+            first, second = ([*user.share_keys(2)] for user in both)
+            loot.values += int(first != second)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +13,7 @@ from numpy.typing import NDArray
 from sparsesecagg.crypto.identity import Identity
 from sparsesecagg.crypto.keys import KeyAgreement
 from sparsesecagg.crypto.secrets import SECRET_SIZE, AgreedSecret, PrivateKey
-from sparsesecagg.errors import SparseSecAggError
-from sparsesecagg.lab.attacks.base import Loot, Setting, attack, replaced
+from sparsesecagg.lab.attacks.base import Loot, Setting, attack, without
 from sparsesecagg.lab.attacks.world import World, accepted_parameters, without_policy
 from sparsesecagg.patterns.groups import SMALLEST_GROUP
 from sparsesecagg.protocol import Client, MemoryLedger, Parameters, Policy, RoundOptions, SqliteLedger, parameters
@@ -23,17 +21,10 @@ from sparsesecagg.simulate.run import Cohort, InProcessRun
 from sparsesecagg.simulate.simulation import entropy_of_run, make_identities, seeded_entropy
 
 
-@contextmanager
-def without_identities() -> Iterator[None]:
-    """Let pairs agree by their sealing keys alone, as in a plain run."""
-    with replaced(Identity, "secret_with", lambda self, peer: AgreedSecret(b"")):
-        yield
-
-
 @attack(
     "The server plays all other users of a run to one of them, with sealing keys of its own.",
     "With a roster, only the listed user can open its shares and make its tags.",
-    without_identities,
+    without(Identity, "secret_with", lambda self, peer: AgreedSecret(b"")),
     promised=("authenticated",),
 )
 def man_in_the_middle(setting: Setting, loot: Loot) -> None:
@@ -51,18 +42,15 @@ def man_in_the_middle(setting: Setting, loot: Loot) -> None:
     loot.values += world.right([world.victim])
 
 
-@contextmanager
-def with_session_seed() -> Iterator[None]:
+def _from_session(self: Parameters, number: int, roster: Any, kept: Any = Parameters.epoch_seed) -> Any:
     """Draw groups from the session, which the server chooses, as in a plain run."""
-    kept = Parameters.epoch_seed
-    with replaced(Parameters, "epoch_seed", lambda self, number, roster: kept(self, number, None)):
-        yield
+    return kept(self, number, None)
 
 
 @attack(
     "The server tries session after session until the draw puts the users that it likes into the victim's group.",
     "With a roster, its seed and the epoch number determine the groups; the server cannot change them.",
-    with_session_seed,
+    without(Parameters, "epoch_seed", _from_session),
     promised=("authenticated",),
 )
 def chosen_groups(setting: Setting, loot: Loot) -> None:
@@ -84,17 +72,10 @@ def chosen_groups(setting: Setting, loot: Loot) -> None:
 ANYTHING = Policy(min_anonymity=0, server="semi-honest", colluding=0.0)
 
 
-@contextmanager
-def without_roster_rules() -> Iterator[None]:
-    """Let clients take part however the cohort is cut."""
-    with replaced(Policy, "_check_roster", lambda self, params, roster: None):
-        yield
-
-
 @attack(
     "The server cuts the same draw into another number of groups than the roster says.",
     "The roster fixes the group size, so the server cannot cut the users into other groups.",
-    without_roster_rules,
+    without(Policy, "_check_roster", lambda self, params, roster: None),
     modes=("authenticated",),
     promised=("authenticated",),
 )
@@ -107,16 +88,13 @@ def other_cut(setting: Setting, loot: Loot) -> None:
             continue
         size = setting.clients // groups
         cut = params.replace(groups=groups, slices=groups, threshold=size)
-        loot.values += _takes_part(identities[0], cut, loot)
+        _take_part(identities[0], cut, loot)
 
 
-def _takes_part(identity: Identity, params: Parameters, loot: Loot, policy: Policy | None = None) -> int:
-    try:
+def _take_part(identity: Identity, params: Parameters, loot: Loot, policy: Policy | None = None) -> None:
+    with loot.noting():
         Client(identity.user, params, policy, identity=identity, ledger=MemoryLedger())
-    except SparseSecAggError as refusal:
-        loot.refused(refusal)
-        return 0
-    return 1
+        loot.values += 1
 
 
 @attack(
@@ -130,20 +108,14 @@ def downgrade(setting: Setting, loot: Loot) -> None:
     """Count who takes part."""
     identities = make_identities(setting.clients, "attack", seeded_entropy(setting.seed))
     params = Parameters.create(setting.clients, 1000, RoundOptions(alpha=setting.alpha))
-    loot.values += sum(_takes_part(each, params, loot, Policy(authenticated=True)) for each in identities)
-
-
-@contextmanager
-def without_bound_roster() -> Iterator[None]:
-    """Let a run's name stand for any roster."""
-    with replaced(SqliteLedger, "_bind", lambda self, roster: None):
-        yield
+    for each in identities:
+        _take_part(each, params, loot, Policy(authenticated=True))
 
 
 @attack(
     "The server hands out a second roster under the same run name, with another seed and so with other groups.",
     "A user's ledger accepts one roster per run name.",
-    without_bound_roster,
+    without(SqliteLedger, "_bind", lambda self, roster: None),
     modes=("authenticated",),
     promised=("authenticated",),
 )
@@ -153,11 +125,8 @@ def second_roster(setting: Setting, loot: Loot) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for number in range(5):
             roster = identity.roster.with_seed(bytes([number]) * 32)
-            try:
+            with loot.noting():
                 SqliteLedger(Path(folder), roster.digest, 0, roster).close()
-            except SparseSecAggError as refusal:
-                loot.refused(refusal)
-            else:
                 loot.values += int(number > 0)
 
 
@@ -166,19 +135,12 @@ def second_roster(setting: Setting, loot: Loot) -> None:
 USERS, COORDINATES, NOISE = 15, 30, 0.1
 
 
-@contextmanager
-def without_epoch_limit() -> Iterator[None]:
-    """Let a run have any number of draws."""
-    with replaced(parameters, "MAX_EPOCHS", 1 << 30):
-        yield
-
-
 @attack(
     "After the last epoch the server asks for another one, and so for other groups, in every round, keeps all sums, "
     "and solves for the part of each user's updates that stays the same.",
     "Groups stay for an epoch and there are at most sixteen: while nobody drops out, no number of rounds tells the "
     "members of a group apart.",
-    without_epoch_limit,
+    without(parameters, "MAX_EPOCHS", 1 << 30),
 )
 def many_rounds(setting: Setting, loot: Loot) -> None:
     """Attack 11 of version 1, with real users: counts those who are told apart from their group."""
@@ -194,10 +156,8 @@ def many_rounds(setting: Setting, loot: Loot) -> None:
     truth = rng.normal(0, 0.2, (clients, COORDINATES))
     rows, sums, first = [], [], run.server.groups
     for _ in range(clients // 2 + 3):
-        try:
+        with loot.noting():
             _new_epoch(run, run.server.epoch_number + 1)
-        except SparseSecAggError as refusal:
-            loot.refused(refusal)
         run.round(list(truth + rng.normal(0, 0.2 * NOISE, truth.shape)))
         for each in run.server.rounds:
             found = each._sum.result()
@@ -238,22 +198,15 @@ def _new_epoch(run: InProcessRun, number: int) -> None:
     run.share_keys(run.clients)
 
 
-@contextmanager
-def without_erasure() -> Iterator[None]:
+def _without_erasure(self: SqliteLedger, question: str, kept: Any = SqliteLedger._ask) -> Any:
     """Let a ledger's log keep what later states no longer have."""
-    kept = SqliteLedger._ask
-
-    def ask(self: SqliteLedger, question: str) -> tuple[int, ...]:
-        return (0,) if "checkpoint" in question else kept(self, question)
-
-    with replaced(SqliteLedger, "_ask", ask):
-        yield
+    return (0,) if "checkpoint" in question else kept(self, question)
 
 
 @attack(
     "The server leaves a user out of round after round; then somebody takes its disk.",
     "A user's ledger and its log hold no secrets of finished rounds.",
-    without_erasure,
+    without(SqliteLedger, "_ask", _without_erasure),
 )
 def left_on_disk(setting: Setting, loot: Loot) -> None:
     """S14: search the files for secrets that the user has dropped."""
@@ -268,25 +221,20 @@ def left_on_disk(setting: Setting, loot: Loot) -> None:
 
         clients, entropy = min(setting.clients, 12), seeded_entropy(setting.seed)
         identities = make_identities(clients, "attack", entropy) if setting.authenticated else None
-        params = Parameters.create(
-            clients,
-            60,
-            RoundOptions(),
-            session=entropy(32),
-            roster=None if identities is None else identities[0].roster,
-        )
+        roster = identities[0].roster if identities else None
+        params = Parameters.create(clients, 60, RoundOptions(), session=entropy(32), roster=roster)
         cohort = Cohort(ANYTHING, entropy_of_run(setting.seed), identities, ledger_of)
         user = InProcessRun(params, cohort).clients[0]
         secrets = []
         for number in (2, 4, 6):
-            for package in user._state.packages.values():
-                secrets += [package.for_upload().mask_secret.reveal(), package.for_upload().private_seed.reveal()]
+            secrets += _secrets_of(user)
             user.share_keys(number)
-        left = {
-            secret.reveal()
-            for each in user._state.packages.values()
-            for secret in (each.for_upload().mask_secret, each.for_upload().private_seed)
-        }
+        left = _secrets_of(user)
         files = b"".join(Path(entry.path).read_bytes() for entry in os.scandir(folder))
         loot.values += sum(secret in files for secret in secrets if secret not in left)
         ledgers[0].close()
+
+
+def _secrets_of(user: Client) -> list[bytes]:
+    packages = [each.for_upload() for each in user._state.packages.values()]
+    return [secret.reveal() for each in packages for secret in (each.mask_secret, each.private_seed)]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparsesecagg.errors import InvalidInput, SparseSecAggError
-from sparsesecagg.lab.attacks.base import Loot, Setting, attack, replaced
+from sparsesecagg.lab.attacks.base import Loot, Setting, attack, without
 from sparsesecagg.lab.attacks.users import play_round
 from sparsesecagg.lab.attacks.world import TOLERANCE, World, without_policy, without_refusal
 from sparsesecagg.privacy.mechanism import Noise
@@ -21,24 +19,17 @@ from sparsesecagg.protocol.parameters import MAX_DIM
 from sparsesecagg.rounding import Clip
 
 
-@contextmanager
-def with_data_refusals() -> Iterator[None]:
-    """Let users refuse what is not finite, as version 2 did."""
-    kept = Clip.apply
-
-    def strict(self: Clip, piece: NDArray[Any]) -> NDArray[Any]:
-        if not np.isfinite(piece).all():
-            raise InvalidInput("update", "must be finite")
-        return kept(self, piece)
-
-    with replaced(Clip, "apply", strict):
-        yield
+def _finite(self: Clip, piece: NDArray[Any], kept: Any = Clip.apply) -> Any:
+    """Refuse what is not finite, as version 2 did."""
+    if not np.isfinite(piece).all():
+        raise InvalidInput("update", "must be finite")
+    return kept(self, piece)
 
 
 @attack(
     "The server sends a model that overflows on some users' data, and watches who refuses, with which words.",
     "No answer depends on private data: the same messages get the same kind of answer, of the same size.",
-    with_data_refusals,
+    without(Clip, "apply", _finite),
 )
 def data_oracle(setting: Setting, loot: Loot) -> None:
     """S3: count the users whose data can be told from an ordinary update's by the kind of answer."""
@@ -52,30 +43,24 @@ def data_oracle(setting: Setting, loot: Loot) -> None:
         try:
             weight = (1, 0, -3, 10**30)[place % 4]
             answer = world.client(index).upload(world.header_for(index, shown), update, weight)
-            answers.append(("answered", len(answer)))
+            answers.append(f"{len(answer)} bytes")
         except SparseSecAggError as refusal:
-            loot.refused(refusal)
-            answers.append((str(refusal), 0))
+            loot.refusals.append(type(refusal).__name__)
+            answers.append(str(refusal))
     loot.values += sum(each != answers[0] for each in answers)
 
 
-@contextmanager
-def with_weight_refusals() -> Iterator[None]:
-    """Let users refuse weights above the limit, as the first version did."""
-
-    def strict(weight: int, params: Parameters) -> int:
-        if weight > params.max_weight:
-            raise InvalidInput("weight", f"must be from 0 to {params.max_weight}")
-        return weight
-
-    with replaced(checks, "checked_weight", strict):
-        yield
+def _small(weight: int, params: Parameters) -> int:
+    """Refuse weights above the limit, as the first version did."""
+    if weight > params.max_weight:
+        raise InvalidInput("weight", f"must be from 0 to {params.max_weight}")
+    return weight
 
 
 @attack(
     "The server sets the largest weight and watches who refuses.",
     "A weight above the limit is clamped, and no answer differs by it.",
-    with_weight_refusals,
+    without(checks, "checked_weight", _small),
 )
 def weight_oracle(setting: Setting, loot: Loot) -> None:
     """Attack 12 of version 1: count those of whom the server learns on which side of the limit their weight is."""
@@ -95,8 +80,7 @@ def unequal_weights(setting: Setting, loot: Loot) -> None:
     shown = world.show()
     for index in world.everyone:
         world.upload(index, shown, 100 if index == world.victim else 0)
-    for holder in world.everyone:
-        world.unmask(holder, shown.header, world.everyone)
+    world.unmask_all(shown.header, world.everyone)
     loot.values += world.right(world.everyone)
 
 
@@ -115,17 +99,10 @@ TOLD_APART = 0.2
 """Correlation of 600 values, five deviations from what chance gives."""
 
 
-@contextmanager
-def without_noise() -> Iterator[None]:
-    """Let users add no noise."""
-    with replaced(Noise, "apply", lambda self, piece: piece):
-        yield
-
-
 @attack(
     "The same in a run with differential privacy.",
     "Users add noise themselves: a difference of sums tells no more than their budgets allow.",
-    without_noise,
+    without(Noise, "apply", lambda self, piece: piece),
 )
 def differences_with_noise(setting: Setting, loot: Loot) -> None:
     """Without noise the difference correlates with the victim's update, though rounding blurs single values."""
@@ -184,37 +161,25 @@ def huge_parameters(setting: Setting, loot: Loot) -> None:
 def _count_takers(setting: Setting, loot: Loot, options: RoundOptions, dim: int) -> None:
     params = Parameters.create(setting.clients, dim, options)
     for user in range(setting.clients):
-        try:
+        with loot.noting():
             Client(user, params)
-        except SparseSecAggError as refusal:
-            loot.refused(refusal)
-        else:
             loot.values += 1
 
 
 LEAP = state.LARGEST_SKIP + 10
 
 
-@contextmanager
-def without_skip_limit() -> Iterator[None]:
-    """Let users follow a server any number of rounds ahead."""
-    with replaced(state, "LARGEST_SKIP", 1 << 40):
-        yield
-
-
 @attack(
     "The server claims to be thousands of rounds ahead, so that users follow and are of no use to anybody else.",
     "A user follows a bounded number of rounds; a larger leap is refused and changes nothing.",
-    without_skip_limit,
+    without(state, "LARGEST_SKIP", 1 << 40),
 )
 def leap(setting: Setting, loot: Loot) -> None:
     """S15: count users that can't take part in the next round any more."""
     world = World(setting, loot)
     for index in world.everyone[:3]:
-        try:
+        with loot.noting():
             world.client(index).share_keys(LEAP)
-        except SparseSecAggError as refusal:
-            loot.refused(refusal)
         loot.values += world.client(index).round_number > 0
 
 
@@ -236,17 +201,10 @@ def no_mask_partners(setting: Setting, loot: Loot) -> None:
         loot.values += int(np.count_nonzero(world.truth[world.victim]))
 
 
-@contextmanager
-def without_parts() -> Iterator[None]:
-    """Count survivors, not the parts that masks still join."""
-    with replaced(Header, "components", lambda self, indices: [set(indices)]):
-        yield
-
-
 @attack(
     "In a sparse graph, survivors are chosen so that the mask graph falls apart.",
     "Users count the parts that masks join, not survivors.",
-    without_parts,
+    without(Header, "components", lambda self, indices: [set(indices)]),
     modes=("plain",),
     promised=("plain",),
 )
@@ -264,6 +222,5 @@ def split_graph(setting: Setting, loot: Loot) -> None:
     )
     gone = {index for side in cut for index in side}
     survivors = [index for index in world.everyone if index not in gone]
-    for holder in survivors:
-        world.unmask(holder, shown.header, survivors)
+    world.unmask_all(shown.header, survivors)
     loot.values += world.right(part)

@@ -60,8 +60,7 @@ def second_unmask(setting: Setting, loot: Loot) -> None:
     shown = world.show()
     world.upload_all(shown)
     copies = {index: world.client(index).save() for index in world.everyone}
-    for holder in world.everyone:
-        world.unmask(holder, shown.header, world.everyone)
+    world.unmask_all(shown.header, world.everyone)
     world.restore()
     for holder in world.others:
         world.unmask(holder, shown.header, world.others, by=world.copy_of(holder, copies[holder]))
@@ -107,8 +106,7 @@ def _run_twice(world: World) -> None:
             for index, state in copies.items():
                 world.run.clients[world.epoch.user(index)] = world.copy_of(index, state)
         uploaded = world.upload_all(shown)
-        for holder in uploaded:
-            world.unmask(holder, shown.header, uploaded)
+        world.unmask_all(shown.header, uploaded)
         world.restore()
         opened = world.read(uploaded) if uploaded else None
         if opened is None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sparsesecagg.crypto.identity import Identity
 from sparsesecagg.crypto.sealing import TAG_SIZE
 from sparsesecagg.errors import PolicyViolation, SparseSecAggError
-from sparsesecagg.lab.attacks.base import Loot, Setting, replaced
+from sparsesecagg.lab.attacks.base import Control, Loot, Setting, replaced, without
 from sparsesecagg.lab.audit.adversary import Adversary
 from sparsesecagg.protocol import Client, Parameters, Policy, RoundOptions, checks
 from sparsesecagg.protocol.header import Header, Tags
@@ -82,6 +82,11 @@ class World(Adversary):
         return [index for index in self.everyone if index != self.victim]
 
     @property
+    def liar(self) -> int:
+        """The user that lies, where one other than the victim does."""
+        return self.epoch.user(self.others[0])
+
+    @property
     def spare(self) -> int:
         """How many of the group a holder can be told have dropped out."""
         return len(self.everyone) - self.params.threshold
@@ -140,13 +145,17 @@ class World(Adversary):
         self.take_shares(holder, message)
         return message
 
+    def unmask_all(self, header: Header, survivors: Collection[int]) -> None:
+        """Ask all survivors for their shares, and tell them the truth."""
+        for holder in survivors:
+            self.unmask(holder, header, survivors)
+
     def ask(self, act: Callable[[], bytes | None]) -> bytes | None:
         """Return what a user answers; None if it refuses, which is noted."""
-        try:
-            return act()
-        except SparseSecAggError as refusal:
-            self.loot.refused(refusal)
-            return None
+        answers = []
+        with self.loot.noting():
+            answers.append(act())
+        return answers[0] if answers else None
 
     def right(self, users: Collection[int], header: Header | None = None) -> int:
         """Count the values in the sum of some users that come out right, once all known masks are removed."""
@@ -189,25 +198,21 @@ def accepted_parameters(
 # Checks taken out, for more than one attack
 
 
-@contextmanager
-def without_tags() -> Iterator[None]:
-    """Let every tag count."""
-    with replaced(Tags, "valid", lambda self, sender, tag: True):
-        yield
+without_tags = without(Tags, "valid", lambda self, sender, tag: True)
+"""Every tag counts."""
 
 
-@contextmanager
-def without_counting() -> Iterator[None]:
-    """Let holders release shares however few survivors there are."""
+def _uncounted(header: Header, index: int, message: Any, tags: Tags) -> set[int]:
+    declared = set(decode_users(message.survivors, len(header.epoch.group)).tolist())
+    partners = [each for each in header.partners(index).tolist() if each in declared]
+    made = pieces(message.tags, len(partners), TAG_SIZE, "the tags")
+    return declared - {each for each, tag in zip(partners, made, strict=True) if not tags.valid(each, tag)}
 
-    def uncounted(header: Header, index: int, message: Any, tags: Tags) -> set[int]:
-        declared = set(decode_users(message.survivors, len(header.epoch.group)).tolist())
-        partners = [each for each in header.partners(index).tolist() if each in declared]
-        made = pieces(message.tags, len(partners), TAG_SIZE, "the tags")
-        return declared - {each for each, tag in zip(partners, made, strict=True) if not tags.valid(each, tag)}
 
-    with replaced(checks, "own_survivors", uncounted):
-        yield
+without_counting = without(checks, "own_survivors", _uncounted)
+"""Holders release shares however few survivors there are."""
+without_policy = without(Policy, "check", lambda self, params, roster=None: kept_by(params, "semi-honest", 0.0))
+"""Clients take part in anything."""
 
 
 @contextmanager
@@ -221,33 +226,16 @@ def without_ledger() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def without_policy() -> Iterator[None]:
-    """Let clients take part in anything."""
-
-    def anything(self: Policy, params: Parameters, roster: Any = None) -> Any:
-        return kept_by(params, "semi-honest", 0.0)
-
-    with replaced(Policy, "check", anything):
-        yield
-
-
-def without_refusal(text: str) -> Callable[[], Any]:
+def without_refusal(text: str) -> Control:
     """Return what lets clients accept a header that they refuse with this text."""
+    kept = checks.accepted_header
 
-    @contextmanager
-    def lenient() -> Iterator[None]:
-        kept = checks.accepted_header
+    def accepted(epoch: Any, index: int, message: Any, *known: Any) -> Header:
+        try:
+            return kept(epoch, index, message, *known)
+        except SparseSecAggError as refusal:
+            if text not in str(refusal):
+                raise
+            return Header(epoch, message)
 
-        def accepted(epoch: Any, index: int, message: Any, *known: Any) -> Header:
-            try:
-                return kept(epoch, index, message, *known)
-            except SparseSecAggError as refusal:
-                if text not in str(refusal):
-                    raise
-                return Header(epoch, message)
-
-        with replaced(checks, "accepted_header", accepted):
-            yield
-
-    return lenient
+    return without(checks, "accepted_header", accepted)

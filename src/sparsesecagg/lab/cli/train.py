@@ -10,15 +10,13 @@ import inspect
 import json as json_format
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Annotated, Any, get_type_hints
-
-import typer
+from typing import Any, get_type_hints
 
 from sparsesecagg.cli.errors import Failed, Interrupted
-from sparsesecagg.cli.options import parameter, show
+from sparsesecagg.cli.options import option, parameter, parameters, show
 from sparsesecagg.cli.shared import JsonOption, note, out, print_json
 from sparsesecagg.errors import InvalidInput, MissingExtra
 from sparsesecagg.lab.cli.train_display import download_display, round_display
@@ -37,76 +35,61 @@ from sparsesecagg.protocol import RoundOptions
 _FILES = "Files and processes"
 
 
-def train(
-    *,
-    compare: Annotated[
-        str | None,
-        typer.Option(
-            help="Aggregators to compare, each with its own α, bits or both if need be: sliced:0.1:8,secagg.",
-            rich_help_panel="Aggregation",
-        ),
-    ] = None,
-    seeds: Annotated[
-        str | None,
-        typer.Option(
-            help="Run once with each of these seeds, such as 0,1,2: mean and deviation.", rich_help_panel="Task"
-        ),
-    ] = None,
-    config_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--config",
-            help="Options in a TOML file, or in the config.json of a run; lists make one run for each value. Options "
-            "given here win.",
-            rich_help_panel=_FILES,
-        ),
-    ] = None,
-    data_dir: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder of the data files.",
-            show_default="$SPARSESECAGG_DATA, else they are downloaded",
-            rich_help_panel=_FILES,
-        ),
-    ] = None,
-    out_dir: Annotated[
-        Path | None,
-        typer.Option("--out", help="New folder for the run.", show_default="one in runs/", rich_help_panel=_FILES),
-    ] = None,
-    resume: Annotated[
-        Path | None, typer.Option(help="Continue the run or comparison in this folder.", rich_help_panel=_FILES)
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="Processes to use.", show_default="all cores", rich_help_panel=_FILES)
-    ] = None,
-    json: JsonOption = False,
-    **options: Any,
-) -> None:
+@dataclass(frozen=True)
+class RunOptions:
+    """What does not decide the final model, and several runs at once."""
+
+    compare: str | None = option(
+        None,
+        "Aggregators to compare, each with its own α, bits or both if need be: sliced:0.1:8,secagg.",
+        panel="Aggregation",
+    )
+    seeds: str | None = option(
+        None, "Run once with each of these seeds, such as 0,1,2: mean and deviation.", panel="Task"
+    )
+    config_file: Path | None = option(  # noqa: RUF009 (a field)
+        None,
+        "Options in a TOML file, or in the config.json of a run; lists make one run for each value. Options given here "
+        "win.",
+        names=("--config",),
+        panel=_FILES,
+    )
+    data_dir: Path | None = option(  # noqa: RUF009
+        None, "Folder of the data files.", "$SPARSESECAGG_DATA, else they are downloaded", panel=_FILES
+    )
+    out_dir: Path | None = option(  # noqa: RUF009
+        None, "New folder for the run.", "one in runs/", names=("--out",), panel=_FILES
+    )
+    resume: Path | None = option(  # noqa: RUF009
+        None, "Continue the run or comparison in this folder.", panel=_FILES
+    )
+    workers: int | None = option(None, "Processes to use.", "all cores", panel=_FILES)
+
+
+def train(*, json: JsonOption = False, **options: Any) -> None:
     """Train a model across simulated users, aggregating with the real protocol, and report bytes, time and accuracy.
 
     Keys, masks and messages are real; users, dropouts and the network are simulated.
     """
-    given = _given(options, config_file)
-    for option, text, name in (("compare", compare, "aggregator"), ("seeds", seeds, "seed")):
+    asked = RunOptions(**{each.name: options.pop(each.name) for each in fields(RunOptions)})
+    given = _given(options, asked.config_file)
+    for several, text, name in (("compare", asked.compare, "aggregator"), ("seeds", asked.seeds, "seed")):
         if text is None:
             continue
         if name in options and options[name] is not None:
-            raise InvalidInput(option, f"must not be given with --{name}: put all of them into --{option}")
-        if resume is not None:
-            raise InvalidInput(option, "must not be given with --resume: the folder says which runs it holds")
-        given[name] = [part.strip() for part in text.split(",")] if option == "compare" else _seeds(text)
-    if resume is not None and out_dir is not None:
+            raise InvalidInput(several, f"must not be given with --{name}: put all of them into --{several}")
+        if asked.resume is not None:
+            raise InvalidInput(several, "must not be given with --resume: the folder says which runs it holds")
+        given[name] = [part.strip() for part in text.split(",")] if several == "compare" else _seeds(text)
+    if asked.resume is not None and asked.out_dir is not None:
         raise InvalidInput("out", "must not be given with --resume: a run resumes in its own folder")
-    check_workers(workers)
-    if resume is not None:
-        run_dir, runs = resume, _resumed(resume, given, data_dir)
+    check_workers(asked.workers)
+    if asked.resume is not None:
+        run_dir, runs = asked.resume, _resumed(asked.resume, given, asked.data_dir)
     else:
-        configs = plan_runs(given)
-        several = any(isinstance(value, list) for value in given.values())
-        run_dir = out_dir or new_run_folder(next(iter(configs.values())), compared=several)
-        runs = _created(configs, run_dir, several, data_dir)
+        run_dir, runs = _created(given, asked)
     _advise(runs)
-    _train(runs, run_dir, workers)
+    _train(runs, run_dir, asked.workers)
     _finish(runs, run_dir, json)
     for run in runs:
         run.require_progress()
@@ -122,9 +105,8 @@ def _options() -> Iterator[inspect.Parameter]:
         yield parameter(name, kind | None, None, {**words[name], "shown": shown})
 
 
-_OWN = inspect.signature(train, eval_str=True).parameters.values()
-# The options of `TrainingConfig` stand in the place of `**options`.
-show(train, [*_options(), *(each for each in _OWN if each.kind is not inspect.Parameter.VAR_KEYWORD)])
+# These stand in the place of `**options`.
+show(train, [*_options(), *parameters(RunOptions), inspect.signature(train, eval_str=True).parameters["json"]])
 
 
 def _given(options: Mapping[str, Any], config_file: Path | None) -> dict[str, Any]:
@@ -154,15 +136,17 @@ def _seeds(text: str) -> list[int]:
     return [int(part) for part in numbers]
 
 
-def _created(
-    configs: Mapping[str, TrainingConfig], run_dir: Path, several: bool, data_dir: Path | None
-) -> list[FederatedRun]:
+def _created(given: Mapping[str, Any], asked: RunOptions) -> tuple[Path, list[FederatedRun]]:
     """Make the folder of one run, or one with a run folder for each of several."""
+    configs = plan_runs(given)
+    first, *_ = configs.values()
+    several = any(isinstance(value, list) for value in given.values())
+    run_dir = asked.out_dir or new_run_folder(first, compared=several)
     with download_display() as progress:
         if several:
-            return create_runs(configs, run_dir, data_dir=data_dir, progress=progress)
-        (config,) = configs.values()
-        return [FederatedRun.create(config, Task.prepare(config, data_dir=data_dir, progress=progress), run_dir)]
+            return run_dir, create_runs(configs, run_dir, data_dir=asked.data_dir, progress=progress)
+        task = Task.prepare(first, data_dir=asked.data_dir, progress=progress)
+        return run_dir, [FederatedRun.create(first, task, run_dir)]
 
 
 def _resumed(run_dir: Path, given: Mapping[str, Any], data_dir: Path | None) -> list[FederatedRun]:
