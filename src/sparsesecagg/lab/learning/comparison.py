@@ -27,7 +27,7 @@ from sparsesecagg.lab.learning.run_folder import RunFolder, check_free
 LIST = "comparison.json"
 _MOST_RUNS = 1000
 _TASK = (
-    *("dataset", "model", "hidden", "samples", "partition", "shards", "concentration", "classes_per_client"),
+    *("dataset", "model", "hidden", "samples", "partition", "shards", "concentration"),
     *("clients", "seed"),
 )
 """The options that decide what is trained on what: runs that agree in them share data, partition and first model."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields
 from typing import Any
 
 from sparsesecagg.downlink import STEP_BITS
 from sparsesecagg.downlink.gain import DEFAULT_ALPHA
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.lab.learning.data.partition import DEFAULT_CLASSES_PER_CLIENT, DEFAULT_CONCENTRATION, DEFAULT_SHARDS
+from sparsesecagg.lab.learning.data.partition import DEFAULT_CONCENTRATION, DEFAULT_SHARDS
 from sparsesecagg.lab.learning.malicious import ATTACKS
 from sparsesecagg.lab.learning.models.base import LocalTraining
 from sparsesecagg.lab.learning.models.catalogue import DEFAULT_HIDDEN, OWN_DATA, PRESETS
@@ -69,12 +70,9 @@ class TrainingConfig:
     momentum: float = _option(_LOCAL, "Local momentum.", OWN_DATA.how.momentum)
     hidden: int = _option(_TASK, "Hidden units of the model mlp.", DEFAULT_HIDDEN)
     samples: int | None = _option(_TASK, "Use only this many training samples.", None, "all")
-    partition: str = _option(_TASK, "How samples are dealt out: iid, shards, dirichlet, pathological.", "iid")
+    partition: str = _option(_TASK, "How samples are dealt out: iid, shards, dirichlet.", "iid")
     shards: int = _option(_TASK, "Shards of the partition shards.", DEFAULT_SHARDS)
     concentration: float = _option(_TASK, "Evenness of the partition dirichlet.", DEFAULT_CONCENTRATION)
-    classes_per_client: int = _option(
-        _TASK, "Classes of each user in the partition pathological.", DEFAULT_CLASSES_PER_CLIENT
-    )
     clients: int = _option(_TASK, "Users (N), at least 3.", 50)
     sample: float = _option(
         _TASK, "Fraction of the users invited to each round, in (0, 1]; below 1 each round has its own set-up.", 1.0
@@ -150,52 +148,25 @@ class TrainingConfig:
         """Raise `InvalidInput` for what no other part of the run checks by itself."""
         check_kinds(self, skip=("options", "gain"))
         _ = self.how
-        _at_least("clients", self.clients, 3)
-        if not 0 < self.sample <= 1:
-            raise InvalidInput("sample", f"must be in (0, 1], got {self.sample:g}")
+        for option, (fits, wanted) in _RANGES.items():
+            if (value := self.value(option)) is not None and not fits(value):
+                raise InvalidInput(option, f"must be {wanted}, got {value}")
+        for option, known in _CHOICES.items():
+            if (value := getattr(self, option)) is not None and value not in known:
+                raise InvalidInput(option, f"must be one of {', '.join(map(str, known))}, got {value!r}")
+        for stage in self.drop_stages:
+            if stage not in (names := [*(known.name for known in STAGES), "ANY"]):
+                raise InvalidInput("drop_at", f"must be one of {', '.join(names)}, got {stage!r}")
         if self.cohort < 3:
             least = math.ceil(300 / self.clients) / 100
             raise InvalidInput(
                 "sample",
                 f"must be at least {least:g} with {self.clients} clients, so that 3 take part, got {self.sample:g}",
             )
-        _at_least("rounds", self.rounds, 1)
-        if not 1 <= self.hidden <= LARGEST_HIDDEN:
-            raise InvalidInput("hidden", f"must be from 1 to {LARGEST_HIDDEN}, got {self.hidden}")
-        _at_least("seed", self.seed, 0)
-        _one_of("weights", self.weights, WEIGHTS)
-        _one_of("downlink", self.downlink, DOWNLINKS)
-        if self.downlink_bits not in STEP_BITS:
-            allowed = ", ".join(map(str, sorted(STEP_BITS)))
-            raise InvalidInput("downlink_bits", f"must be one of {allowed}, got {self.downlink_bits}")
-        if self.normalisation is not None:
-            _one_of("normalisation", self.normalisation, NORMALISATIONS)
         if self.authenticated and self.sample < 1:
             raise InvalidInput("sample", "must be 1 with --authenticated: a roster names the users of all rounds")
-        _one_of("attack", self.attack, ATTACKS)
-        _one_of("combine", self.combine, COMBINE)
-        if not 0 <= self.malicious < 0.5:
-            raise InvalidInput("malicious", f"must be in [0, 0.5), got {self.malicious:g}")
-        for stage in self.drop_stages:
-            _one_of("drop_at", stage, (*(known.name for known in STAGES), "ANY"))
-        if self.target_accuracy is not None and not 0 < self.target_accuracy <= 1:
-            raise InvalidInput("target_accuracy", f"must be in (0, 1], such as 0.95, got {self.target_accuracy}")
-        if not 0 < self.options.alpha <= 1:
-            raise InvalidInput("alpha", f"must be in (0, 1], got {self.options.alpha}")
-        for option, share in (("dropout", self.options.dropout), ("colluding", self.options.colluding or 0)):
-            if not 0 <= share < 1:
-                raise InvalidInput(option, f"must be in [0, 1), got {share}")
         if self.gain != AUTO and not (isinstance(self.gain, int | float) and self.gain >= 1):
             raise InvalidInput("gain", f"must be a number of at least 1, or {AUTO}, got {self.gain!r}")
-        for option, most in (("dp_epsilon", math.inf), ("dp_delta", 1), ("dp_clip", math.inf)):
-            if (value := getattr(self, option)) is not None and not 0 < value < most:
-                raise InvalidInput(option, f"must be above 0{' and below 1' if most == 1 else ''}, got {value}")
-        if not (math.isfinite(self.bandwidth_mbit) and self.bandwidth_mbit > 0):
-            raise InvalidInput("bandwidth_mbit", f"must be above 0, got {self.bandwidth_mbit}")
-        if not (math.isfinite(self.latency_ms) and self.latency_ms >= 0):
-            raise InvalidInput("latency_ms", f"must be 0 or more, got {self.latency_ms}")
-        if self.first_clip is not None and not (math.isfinite(self.first_clip) and self.first_clip > 0):
-            raise InvalidInput("first_clip", f"must be above 0, got {self.first_clip}")
 
     @property
     def cohort(self) -> int:
@@ -250,12 +221,32 @@ _NAMES = {
 }
 """Other names of an option."""
 
-
-def _at_least(option: str, value: int, least: int) -> None:
-    if value < least:
-        raise InvalidInput(option, f"must be at least {least}, got {value}")
-
-
-def _one_of(option: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise InvalidInput(option, f"must be one of {', '.join(known)}, got {value!r}")
+_POSITIVE = (lambda value: 0 < value < math.inf), "above 0"
+_SHARE = (lambda value: 0 <= value < 1), "in [0, 1)"
+_RANGES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "clients": ((lambda value: value >= 3), "at least 3"),
+    "sample": ((lambda value: 0 < value <= 1), "in (0, 1]"),
+    "rounds": ((lambda value: value >= 1), "at least 1"),
+    "hidden": ((lambda value: 1 <= value <= LARGEST_HIDDEN), f"from 1 to {LARGEST_HIDDEN}"),
+    "seed": ((lambda value: value >= 0), "at least 0"),
+    "malicious": ((lambda value: 0 <= value < 0.5), "in [0, 0.5)"),
+    "target_accuracy": ((lambda value: 0 < value <= 1), "in (0, 1], such as 0.95"),
+    "alpha": ((lambda value: 0 < value <= 1), "in (0, 1]"),
+    "dropout": _SHARE,
+    "colluding": _SHARE,
+    "dp_epsilon": _POSITIVE,
+    "dp_delta": ((lambda value: 0 < value < 1), "above 0 and below 1"),
+    "dp_clip": _POSITIVE,
+    "bandwidth_mbit": _POSITIVE,
+    "latency_ms": ((lambda value: 0 <= value < math.inf), "0 or more"),
+    "first_clip": _POSITIVE,
+}
+"""What a number must be, where it is given."""
+_CHOICES: dict[str, Collection[Any]] = {
+    "weights": WEIGHTS,
+    "downlink": DOWNLINKS,
+    "downlink_bits": sorted(STEP_BITS),
+    "normalisation": NORMALISATIONS,
+    "attack": ATTACKS,
+    "combine": COMBINE,
+}

@@ -69,7 +69,6 @@ class Task:
             config.seed,
             shards=config.shards,
             concentration=config.concentration,
-            classes_per_client=config.classes_per_client,
         )
         data = malicious_users(config).labels(data, partition)
         network = model or make_model(config.model, data, config.hidden)

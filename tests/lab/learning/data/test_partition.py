@@ -22,7 +22,7 @@ def dataset(samples: int, classes: int = 5) -> Dataset:
 def test_every_sample_is_dealt_to_one_user(name, clients, samples, seed) -> None:
     """Nothing is lost, nothing dealt twice, nobody idle, and the counts are true."""
     data = dataset(samples)
-    made = make_partition(data, name, clients, seed, shards=clients * 2, concentration=0.3, classes_per_client=2)
+    made = make_partition(data, name, clients, seed, shards=clients * 2, concentration=0.3)
     assert np.array_equal(np.sort(np.concatenate(made.indices)), np.arange(samples))
     assert made.sizes.min() >= 1
     for own, counts in zip(made.indices, made.counts, strict=True):
@@ -55,12 +55,6 @@ def test_small_concentrations_are_uneven() -> None:
     assert uneven.std() > 4 * even.std()
 
 
-def test_pathological_users_have_exactly_as_many_classes_as_asked() -> None:
-    """Two of five classes each, and no class is left over."""
-    counts = make_partition(dataset(500), "pathological", 10, 0, classes_per_client=2).counts
-    assert ((counts > 0).sum(axis=1) == 2).all() and (counts.sum(axis=0) == 100).all()
-
-
 @pytest.mark.parametrize(
     ("name", "options", "named"),
     [
@@ -69,10 +63,6 @@ def test_pathological_users_have_exactly_as_many_classes_as_asked() -> None:
         ("shards", {"shards": 9}, "shards"),
         ("dirichlet", {"concentration": 0.0}, "concentration"),
         ("dirichlet", {"concentration": float("nan")}, "concentration"),
-        ("pathological", {"classes_per_client": 6}, "classes_per_client"),
-        ("pathological", {"classes_per_client": 0}, "classes_per_client"),
-        ("pathological", {"clients": 2, "classes_per_client": 1}, "classes_per_client"),
-        ("pathological", {"clients": 60, "classes_per_client": 5}, "clients"),
         ("by colour", {}, "partition"),
     ],
 )

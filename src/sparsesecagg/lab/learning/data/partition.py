@@ -20,10 +20,9 @@ from sparsesecagg.lab.learning.seeds import Purpose, generator
 Labels = NDArray[np.int64]
 Indices = list[NDArray[np.int64]]
 
-PARTITIONS = ("iid", "shards", "dirichlet", "pathological")
+PARTITIONS = ("iid", "shards", "dirichlet")
 DEFAULT_SHARDS = 300  # as in the paper
 DEFAULT_CONCENTRATION = 0.5
-DEFAULT_CLASSES_PER_CLIENT = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +61,6 @@ def make_partition(
     *,
     shards: int = DEFAULT_SHARDS,
     concentration: float = DEFAULT_CONCENTRATION,
-    classes_per_client: int = DEFAULT_CLASSES_PER_CLIENT,
 ) -> Partition:
     """Deal `dataset` out to `clients` users in the way called `name`, deterministic for a seed."""
     labels, samples = dataset.train_y, len(dataset.train_y)
@@ -77,10 +75,8 @@ def make_partition(
         indices = iid(labels, clients, random)
     elif name == "shards":
         indices = by_shards(labels, clients, random, shards)
-    elif name == "dirichlet":
-        indices = dirichlet(labels, clients, random, concentration)
     else:
-        indices = pathological(labels, clients, random, classes_per_client)
+        indices = dirichlet(labels, clients, random, concentration)
     counts = np.stack([np.bincount(labels[own], minlength=len(dataset.classes)) for own in indices])
     return Partition(tuple(np.sort(own) for own in indices), dataset.classes, counts)
 
@@ -127,34 +123,3 @@ def dirichlet(labels: Labels, clients: int, random: np.random.Generator, concent
             richest = max(range(clients), key=lambda other: len(indices[other]))
             indices[user], indices[richest] = indices[richest][:1], indices[richest][1:]
     return indices
-
-
-def pathological(labels: Labels, clients: int, random: np.random.Generator, classes_per_client: int) -> Indices:
-    """Give each user samples of exactly `classes_per_client` classes, each class to about equally many users."""
-    present = np.unique(labels)
-    if not 1 <= classes_per_client <= len(present):
-        raise InvalidInput(
-            "classes_per_client", f"must be 1 to {len(present)}, the number of classes, got {classes_per_client}"
-        )
-    if clients * classes_per_client < len(present):
-        raise InvalidInput(
-            "classes_per_client",
-            f"times clients must be at least {len(present)}, the number of classes, or some class has no user",
-        )
-    owners: dict[int, list[int]] = {int(label): [] for label in present}
-    for user in range(clients):
-        # The classes with the fewest users so far, ties in random order: no class is left over.
-        order = sorted(random.permutation(present).tolist(), key=lambda label: len(owners[label]))
-        for label in order[:classes_per_client]:
-            owners[label].append(user)
-    own: list[list[NDArray[np.int64]]] = [[] for _ in range(clients)]
-    for label, users in owners.items():
-        members = random.permutation(np.flatnonzero(labels == label))
-        if len(members) < len(users):
-            raise InvalidInput(
-                "clients",
-                f"is too large for this partition: {len(users)} users share the {len(members)} samples of one class",
-            )
-        for user, part in zip(users, np.array_split(members, len(users)), strict=True):
-            own[user].append(part)
-    return [np.concatenate(parts) for parts in own]

@@ -14,11 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.lab.learning.models.base import Evaluation, Vector
-from sparsesecagg.lab.learning.models.layered import LayeredNetwork, Values, Views, log_softmax
+from sparsesecagg.lab.learning.models.layered import LayeredNetwork, Values, Views
 
 STRIDE = 2
-_EVALUATION_BATCH = 250
 
 
 @dataclass(frozen=True)
@@ -48,6 +46,8 @@ class _Shape:
 class StridedNetwork(LayeredNetwork):
     """Convolutions, one hidden layer, and a softmax at the end; ReLU after all but the last."""
 
+    evaluated_at_once = 250
+
     def __init__(
         self,
         shape: tuple[int, int, int],
@@ -68,16 +68,6 @@ class StridedNetwork(LayeredNetwork):
             sizes.append((self._shapes[-1].patch, one.channels))
             (height, width), channels = after, one.channels
         super().__init__(name, [*sizes, (height * width * channels, hidden), (hidden, classes)])
-
-    def evaluate(self, parameters: Vector, x: Values, y: NDArray[np.int64]) -> Evaluation:
-        """Return correct predictions and the summed cross entropy."""
-        views, total = self._views(parameters), Evaluation(0, 0.0, 0)
-        for at in range(0, len(y), _EVALUATION_BATCH):
-            labels = y[at : at + _EVALUATION_BATCH]
-            scores = self._forward(views, self._read(x[at : at + _EVALUATION_BATCH]))[-1]
-            loss = -float(log_softmax(scores)[np.arange(len(labels)), labels].sum())
-            total += Evaluation(int((scores.argmax(axis=1) == labels).sum()), loss, len(labels))
-        return total
 
     def _read(self, x: Values) -> Values:
         """Return the patches that the first convolution reads."""
@@ -104,9 +94,7 @@ class StridedNetwork(LayeredNetwork):
 
     def _gradient(self, views: Views, gradients: Views, samples: Values, y: NDArray[np.int64]) -> None:
         read = self._forward(views, samples)
-        back = np.exp(log_softmax(read[-1]))
-        back[np.arange(len(y)), y] -= 1
-        back /= len(y)
+        back = self._error(read[-1], y)
         for number in reversed(range(len(views))):
             weight_gradient, bias_gradient = gradients[number]
             back = back.reshape(-1, len(bias_gradient))

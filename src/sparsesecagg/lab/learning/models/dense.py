@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.lab.learning.models.base import Evaluation, Vector
-from sparsesecagg.lab.learning.models.layered import LayeredNetwork, Values, Views, log_softmax
+from sparsesecagg.lab.learning.models.layered import LayeredNetwork, Values, Views
 
 
 class DenseNetwork(LayeredNetwork):
@@ -25,12 +24,6 @@ class DenseNetwork(LayeredNetwork):
             raise InvalidInput("hidden", f"layers need at least one unit each, got {widths}")
         super().__init__(name, list(pairwise(widths)))
 
-    def evaluate(self, parameters: Vector, x: Values, y: NDArray[np.int64]) -> Evaluation:
-        """Return correct predictions and the summed cross entropy."""
-        scores = self._forward(self._views(parameters), self._read(x))[-1]
-        log_probability = log_softmax(scores)[np.arange(len(y)), y]
-        return Evaluation(int((scores.argmax(axis=1) == y).sum()), -float(log_probability.sum()), len(y))
-
     def _read(self, x: Values) -> Values:
         return x.reshape(len(x), -1)
 
@@ -44,9 +37,7 @@ class DenseNetwork(LayeredNetwork):
 
     def _gradient(self, views: Views, gradients: Views, samples: Values, y: NDArray[np.int64]) -> None:
         values = self._forward(views, samples)
-        back = np.exp(log_softmax(values[-1]))
-        back[np.arange(len(y)), y] -= 1
-        back /= len(y)
+        back = self._error(values[-1], y)
         for number in reversed(range(len(views))):
             weight_gradient, bias_gradient = gradients[number]
             np.matmul(values[number].T, back, out=weight_gradient)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsesecagg.lab.learning.models.base import Layer, LocalTraining, Model, Vector, batches
+from sparsesecagg.lab.learning.models.base import Evaluation, Layer, LocalTraining, Model, Vector, batches
 
 Values = NDArray[np.float32]
 Views = list[tuple[Values, Values]]
@@ -17,6 +17,9 @@ Views = list[tuple[Values, Values]]
 
 class LayeredNetwork(Model):
     """Layers of (fan-in, fan-out) each, numbered from 1, the weight before the bias."""
+
+    evaluated_at_once: int | None = None
+    """Samples, all of them by default."""
 
     def __init__(self, name: str, sizes: Sequence[tuple[int, int]]) -> None:
         self.name = name
@@ -52,6 +55,16 @@ class LayeredNetwork(Model):
                 parameters -= np.float32(how.lr) * velocity
         return parameters
 
+    def evaluate(self, parameters: Vector, x: Values, y: NDArray[np.int64]) -> Evaluation:
+        """Return correct predictions and the summed cross entropy."""
+        views, total, size = self._views(parameters), Evaluation(0, 0.0, 0), self.evaluated_at_once or len(y)
+        for at in range(0, len(y), max(1, size)):
+            labels = y[at : at + size]
+            scores = self._forward(views, self._read(x[at : at + size]))[-1]
+            loss = -float(log_softmax(scores)[np.arange(len(labels)), labels].sum())
+            total += Evaluation(int((scores.argmax(axis=1) == labels).sum()), loss, len(labels))
+        return total
+
     def _views(self, vector: Vector) -> Views:
         """Return (weight, bias) of each layer as views into the flat vector."""
         pairs = zip(self.layers[::2], self.layers[1::2], self._sizes, strict=True)
@@ -63,6 +76,18 @@ class LayeredNetwork(Model):
     @abstractmethod
     def _read(self, x: Values) -> Values:
         """Return samples as the first layer reads them; it is the same in every step, so done once."""
+
+    @abstractmethod
+    def _forward(self, views: Views, samples: Values) -> list[Values]:
+        """Return what every layer reads, then the scores."""
+
+    @staticmethod
+    def _error(scores: Values, y: NDArray[np.int64]) -> Values:
+        """Return the gradient of the mean cross entropy of one batch by its scores."""
+        back: Values = np.exp(log_softmax(scores))
+        back[np.arange(len(y)), y] -= 1
+        back /= len(y)
+        return back
 
     @abstractmethod
     def _gradient(self, views: Views, gradients: Views, samples: Values, y: NDArray[np.int64]) -> None:
