@@ -15,8 +15,8 @@ def bad_parameters() -> list[Case]:
     """One field out of its range at a time; `option` is the field that the error names."""
     session = named_bytes("session of bad parameters", 32)
     good = Parameters.create(6, 45, RoundOptions(alpha=0.5, group_size=3), session=session)
-    names = list(Parameters.__struct_fields__)
-    plain = msgspec.structs.astuple(good)
+    names = list(Parameters.__struct_fields__)[:-1]  # The last one is written only if it is true.
+    plain = msgspec.structs.astuple(good)[:-1]
     full = {"pattern": "full", "groups": 1, "slices": 1, "alpha_q32": 1 << 32, "threshold": 4}
     changes: list[tuple[str, dict[str, Any]]] = [
         ("version", {"version": 2}),

@@ -70,6 +70,8 @@ def parameters() -> Vector:
 def fields_of(params: Parameters) -> dict[str, Any]:
     """Return the fields by name; bytes in hexadecimal."""
     fields = msgspec.structs.asdict(params)
+    if not params.per_example:
+        del fields["per_example"]  # As in the bytes.
     return {name: value.hex() if isinstance(value, bytes) else value for name, value in fields.items()}
 
 

@@ -103,15 +103,20 @@ class Template:
         wide = any(slot.dtype.itemsize > 4 for slot in self.travelling)
         return np.dtype(np.float64 if wide else np.float32)
 
-    def require_same(self, record: ArrayRecord) -> None:
-        """Raise unless a trained model has the arrays that travel, in any order; others are not looked at."""
+    def require_same(self, record: ArrayRecord, rows: int | None = None) -> None:
+        """Raise unless a trained model has the arrays that travel, in any order; others are not looked at.
+
+        With `rows` it holds so many of each array, one for each example.
+        """
         for slot in self.travelling:
+            wanted = slot.shape if rows is None else (rows, *slot.shape)
             if slot.name not in record:
                 raise InvalidInput("arrays", f"of the reply must have the names that the server sent: no {slot.name!r}")
             values = view(record[slot.name])
-            if values.shape != slot.shape:
+            if values.shape != wanted:
+                rule = "keep their shapes" if rows is None else "have one row for each example (unit='example')"
                 raise InvalidInput(
-                    "arrays", f"of the reply must keep their shapes: {slot.name!r} has {values.shape}, not {slot.shape}"
+                    "arrays", f"of the reply must {rule}: {slot.name!r} has shape {values.shape}, not {wanted}"
                 )
             if values.dtype.kind != "f":
                 raise InvalidInput("arrays", f"of the reply must keep their types: {slot.name!r} is {values.dtype}")

@@ -230,6 +230,8 @@ class _Task:
             raise AlreadyAnswered(f"round {packet.round_number} has trained once on this node")
         try:
             trained, metrics = kept.take() or self._train(content, client.round_number)
+            if client.params.per_example:
+                return client.upload(packet.payload, packing.rows(trained), context=context)
             packing.template.require_same(trained)
             weight = self._weight(metrics, client, ledger)
             if terms.finds_ranges:

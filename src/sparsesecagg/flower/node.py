@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from cryptography.hazmat.primitives.constant_time import bytes_eq
 from flwr.app import Context
@@ -25,13 +25,14 @@ from sparsesecagg.crypto.secrets import SECRET_SIZE, AgreedSecret, PrivateKey
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.flower.errors import UnprovenNode
 from sparsesecagg.patterns import PATTERNS
+from sparsesecagg.planning.noise import Unit
 from sparsesecagg.privacy.accountant import require_epsilon
 from sparsesecagg.privacy.anonymity import SERVER_MODELS
 from sparsesecagg.protocol import Policy
 
 PREFIX = "secagg-"
 ROSTER, RUN_KEY, TRUSTED, LEDGER = "secagg-roster", "secagg-run-key", "secagg-trusted", "secagg-ledger"
-MAX_EPSILON, DELTA, CLIP = "secagg-max-epsilon", "secagg-delta", "secagg-clip"
+MAX_EPSILON, DELTA, CLIP, UNIT = "secagg-max-epsilon", "secagg-delta", "secagg-clip", "secagg-unit"
 EVALUATE, WEIGHT_KEY, METRICS = "secagg-evaluate", "secagg-weight-key", "secagg-metrics"
 LEDGER_VARIABLE = "SPARSESECAGG_LEDGER"
 """Names the folder of the ledgers where a node's configuration does not: for simulations."""
@@ -67,7 +68,7 @@ class Owner:
             for option, (name, read) in _OPTIONS.items()
             if PREFIX + option in config
         }
-        for key in (DELTA, CLIP):
+        for key in (DELTA, CLIP, UNIT):
             if key in config and MAX_EPSILON not in config:
                 raise InvalidInput(key, f"must be given together with {MAX_EPSILON}: without noise it means nothing")
         if MAX_EPSILON in config and (config.get(EVALUATE) or config.get(METRICS)):
@@ -218,6 +219,12 @@ def _epsilon(key: str, value: Any) -> float:
     return epsilon
 
 
+def _unit(key: str, value: Any) -> str:
+    if value not in get_args(Unit):
+        raise InvalidInput(key, f"must be user or example, got {value!r}")
+    return str(value)
+
+
 def _server(key: str, value: Any) -> str:
     if value not in SERVER_MODELS:
         raise InvalidInput(key, f"must be {' or '.join(SERVER_MODELS)}, got {value!r}")
@@ -250,6 +257,7 @@ _OPTIONS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "max-epsilon": ("max_epsilon", _epsilon),
     "delta": ("delta", _number("in (0, 1)", lambda value: 0 < value < 1)),
     "clip": ("clip_norm", _number("above 0", lambda value: 0 < value < float("inf"))),
+    "unit": ("unit", _unit),
 }
 """Name in a configuration: name in `Policy`, and how to read it."""
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import ceil, log2
+from math import ceil, isqrt, log2
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from flwr.app import ArrayRecord
 from numpy.typing import NDArray
 
 from sparsesecagg.downlink import Spread
-from sparsesecagg.errors import MalformedMessage
+from sparsesecagg.errors import InvalidInput, MalformedMessage
 from sparsesecagg.flower.arrays import Slot, Template, view
 from sparsesecagg.protocol import Parameters
 from sparsesecagg.ranges import CELLS, vote
@@ -146,6 +146,27 @@ class Packing:
             written.append(np.trunc(rest))
             rest = (rest - written[-1]) * self.base
         return [each / (limit * part) for each in (*written, rest)]
+
+    def rows(self, changes: ArrayRecord) -> ExampleRows:
+        """Return what each example changes, one row each; raise unless the app has replied with just that.
+
+        So many rows are allowed that the sum of all nodes can't wrap, even if all examples pull at one parameter.
+        """
+        first = view(changes[self.sliced[0].name]) if self.sliced[0].name in changes else np.zeros(())
+        count = first.shape[0] if first.ndim else 0
+        self.template.require_same(changes, count)
+        mechanism, params = self.params.mechanism, self.params
+        most = (
+            params.word.largest // (2 * params.contributors * (isqrt(mechanism.squared_norm) + 1)) if mechanism else 0
+        )
+        if count > most:
+            raise InvalidInput("arrays", f"of the reply must have at most {most} rows, which words hold, got {count}")
+        matrix = np.zeros((count, self.params.dim), self.template.dtype)
+        start = 0
+        for slot in self.sliced:
+            matrix[:, start : start + slot.size] = view(changes[slot.name]).reshape(count, slot.size)
+            start += slot.size
+        return ExampleRows(matrix)
 
     def votes(self, received: ArrayRecord, trained: ArrayRecord) -> Votes:
         """Return a node's votes for the range of each array."""
@@ -280,6 +301,22 @@ class ModelUpdate:
         values = np.zeros(len(coordinates), np.float64)
         values[inside] = self._tail[place[inside]]
         return values
+
+
+class ExampleRows:
+    """What each example changes, as the protocol reads it. The mechanism clips and rounds rows, and adds them up."""
+
+    def __init__(self, matrix: Floats) -> None:
+        self._matrix = matrix
+        self.dim = matrix.shape[1]
+
+    def take(self, coordinates: NDArray[np.int64]) -> Floats:
+        """Return single values of all rows."""
+        return self._matrix[:, coordinates]
+
+    def read(self, start: int, stop: int) -> Floats:
+        """Return a stretch of all rows."""
+        return self._matrix[:, start:stop]
 
 
 class Votes:

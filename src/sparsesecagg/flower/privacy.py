@@ -16,7 +16,7 @@ from flwr.serverapp.exception import PrivacyBudgetExhausted
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.errors import PrivacyBudgetExhausted as NodeBudgetExhausted
 from sparsesecagg.files import write_atomically
-from sparsesecagg.planning.noise import FAILURE_LOG2, MEANING, DifferentialPrivacy
+from sparsesecagg.planning.noise import FAILURE_LOG2, DifferentialPrivacy
 from sparsesecagg.privacy.accountant import Cost, usable_delta
 from sparsesecagg.protocol import Parameters
 
@@ -66,7 +66,7 @@ class Releases:
         if epsilon > self.dp.epsilon:
             raise PrivacyBudgetExhausted(
                 f"SecAgg: {self._count} rounds have spent epsilon {self.spent().epsilon:.3g} at delta "
-                f"{self.dp.delta:g} ({MEANING}), and the next one would make it {epsilon:.3g}, above "
+                f"{self.dp.delta:g} ({self.dp.meaning}), and the next one would make it {epsilon:.3g}, above "
                 f"{self.dp.epsilon:g}: the noise was made for {self.dp.rounds} rounds"
             )
 
@@ -75,7 +75,7 @@ class Releases:
         self._count, self._cost = self._count + 1, self._after(params)
         if self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            kept = {**vars(self.spent()), "rho": self._cost.rho, "xi": self._cost.xi, "meaning": MEANING}
+            kept = {**vars(self.spent()), "rho": self._cost.rho, "xi": self._cost.xi, "meaning": self.dp.meaning}
             write_atomically(self._path, json.dumps(kept, indent=1) + "\n")
         return self.spent().epsilon
 

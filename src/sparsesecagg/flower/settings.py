@@ -77,7 +77,7 @@ def check_options(options: RoundOptions, roster: Roster | None, dp: Differential
     clip = options.clip
     if clip is not None and not (isinstance(clip, int | float) and isfinite(clip) and clip > 0):
         raise InvalidInput("clip", f"must be positive and finite, got {clip}")
-    if options.clip_norm is not None or options.noise_multiplier:
+    if options.clip_norm is not None or options.noise_multiplier or options.per_example:
         raise InvalidInput("clip_norm", "must not be given here: use dp=DifferentialPrivacy(...), which counts rounds")
     if dp and clip is not None:
         raise InvalidInput("clip", "must not be given with dp, whose clip is the largest 2-norm of an update")
@@ -161,13 +161,19 @@ def described(params: Parameters, model: int, finds_ranges: bool) -> list[str]:
         f"colluding; {weights}"
     )
     if mechanism := params.mechanism:
-        spread = sqrt(params.clients / kept) if kept else float("inf")
-        norm = sqrt(params.dim) * mechanism.multiplier / params.clients
-        lines.append(
-            f"each round adds noise of {mechanism.multiplier:g} times what one node can change, shared by the {kept} "
-            f"honest nodes of every sum: in the mean a norm of {norm:.2g} "
-            f"clips, times {spread:.2f} for groups, dropouts and colluders; above 3 hardly anything is learnt"
+        unit = "example" if params.per_example else "node"
+        noise = (
+            f"each round adds noise of {mechanism.multiplier:g} times what one {unit} can change, shared by the {kept} "
+            "honest nodes of every sum"
         )
+        if not params.per_example:  # The server does not know how many examples there are.
+            spread = sqrt(params.clients / kept) if kept else float("inf")
+            norm = sqrt(params.dim) * mechanism.multiplier / params.clients
+            noise += (
+                f": in the mean a norm of {norm:.2g} clips, times {spread:.2f} for groups, dropouts and colluders; "
+                "above 3 hardly anything is learnt"
+            )
+        lines.append(noise)
     fails = failed_rounds(min(params.sizes), params.threshold, params.dropout)
     plain = "the server's word for who takes part: a malicious one takes a roster"
     roster = "the roster's keys, so no server can make up nodes" if params.authenticated else plain

@@ -46,7 +46,7 @@ from sparsesecagg.flower.settings import (
     too_few,
 )
 from sparsesecagg.patterns.groups import SMALLEST_GROUP
-from sparsesecagg.planning.noise import MEANING, DifferentialPrivacy
+from sparsesecagg.planning.noise import DifferentialPrivacy
 from sparsesecagg.protocol import Parameters, Result, RoundOptions, Server, Stage
 from sparsesecagg.protocol.combine import ByGroup, Sum
 from sparsesecagg.protocol.robust import CentredClipping
@@ -274,7 +274,7 @@ class SecAgg(Strategy):
             _LOG.info("\t│\t├── authenticated: a roster of %d users", len(self._roster.entries))
         _LOG.info("\t│\t└── around %s", type(self.strategy).__name__)
         if self._releases:
-            _LOG.info("\t│\t├── %s (%s); nodes do not evaluate", self._releases.dp, MEANING)
+            _LOG.info("\t│\t├── %s (%s); nodes do not evaluate", self._releases.dp, self._releases.dp.meaning)
         elif getattr(self.strategy, "fraction_evaluate", 0.0):
             _LOG.warning("SecAgg: %s", UNMASKED_EVALUATION)
         self._own("summary")()

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, floor, inf, log10, sqrt
-from typing import Final
+from typing import Final, Literal, get_args
 
 from sparsesecagg.crypto.identity import Roster
 from sparsesecagg.errors import InvalidInput
@@ -33,12 +33,14 @@ FAILURE_LOG2: Final = -40.0
 """The chance per run that users allow their groups to fail, where nobody says otherwise."""
 MEANING: Final = "user level, zero-out neighbours, no amplification by sampling"
 """What ε and δ are about: said in every output."""
+Unit = Literal["user", "example"]
+"""What zero-out neighbours differ in: all that a user sends, or one example of one user."""
 _LARGEST_MULTIPLIER: Final = 1e4
 
 
 @dataclass(frozen=True)
 class DifferentialPrivacy:
-    """Keep (ε, δ)-differential privacy for each user, over all rounds of a run, by noise that the users add."""
+    """Keep (ε, δ)-differential privacy for each user or example, over all rounds, by noise that the users add."""
 
     epsilon: float
     rounds: int
@@ -46,7 +48,14 @@ class DifferentialPrivacy:
     delta: float = USUAL_DELTA
     """Includes the chance that a group has more colluders than planned."""
     clip: float = 1.0
-    """C: the largest 2-norm of an update."""
+    """C: the largest 2-norm of an update, or of one example's part in it."""
+    unit: Unit = "user"
+    """What is protected: all that a user sends, or each single example, for 5 to 50 silos."""
+
+    @property
+    def meaning(self) -> str:
+        """What ε and δ are about."""
+        return MEANING.replace("user", self.unit, 1)
 
     def check(self, clients: int, failure_log2: float = FAILURE_LOG2) -> None:
         """Raise `InvalidInput` for what no noise can keep."""
@@ -67,6 +76,8 @@ class DifferentialPrivacy:
             raise InvalidInput("rounds", f"must be at least 1, got {self.rounds}")
         if not 0 < self.clip <= LARGEST_CLIP:
             raise InvalidInput("clip", f"must be above 0 and at most 1e30, got {self.clip:g}")
+        if self.unit not in get_args(Unit):
+            raise InvalidInput("unit", f"must be 'user' or 'example', got {self.unit!r}")
 
 
 @dataclass(frozen=True)
@@ -105,7 +116,7 @@ class NoisePlan:
         """The promise, in words."""
         goal = self.goal
         rounds = "one round" if goal.rounds == 1 else f"{goal.rounds} rounds"
-        return f"epsilon {goal.epsilon:g} and delta {goal.delta:g} over {rounds} ({MEANING})"
+        return f"epsilon {goal.epsilon:g} and delta {goal.delta:g} over {rounds} ({goal.meaning})"
 
 
 def plan_noise(goal: DifferentialPrivacy, params: Parameters, honest: int, failure_log2: float) -> NoisePlan:
@@ -137,25 +148,29 @@ def with_noise(
     goal.check(clients)
     mechanism = _mechanism(goal, bare, FAILURE_LOG2)
     needed = max(WORD_BITS[0], mechanism.largest_sum(bare.contributors).bit_length() + 1)
+    if mechanism.per_example:  # Nobody says how many examples there are.
+        needed = WORD_BITS[-1]
     return replace(
         options,
         modulus_bits=min(options.modulus_bits or needed, needed),
         clip_norm=goal.clip,
         noise_multiplier=mechanism.multiplier,
+        per_example=mechanism.per_example,
     )
 
 
 def _mechanism(goal: DifferentialPrivacy, params: Parameters, failure_log2: float) -> Mechanism:
     """Return the mechanism with the least noise that keeps the goal."""
     delta, length = usable_delta(goal.delta, goal.epsilon, failure_log2), params.shape.length
-    multiplier = _multiplier(goal.epsilon, delta, goal.rounds, length)
-    return Mechanism(goal.clip, multiplier, params.shape.fraction(), length)
+    per_example = goal.unit == "example"
+    multiplier = _multiplier(goal.epsilon, delta, goal.rounds, length, per_example)
+    return Mechanism(goal.clip, multiplier, params.shape.fraction(), length, per_example)
 
 
 @lru_cache(maxsize=256)
-def _multiplier(epsilon: float, delta: float, rounds: int, length: int) -> float:
+def _multiplier(epsilon: float, delta: float, rounds: int, length: int, per_example: bool) -> float:
     """Return z, rounded up to four digits."""
-    norm = sqrt(Mechanism(1.0, 1.0, 1.0, length).squared_norm)
+    norm = sqrt(Mechanism(1.0, 1.0, 1.0, length, per_example).squared_norm)
     return rounded(noise_for(epsilon, delta, rounds, norm, l1_bound(norm, length)), 4, up=True)
 
 

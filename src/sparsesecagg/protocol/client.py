@@ -22,7 +22,6 @@ from sparsesecagg.errors import AlreadyAnswered, InvalidInput, PolicyViolation, 
 from sparsesecagg.field import pack
 from sparsesecagg.patterns.base import Trace, Update, UpdateSource
 from sparsesecagg.patterns.masks import Pair
-from sparsesecagg.privacy.accountant import Cost
 from sparsesecagg.protocol import checks, messages
 from sparsesecagg.protocol.epoch import AHEAD, Epoch, KeyPackage, mask_private
 from sparsesecagg.protocol.header import NO_CONTEXT, Header, Tags
@@ -222,10 +221,9 @@ class Client:
             state, number = self._state, message.round_number
             spent = self._journal.ledger.spent()
             self.policy.check_budget(self.params, spent)  # Again: another run may have spent meanwhile.
-            cost = self.params.mechanism.cost if self.params.mechanism else Cost()
             packages = {**state.packages, number: state.packages[number].spent()}
             state = state.with_changes(progress=progress, clipped=clipped, packages=packages)
-            self._journal.record(state, data, answer, Spending(spent, cost))
+            self._journal.record(state, data, answer, Spending(spent, self.policy.cost(self.params)))
         return answer
 
     def unmask(self, data: bytes) -> bytes:

@@ -54,6 +54,8 @@ class RoundOptions:
     """With differential privacy: the largest 2-norm of an update; None: no differential privacy."""
     noise_multiplier: float = 0.0
     """Standard deviation of the noise in a sum, over what one user's slice can change in it."""
+    per_example: bool = False
+    """The noise protects single examples: an update is a matrix, and `clip_norm` bounds each of its rows."""
     same_slices: bool = False
     """All groups send the same slice, so that their means can be compared; else different ones, to cover more."""
 

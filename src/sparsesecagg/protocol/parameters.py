@@ -29,6 +29,8 @@ VERSION = 3
 MAX_CLIENTS = 1 << 20
 MAX_DIM = 1 << 40
 MAX_WEIGHT = 1 << 40
+_HEAD = 3
+"""Bytes that say how many fields there are."""
 SMALLEST_CLIP, LARGEST_CLIP = 1e-30, 1e30  # Beyond these, float32 runs out.
 
 
@@ -64,6 +66,8 @@ class Parameters(msgspec.Struct, frozen=True, array_like=True, dict=True, forbid
     """Tells runs apart. Without a roster it is also the seed of groups and slices, so the server chooses them."""
     roster_digest: bytes
     """Digest of the users' identity keys and their seed; zeros in a run without authentication."""
+    per_example: bool = False
+    """The noise protects single examples and not users; written only if so."""
 
     @staticmethod
     def create(
@@ -102,6 +106,7 @@ class Parameters(msgspec.Struct, frozen=True, array_like=True, dict=True, forbid
             colluding=float(colluding),
             session=session or os.urandom(DIGEST_SIZE),
             roster_digest=roster.digest if roster else bytes(DIGEST_SIZE),
+            per_example=options.per_example,
         )
         if options.threshold is None:
             params._check_sizes()
@@ -150,11 +155,14 @@ class Parameters(msgspec.Struct, frozen=True, array_like=True, dict=True, forbid
         mechanism = self.mechanism
         if mechanism is None:
             _require("clip_norm", self.clip_norm == self.noise_multiplier == 0, "must be given together with noise")
+            _require("per_example", not self.per_example, "must be given together with noise")
             return
         _require("clip_norm", self.clip_norm <= LARGEST_CLIP, f"must be at most 1e30, got {self.clip_norm}")
         _require("noise_multiplier", self.noise_multiplier <= 1e4, f"must be at most 1e4, got {self.noise_multiplier}")
         _require("pattern", self.shape.protects and not self.neighbours, "must open one sum per group with noise")
         _require("max_weight", not self.max_weight, "must be 0 with noise: weights would change the sensitivity")
+        longest = not self.per_example or self.modulus_bits == WORD_BITS[-1]
+        _require("modulus_bits", longest, f"must be {WORD_BITS[-1]} for noise that protects examples")
         needed = mechanism.largest_sum(self.contributors)
         _require(
             "modulus_bits", self.word.largest >= needed, f"must be {needed.bit_length() + 1} or more for the noise"
@@ -227,7 +235,8 @@ class Parameters(msgspec.Struct, frozen=True, array_like=True, dict=True, forbid
         """What makes sums differentially private; None in a run without noise."""
         if not (self.clip_norm > 0 and self.noise_multiplier > 0):
             return None
-        return Mechanism(self.clip_norm, self.noise_multiplier, self.shape.fraction(), self.shape.length)
+        fraction, length = self.shape.fraction(), self.shape.length
+        return Mechanism(self.clip_norm, self.noise_multiplier, fraction, length, self.per_example)
 
     def steps(self, weight: int, entropy: Entropy, honest: int = 1) -> tuple[Step, ...]:
         """Return the steps of an upload between selecting and masking; undone in reverse order in the sum.
@@ -260,7 +269,8 @@ class Parameters(msgspec.Struct, frozen=True, array_like=True, dict=True, forbid
 
     def encode(self) -> bytes:
         """Return the canonical bytes."""
-        return msgspec.msgpack.encode(self)
+        fields = msgspec.structs.astuple(self)
+        return msgspec.msgpack.encode(fields if self.per_example else fields[:-1])
 
     @staticmethod
     def decode(data: bytes) -> Parameters:
@@ -269,6 +279,8 @@ class Parameters(msgspec.Struct, frozen=True, array_like=True, dict=True, forbid
             params = msgspec.msgpack.decode(data, type=Parameters)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             raise MalformedMessage("the bytes are not parameters of a run") from None
+        if data[:_HEAD] != params.encode()[:_HEAD]:
+            raise MalformedMessage("the bytes have another number of fields than the parameters of a run")
         params.check()
         return params
 

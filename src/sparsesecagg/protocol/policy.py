@@ -10,6 +10,7 @@ no field of the server's parameters can.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 from sparsesecagg.crypto.identity import USUAL_COLLUDING, Roster
 from sparsesecagg.errors import InvalidInput, PolicyViolation, PrivacyBudgetExhausted
@@ -53,7 +54,9 @@ class Policy:
     """With differential privacy: the most that this user spends, over all runs of its ledger; None: no demand."""
     delta: float = 1e-5
     clip_norm: float | None = None
-    """The largest 2-norm of an update that noise may be made for; None: any."""
+    """The largest 2-norm of an update, or of an example's part in it, that noise may be made for; None: any."""
+    unit: str = "user"
+    """What `max_epsilon` protects: all that this user sends, or each "example" of its data."""
 
     def __post_init__(self) -> None:
         """Refuse demands that no run could meet, with what could be met."""
@@ -74,6 +77,8 @@ class Policy:
             )
         if self.max_epsilon is not None:
             require_epsilon(self.max_epsilon, "max_epsilon")
+        if self.unit not in ("user", "example"):
+            raise InvalidInput("unit", f"must be 'user' or 'example', got {self.unit!r}")
         if not 2**self.failure_log2 < self.delta < 1:
             raise InvalidInput("delta", f"must be in (2^{self.failure_log2:g}, 1), got {self.delta}")
         if not self.patterns:
@@ -95,6 +100,10 @@ class Policy:
             self._check_roster(params, roster)
         _demand(
             self.max_epsilon is None or params.mechanism is not None, "the run adds no noise, the policy demands it"
+        )
+        _demand(
+            self.max_epsilon is None or self.unit == "example" or not params.per_example,
+            "the noise of the run protects single examples, the policy demands that it protects the user",
         )
         _demand(
             self.max_epsilon is None or self.delta < 1 / params.clients,
@@ -122,9 +131,15 @@ class Policy:
         if self.max_epsilon is None or params.mechanism is None:
             return
         usable = usable_delta(self.delta, self.max_epsilon, self.failure_log2)
-        after = (spent + params.mechanism.cost).epsilon(usable)
+        after = (spent + self.cost(params)).epsilon(usable)
         if after > self.max_epsilon:
             raise PrivacyBudgetExhausted(after, self.max_epsilon, self.delta)
+
+    def cost(self, params: Parameters) -> Cost:
+        """Return what one upload costs, in this user's unit. What protects examples alone leaves a user no budget."""
+        if params.mechanism is None:
+            return Cost()
+        return Cost(inf, inf) if params.per_example and self.unit == "user" else params.mechanism.cost
 
     def _check_roster(self, params: Parameters, roster: Roster) -> None:
         """Raise unless the run is cut as the roster says: another cut of the same draw is another draw."""
