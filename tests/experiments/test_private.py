@@ -10,10 +10,11 @@ import pytest
 
 from experiments.private import run as private
 from experiments.robust import run as robust
+from experiments.silos import run as silos
 from sparsesecagg.privacy.mechanism import Mechanism
 
 
-@pytest.mark.parametrize("experiment", [private, robust], ids=["private", "robust"])
+@pytest.mark.parametrize("experiment", [private, robust, silos], ids=["private", "robust", "silos"])
 def test_the_table_of_the_page_is_that_of_the_results(experiment: Any) -> None:
     result = json.loads(experiment.RESULTS.read_text(encoding="utf-8"))
     page = experiment.DOCUMENT.read_text(encoding="utf-8")

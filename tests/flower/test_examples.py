@@ -68,6 +68,17 @@ def test_digits_are_learnt_in_authenticated_rounds_too(
     assert '"authenticated": true' in (tmp_path / "run" / "config.json").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("example", [("flower-silos", "silos_app")], indirect=True)
+def test_ten_silos_learn_with_every_record_protected(example: Any, capsys: Any) -> None:
+    """Fewer rounds than the app's own, each with less noise: the machinery is the same."""
+    pytest.importorskip("torch")
+    package, settings = example
+    run(package, {**settings, "num-server-rounds": 3, "epsilon": 8.0}, nodes=10)
+    told = capsys.readouterr().out
+    assert float(told.split("Accuracy after round 3: ")[1].split()[0]) > 0.85
+    assert "(example level, zero-out neighbours, no amplification by sampling)" in told
+
+
 @pytest.fixture
 def tiny_mnist(tmp_path: Path) -> Path:
     """Write files in MNIST's format: a bright bar whose place is the label."""

@@ -18,6 +18,7 @@ What the server does
 What a node does
     mod        `secagg_mod`, around the train function, and `evaluate_first`
     node       what its owner says: policy, identity and its proof, ledger, weight, metrics
+    examples   `per_example_steps`: what each example changes in a PyTorch model
     files      what it keeps beside its ledger: models, and an update that was not sent yet
 What travels
     records    control record, payload, packages, refusals
@@ -44,6 +45,7 @@ from sparsesecagg.flower.errors import (
     RefusedByAll,
     UnprovenNode,
 )
+from sparsesecagg.flower.examples import per_example_steps
 from sparsesecagg.flower.mod import evaluate_first, secagg_mod
 from sparsesecagg.flower.strategy import SecAgg
 from sparsesecagg.planning.noise import DifferentialPrivacy
@@ -61,5 +63,6 @@ __all__ = [
     "SecAgg",
     "UnprovenNode",
     "evaluate_first",
+    "per_example_steps",
     "secagg_mod",
 ]

@@ -29,8 +29,6 @@ VERSION = 3
 MAX_CLIENTS = 1 << 20
 MAX_DIM = 1 << 40
 MAX_WEIGHT = 1 << 40
-_HEAD = 3
-"""Bytes that say how many fields there are."""
 SMALLEST_CLIP, LARGEST_CLIP = 1e-30, 1e30  # Beyond these, float32 runs out.
 
 
@@ -279,8 +277,8 @@ class Parameters(msgspec.Struct, frozen=True, array_like=True, dict=True, forbid
             params = msgspec.msgpack.decode(data, type=Parameters)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             raise MalformedMessage("the bytes are not parameters of a run") from None
-        if data[:_HEAD] != params.encode()[:_HEAD]:
-            raise MalformedMessage("the bytes have another number of fields than the parameters of a run")
+        if not params.per_example and len(msgspec.msgpack.decode(data)) == len(Parameters.__struct_fields__):
+            raise MalformedMessage("the parameters must not say that noise protects examples where it does not")
         params.check()
         return params
 

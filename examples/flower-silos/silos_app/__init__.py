@@ -1,0 +1,1 @@
+"""Tabular data in ten silos, each record protected by noise that the silos share."""

@@ -1,0 +1,1 @@
+"""Ten silos whose noise protects single records."""
