@@ -134,7 +134,7 @@ class TestNode:
         nodes = grid(**config)
         secagg = strategy(dp)
         with pytest.raises(RefusedByAll):
-            start(secagg, nodes, 1)
+            start(secagg, nodes, 2)
         assert secagg.history[0].failure
         assert any(reason in refusal for refusal in secagg.history[0].refusals)
         assert not _uploads(nodes)
@@ -185,7 +185,7 @@ class TestNode:
         nodes.before = widen
         secagg = strategy()
         with pytest.raises(RefusedByAll):
-            start(secagg, nodes, 1)
+            start(secagg, nodes, 2)
         assert all("without scales and metrics" in reason for reason in secagg.history[0].refusals)
 
     def test_evaluation_is_refused(self) -> None:
