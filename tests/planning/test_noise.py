@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sparsesecagg.errors import RoundRefused
+from sparsesecagg.errors import InvalidInput, RoundRefused
 from sparsesecagg.planning.noise import LARGEST_NORM, MEANING, DifferentialPrivacy, rounded
 from sparsesecagg.planning.plan import Goal
 from sparsesecagg.planning.planner import plan_round
@@ -46,6 +46,11 @@ def test_runs_whose_noise_exceeds_three_clips_are_refused(clients: int, dim: int
     assert plan.feasible == (norm <= LARGEST_NORM)
     assert (plan.options is None) != plan.feasible
     assert MEANING in plan.reason
+
+
+def test_a_plan_is_about_users_and_not_about_examples() -> None:
+    with pytest.raises(InvalidInput, match="unit must be 'user' in a plan"):
+        planned(100, 100, 8.0, noise=DifferentialPrivacy(8.0, 10, unit="example"))
 
 
 @pytest.mark.parametrize(("epsilon", "rounds", "alpha"), [(2, 30, 0.2), (8, 100, 1.0), (0.5, 3, 0.5), (8, 1, 0.1)])

@@ -124,6 +124,8 @@ def plan_noise(goal: DifferentialPrivacy, params: Parameters, honest: int, failu
 
     δ pays for the chance 2^failure_log2 that the groups fail, as each user's own budget does, and for inexact draws.
     """
+    if goal.unit != "user":
+        raise InvalidInput("unit", "must be 'user' in a plan, which does not know how many examples users have")
     clients, mechanism = params.clients, _mechanism(goal, params, failure_log2)
     survivors = clients / params.groups * availability(params.dropout)
     return NoisePlan(
