@@ -54,8 +54,10 @@ def secagg(inner: Any = None, **settings: Any) -> SecAgg:
     usual = {"alpha": 1.0, "modulus_bits": 32, "clip": 64.0, "max_weight": 10, "timeout": 0.3, "downlink_bits": 32}
     settings = {**usual, **settings}
     options = RoundOptions(**{name: value for name, value in settings.items() if name in _OPTIONS})
-    others = {name: value for name, value in settings.items() if name not in _OPTIONS}
-    return SecAgg(inner or FedAvg(fraction_evaluate=0.0), options, **others)
+    others = {name: value for name, value in settings.items() if name not in {*_OPTIONS, "downlink_bits"}}
+    strategy = SecAgg(inner or FedAvg(fraction_evaluate=0.0), options, **others)
+    strategy.downlink_bits = settings["downlink_bits"]
+    return strategy
 
 
 Shift = Callable[[int, dict[str, np.ndarray], int], dict[str, np.ndarray]]

@@ -10,7 +10,7 @@ import pytest
 from flwr.app import Message, RecordDict
 
 from flower.local_grid import LocalGrid, Silent, training_app
-from sparsesecagg.flower.courier import Courier, by_request
+from sparsesecagg.flower.exchanges import Courier, by_request
 
 APP = training_app(lambda p, a, r: a, mods=[])
 

@@ -29,7 +29,9 @@ RULES = [
 def wrapped(inner: Any, **settings: Any) -> SecAgg:
     settings = {"over": "groups", "groups": GROUPS, **settings}
     options = RoundOptions(alpha=0.5, clip=600.0, modulus_bits=32)  # So wide that bad nodes need not lie about it.
-    return SecAgg(inner, options, gain=1, timeout=0.3, downlink_bits=32, **settings)
+    strategy = SecAgg(inner, options, gain=1, timeout=0.3, **settings)
+    strategy.downlink_bits = 32
+    return strategy
 
 
 def trained(secagg: SecAgg, bad: int, rounds: int = 2) -> float:

@@ -33,8 +33,10 @@ def towards_one(partition: int, arrays: dict[str, np.ndarray], number: int) -> d
 
 def strategy(dp: DifferentialPrivacy | None = DP, **settings: Any) -> SecAgg:
     # FedAvg evaluates on the nodes by default; dp has to switch that off.
-    settings = {"options": RoundOptions(alpha=0.5), "timeout": 0.3, "downlink_bits": 32, **settings}
-    return SecAgg(FedAvg(), dp=dp, **settings)
+    settings = {"options": RoundOptions(alpha=0.5), "timeout": 0.3, **settings}
+    secagg = SecAgg(FedAvg(), dp=dp, **settings)
+    secagg.downlink_bits = 32
+    return secagg
 
 
 def grid(app: ClientApp | None = None, **node_config: Any) -> LocalGrid:

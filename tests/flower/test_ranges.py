@@ -23,10 +23,11 @@ def moving(moves: dict[str, Any], spread: float = 0.0) -> Any:
 
 
 def run(
-    train: Any, start: Any, rounds: int = 5, options: RoundOptions | None = None, **settings: Any
+    train: Any, start: Any, rounds: int = 5, options: RoundOptions | None = None, downlink_bits: int = 4
 ) -> tuple[SecAgg, dict[str, np.ndarray], LocalGrid]:
     options = options or RoundOptions(alpha=0.5)
-    strategy = SecAgg(FedAvg(fraction_evaluate=0.0), options, gain=1.0, **settings)
+    strategy = SecAgg(FedAvg(fraction_evaluate=0.0), options, gain=1.0)
+    strategy.downlink_bits = downlink_bits
     grid = LocalGrid(training_app(train, weight=lambda partition: 50 + 10 * partition), 10)
     result = strategy.start(grid=grid, initial_arrays=start, num_rounds=rounds)
     return strategy, values(result.arrays), grid

@@ -290,12 +290,6 @@ class TestFailures:
         assert moved.sum() == 30
         assert len(set(np.round(after[moved], 6).tolist())) == 1
 
-    def test_a_caller_may_demand_more_of_the_model(self) -> None:
-        grid = LocalGrid(training_app(step), 6, before=raising((0, "UPLOAD", 1)))
-        strategy, result = run(grid, group_size=3, threshold=3, alpha=0.5, min_updated=0.9)
-        assert "only 50.0% of the coordinates were opened, 90.0% are demanded" in str(strategy.history[0].failure)
-        np.testing.assert_array_equal(values(result.arrays)["w"], START)
-
     def test_what_a_train_function_raises_stays_in_the_log_of_its_node(self, caplog: Any) -> None:
         def fail(partition: int, arrays: Any, server_round: int) -> Any:
             if partition == 1:

@@ -118,7 +118,7 @@ def test_what_a_strategy_remembers_survives_its_process(
 
     expected = final(Play(tmp_path / "whole").start(4, around=around()))
     np.testing.assert_allclose(cut("cut"), expected, rtol=1e-3)
-    monkeypatch.setattr("sparsesecagg.flower.saved._memory", lambda strategy: {})
+    monkeypatch.setattr("sparsesecagg.flower.state._memory", lambda strategy: {})
     assert not np.allclose(cut("forgetful"), expected, rtol=1e-2), "the test could not fail"
 
 

@@ -8,18 +8,15 @@ strategy = SecAgg(FedAvg(...))                    # ServerApp
 What the server does
     strategy   `SecAgg`, around an averaging strategy
     settings   its defaults, strategies that can't be wrapped, sentences for the log
-    moving     from a mean to the next model: ranges, gain, downlink
     run        one run of the protocol, from the keys to the sums
-    exchanges  what it says to nodes, which node is which user, and what becomes of their replies
-    courier    messages out, replies in
+    exchanges  messages out, replies in; which node is which user, and what becomes of replies
+    state      what it carries from round to round: ranges, gain, and the files of a run folder
     privacy    what rounds with noise have cost
     figures    the record of each round, kept in a run folder
-    saved      what a server that is started again needs
 What a node does
     mod        `secagg_mod`, around the train function, and `evaluate_first`
     node       what its owner says: policy, identity and its proof, ledger, weight, metrics
     examples   `per_example_steps`: what each example changes in a PyTorch model
-    files      what it keeps beside its ledger: models, and an update that was not sent yet
 What travels
     records    control record, payload, packages, refusals
     context    what an app sees, and the digest of it that every header is bound to

@@ -1,4 +1,4 @@
-"""How nodes get the model: whole, or as steps from the one that they hold. The server's side; `files` has the node's.
+"""How nodes get the model: whole, or as steps from the one that they hold.
 
 With steps the rounded model *is* the model: what the wrapped strategy returns is rounded (the error is kept for the
 next step), and Flower, evaluation and nodes all go on from the same bits. A node says which model it has kept; who is
@@ -12,22 +12,32 @@ the coordinates, which lie close together in a step, so it costs that part.
 
 from __future__ import annotations
 
+import json
+import logging
+import os
+import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from math import prod
+from pathlib import Path
 
 import msgspec
 import numpy as np
 from flwr.app import Array, ArrayRecord, RecordDict
 
 from sparsesecagg.crypto.kdf import digest
-from sparsesecagg.downlink import STEP_BITS, Spread, StepLog
+from sparsesecagg.downlink import STEP_BITS, Replica, Spread, StepLog, Steps, decode_catchup
 from sparsesecagg.downlink.vector import Vector
-from sparsesecagg.errors import InvalidInput, MalformedMessage
+from sparsesecagg.errors import InvalidInput, MalformedMessage, SparseSecAggError
+from sparsesecagg.files import write_atomically
 from sparsesecagg.flower.arrays import Slot, Template, view
+from sparsesecagg.flower.errors import NoModel
 from sparsesecagg.flower.packing import Packing
-from sparsesecagg.flower.records import STYPE, Value
+from sparsesecagg.flower.records import STYPE, Packet, Value
 from sparsesecagg.patterns.sliced import turns_of
 
+_LOG = logging.getLogger("flwr")
 WHOLE = 32
 STEPS = "secagg-steps"
 """The name of the array that holds steps."""
@@ -38,6 +48,11 @@ HELD = "held"
 _REARRANGED = 8
 """A new epoch changes other coordinates together. After so many steps a whole model costs less than to ignore that."""
 _LARGEST_BLOCK = 1 << 20
+_KEPT = 4
+"""Models per folder: the last one, and some for nodes that are behind in a simulation."""
+_OLDEST = 7 * 24 * 3600.0
+_SUFFIX = ".model"
+_LONGEST_HEAD = 1 << 24
 
 
 # What both sides need
@@ -124,11 +139,6 @@ class Arrangement:
         )
 
 
-def model_of(content: RecordDict) -> tuple[str, ArrayRecord]:
-    """Return the model of a message, with its name."""
-    return next(iter(content.array_records.items()))
-
-
 def _data_bytes(arrays: Iterable[Array]) -> int:
     """Return the bytes of the values; what Flower and NumPy frame them with comes on top."""
     return sum(view(array).nbytes if array.stype == "numpy.ndarray" else len(array.data) for array in arrays)
@@ -138,40 +148,11 @@ def _data_bytes(arrays: Iterable[Array]) -> int:
 
 
 class Downlink:
-    """Whole models, in every message."""
-
-    def publish(self, record: ArrayRecord, packing: Packing, seed: bytes) -> ArrayRecord:
-        """Return the model that nodes are to train on where the strategy wants to send this one."""
-        del packing, seed
-        return record
-
-    def advance(self, template: Template, record: ArrayRecord) -> ArrayRecord:
-        """Return the model that follows a round, given what the strategy made of the mean."""
-        return template.cast(record)
-
-    def message_for(self, node: int, content: RecordDict) -> tuple[RecordDict, dict[str, Value], int]:
-        """Return what a node is sent instead of the strategy's content, entries for the control record, and bytes."""
-        del node
-        return content, {}, _data_bytes(model_of(content)[1].values())
-
-    def acknowledge(self, node: int, held: object) -> None:
-        """Note which model a node says that it has kept."""
-
-    def lost(self, node: int) -> None:
-        """Note that a node could not use what it was sent."""
-
-    def save(self) -> bytes:
-        """Return what the next rounds depend on, beside the model."""
-        return b""
-
-    def restore(self, state: bytes, model: ArrayRecord) -> None:
-        """Go back to what `save` returned, with the model of that time; raises `MalformedMessage` for other bytes."""
-
-
-class StepsDown(Downlink):
-    """Steps of `bits` bits per coordinate."""
+    """Steps of `bits` bits per coordinate; with 32, whole models in every message."""
 
     def __init__(self, bits: int = 4) -> None:
+        if bits not in (*STEP_BITS, WHOLE):
+            raise InvalidInput("downlink_bits", f"must be 2, 4 or 8, or 32 for whole models, got {bits!r}")
         self.bits = bits
         self._log: StepLog | None = None
         self._arrangement: Arrangement | None = None
@@ -183,7 +164,9 @@ class StepsDown(Downlink):
         """By node: the number of the model that it has kept."""
 
     def publish(self, record: ArrayRecord, packing: Packing, seed: bytes) -> ArrayRecord:
-        """Return the rounded model, after one more step if the strategy wants to send another one than it was given."""
+        """Return the model that nodes are to train on where the strategy wants to send this one: rounded, in steps."""
+        if self.bits == WHOLE:
+            return record
         arrangement, log = Arrangement.of(packing, seed), self._log
         if log is None or self._arrangement is None or self._outdated(arrangement, self._arrangement, log):
             # Numbers go on, so that a node can't take a model of another shape for the one before.
@@ -205,7 +188,10 @@ class StepsDown(Downlink):
         return now.order != before.order and unused
 
     def advance(self, template: Template, record: ArrayRecord) -> ArrayRecord:
-        """Round the strategy's model, in its own record: a strategy that has kept it goes on from the rounded one."""
+        """Return the model that follows a round, given what the strategy made of the mean.
+
+        It is rounded in the strategy's own record: a strategy that has kept it goes on from the rounded one.
+        """
         arrangement, names = self._arrangement, [slot.name for slot in template.slots]
         if self._log is None or arrangement is None or template != arrangement.template or list(record) != names:
             return template.cast(record)  # Another shape: `publish` begins anew with it.
@@ -223,11 +209,14 @@ class StepsDown(Downlink):
         return self._record
 
     def message_for(self, node: int, content: RecordDict) -> tuple[RecordDict, dict[str, Value], int]:
-        """Return steps where the node holds a model that they lead from and they are smaller, else the whole model."""
-        key, model = model_of(content)
+        """Return what a node is sent instead of the strategy's content, entries for the control record, and bytes.
+
+        Steps where the node holds a model that they lead from and they are smaller, else the whole model.
+        """
+        key, model = next(iter(content.array_records.items()))
         held, whole = self._held.get(node), _data_bytes(model.values())
         if self._log is None or self._arrangement is None:
-            return content, {}, whole  # Nothing was published, so nobody holds anything.
+            return content, {}, whole
         order = self._arrangement.order.encode()
         if held is not None and held >= self._log.oldest:
             data = self._log.for_node(held)
@@ -256,19 +245,126 @@ class StepsDown(Downlink):
 
     def restore(self, state: bytes, model: ArrayRecord) -> None:
         """Go back to what `save` returned; without it the model that is given begins a new log."""
-        if not state:
+        if not state or self.bits == WHOLE:
             return
         try:
-            saved = msgspec.msgpack.decode(state, type=tuple[bytes, Order, int, dict[int, int]])
+            log, order, first, held = msgspec.msgpack.decode(state, type=tuple[bytes, Order, int, dict[int, int]])
         except msgspec.MsgspecError:
             raise MalformedMessage("the bytes are not a saved downlink") from None
-        log, order, first, held = saved
         self._log, self._arrangement = StepLog.restore(log), Arrangement(Template.of(model), order)
         self._first, self._held, self._record = first, held, model
 
 
-def make_downlink(bits: int) -> Downlink:
-    """Return the way down with so many bits per coordinate; 32 are whole models."""
-    if bits not in (*STEP_BITS, WHOLE):
-        raise InvalidInput("downlink_bits", f"must be 2, 4 or 8, or 32 for whole models, got {bits!r}")
-    return Downlink() if bits == WHOLE else StepsDown(bits)
+# The node's side
+#
+# Each model is in a file that is named by the digest of what it holds, and read by it: whatever a step starts from is
+# looked for, checked bit for bit, and moved on. So it does not matter which process wrote it, and in a simulation all
+# nodes share one file. A file that is missing or damaged costs one whole model. Models are no secret between server and
+# node.
+
+
+@dataclass(frozen=True)
+class Held:
+    """A model that a node holds, as the vector that steps are made of and as the arrays that it stands for."""
+
+    arrangement: Arrangement
+    replica: Replica
+
+    def encode(self) -> bytes:
+        """Return the content of a file: the layout in one line, then the replica."""
+        template, order = self.arrangement.template, self.arrangement.order.encode().hex()
+        slots = [(slot.name, slot.dtype.str, slot.shape, bool(slot.size)) for slot in template.slots]
+        return json.dumps([order, slots]).encode() + b"\n" + self.replica.save()
+
+    @staticmethod
+    def decode(data: bytes) -> Held:
+        """Read a file; raises `MalformedMessage` if it is damaged."""
+        end = data.find(b"\n", 0, _LONGEST_HEAD)
+        try:
+            slots: list[Slot] = []
+            start = 0
+            order, layout = json.loads(data[:end])
+            for name, dtype, shape, travels in layout:
+                size = prod(shape) if travels else 0
+                slots.append(Slot(name, np.dtype(dtype), tuple(shape), start, size))
+                start += size
+            arrangement = Arrangement(Template(tuple(slots)), Order.decode(bytes.fromhex(order)))
+        except (ValueError, TypeError):
+            raise MalformedMessage("the file of a model has no layout") from None
+        return Held(arrangement, Replica.restore(data[end + 1 :]))
+
+
+class Replicas:
+    """The models in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def receive(self, content: RecordDict, packet: Packet) -> tuple[RecordDict, Held | None]:
+        """Return the content with the model in it, rebuilt if steps came in its place, and what to keep of it.
+
+        Raises `WrongStep`, `MissingStep`, `NoModel` or `MalformedMessage` for what leads nowhere.
+        """
+        records = list(content.array_records.items())
+        if len(records) != 1:
+            return content, None  # Refused where the model is read.
+        key, record = records[0]
+        if STEPS not in record:
+            if NUMBER not in packet.fields:
+                return content, None
+            arrangement = Arrangement(Template.of(record), Order.decode(packet.bytes_field(ORDER)))
+            return content, Held(arrangement, Replica(arrangement.join(record), packet.int_field(NUMBER)))
+        carried = record[STEPS]
+        if carried.stype != STYPE:
+            raise MalformedMessage("the steps are not bytes")
+        steps = decode_catchup(carried.data)
+        if not isinstance(steps, Steps):
+            raise MalformedMessage("a whole model came in place of steps")
+        held = self._leading_to(steps, Order.decode(packet.bytes_field(ORDER)))
+        held.replica.catch_up(carried.data)
+        try:
+            rebuilt = held.arrangement.rebuild(held.replica.model, record)
+        except KeyError as missing:
+            raise MalformedMessage(f"the array {missing} has no steps and did not come with them") from None
+        return RecordDict({name: rebuilt if name == key else each for name, each in content.items()}), held
+
+    def keep(self, held: Held) -> bool:
+        """Write a model down; return whether it is there now."""
+        path = self.folder / f"{held.replica.digest.hex()}-{held.arrangement.order.name}{_SUFFIX}"
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if path.exists():
+                os.utime(path)
+                return True
+            write_atomically(path, held.encode(), private=True)
+            self._forget()
+        except OSError as problem:
+            _LOG.warning("secagg_mod: the model can't be kept, so it comes whole: %s", problem.strerror)
+            return False
+        return True
+
+    def _leading_to(self, steps: Steps, order: Order) -> Held:
+        """Return the latest model that these steps lead from, or lead to."""
+        names = [steps.digest.hex(), *(step.digest_before.hex() for step in reversed(steps.steps))]
+        for name in names:
+            for path in self.folder.glob(f"{name}*-{order.name}{_SUFFIX}"):
+                try:
+                    held = Held.decode(path.read_bytes())
+                    os.utime(path)
+                except (OSError, SparseSecAggError):
+                    with suppress(OSError):
+                        path.unlink()  # Damaged: the whole model takes its place.
+                else:
+                    return held
+        raise NoModel
+
+    def _forget(self) -> None:
+        """Remove what no step will start from."""
+        found: list[tuple[float, Path]] = []
+        for path in self.folder.iterdir():
+            with suppress(OSError):  # Another process may be tidying up as well.
+                found.append((path.stat().st_mtime, path))
+        for place, (touched, path) in enumerate(sorted(found, reverse=True)):
+            if place >= _KEPT or touched < time.time() - _OLDEST:
+                with suppress(OSError):
+                    path.unlink()

@@ -15,9 +15,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import isfinite
+from pathlib import Path
 
+import msgspec
 from flwr.app import ArrayRecord, Context, Message, MessageType, MetricRecord, RecordDict
 
 from sparsesecagg.errors import (
@@ -29,11 +32,11 @@ from sparsesecagg.errors import (
     SparseSecAggError,
     WrongStage,
 )
-from sparsesecagg.flower.arrays import Template
+from sparsesecagg.files import write_atomically
+from sparsesecagg.flower.arrays import SavedArrays, Template, saved_arrays, written_arrays
 from sparsesecagg.flower.context import Terms, app_digest, for_app, own_records
-from sparsesecagg.flower.downlink import HELD
+from sparsesecagg.flower.downlink import HELD, Replicas
 from sparsesecagg.flower.errors import AppFailed, MissingStrategy, NotInRun
-from sparsesecagg.flower.files import KeptUpdate, Replicas
 from sparsesecagg.flower.node import EVALUATE, METRICS, ROSTER, RUN_KEY, Claim, Owner, prove, rounded
 from sparsesecagg.flower.packing import Packing
 from sparsesecagg.flower.records import Packet, Value, is_ours, read_packet, refusal, without_ours
@@ -41,6 +44,7 @@ from sparsesecagg.protocol import Client, Parameters, SqliteLedger, Stage
 from sparsesecagg.protocol.messages import decode_client_message
 
 _LOG = logging.getLogger("flwr")
+_UPDATE = ".update"
 LEAP = 1 << 20
 """How far ahead of what a node has seen an epoch or a round may be: one message must not use up all numbers."""
 
@@ -218,7 +222,7 @@ class _Task:
             raise PolicyViolation("with noise updates go out as they are, without scales and metrics")
         kind, app = self.message.metadata.message_type, app_digest(self.owner.context)
         context = terms.digest(content, kind, app)
-        kept = KeptUpdate(self.owner.folder, terms.without_scales.digest(content, kind, app))
+        kept = _KeptUpdate(self.owner.folder, terms.without_scales.digest(content, kind, app))
         before = ledger.last().version
         answer = client.accept(packet.payload, context=context)
         # Only now: the header is about this model. And before training, which may fail.
@@ -259,6 +263,38 @@ class _Task:
             return 1
         coin = int.from_bytes(ledger.own_secret("weight rounding")[:8], "little")
         return rounded(max(1, round(_metric(metrics, key))), limit, coin)
+
+
+class _KeptUpdate:
+    """What a node has trained in a round that finds ranges, for the round after it, which sends it.
+
+    The file is private, named by the digest of all that the app was told, and read once. If it is gone, the node trains
+    again.
+    """
+
+    def __init__(self, folder: Path, context: bytes) -> None:
+        self._path = folder / (context.hex() + _UPDATE)
+
+    def keep(self, trained: ArrayRecord, metrics: Mapping[str, object]) -> None:
+        """Write them down."""
+        numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
+        try:
+            write_atomically(self._path, msgspec.msgpack.encode((written_arrays(trained), numbers)), private=True)
+        except OSError as problem:
+            _LOG.warning("secagg_mod: an update can't be kept, so the app trains again: %s", problem.strerror)
+
+    def take(self) -> tuple[ArrayRecord, Mapping[str, object]] | None:
+        """Return what was kept for this round, and remove it with everything else that was kept."""
+        found: tuple[ArrayRecord, Mapping[str, object]] | None = None
+        with suppress(OSError, msgspec.MsgspecError):
+            content: tuple[SavedArrays, dict[str, float]] = msgspec.msgpack.decode(
+                self._path.read_bytes(), type=tuple[SavedArrays, dict[str, float]]
+            )
+            found = ArrayRecord(saved_arrays(content[0])), content[1]
+        for path in self._path.parent.glob("*" + _UPDATE):
+            with suppress(OSError):
+                path.unlink()
+        return found
 
 
 def _only_arrays(content: RecordDict) -> ArrayRecord:

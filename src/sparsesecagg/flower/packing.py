@@ -23,7 +23,6 @@ import numpy as np
 from flwr.app import ArrayRecord
 from numpy.typing import NDArray
 
-from sparsesecagg.downlink import Spread
 from sparsesecagg.errors import InvalidInput, MalformedMessage
 from sparsesecagg.flower.arrays import Slot, Template, view
 from sparsesecagg.protocol import Parameters
@@ -111,11 +110,6 @@ class Packing:
         """Raise unless the run has room for the model and the metrics."""
         if self.params.dim < self.dim:
             raise MalformedMessage("the model and the metrics of the message do not fit the run's parameters")
-
-    def spread(self, seed: bytes) -> Spread:
-        """Return where sliced arrays lie in steps: what a round of this epoch changes close together."""
-        turns = self.params.shape.turns(seed)
-        return Spread(self.sizes, None if turns is None else turns[: sum(self.sizes)])
 
     # What a node sends
 

@@ -181,10 +181,6 @@ def is_refusal(message: Message) -> bool:
     return message.error.code == REFUSED and isinstance(reason, str) and reason.startswith(_PREFIX)
 
 
-def wire_bytes(message: Message) -> int:
+def wire_bytes(item: Any) -> int:
     """Return the bytes of all Flower objects of a message: what a deployment pushes, without HTTP around it."""
-    return _object_bytes(message)
-
-
-def _object_bytes(item: Any) -> int:
-    return len(item.deflate()) + sum(_object_bytes(child) for child in (item.children or {}).values())
+    return len(item.deflate()) + sum(map(wire_bytes, (item.children or {}).values()))

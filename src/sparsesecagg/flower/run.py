@@ -19,9 +19,8 @@ from flwr.serverapp import Grid
 from sparsesecagg.crypto.identity import Roster
 from sparsesecagg.errors import ProtocolError, WrongStage
 from sparsesecagg.flower.context import Invitation
-from sparsesecagg.flower.courier import Courier, by_request
 from sparsesecagg.flower.downlink import HELD, Downlink
-from sparsesecagg.flower.exchanges import Exchanges, Seats
+from sparsesecagg.flower.exchanges import Courier, Exchanges, Seats, by_request
 from sparsesecagg.flower.figures import RoundRecord
 from sparsesecagg.flower.records import Packet, Value
 from sparsesecagg.protocol import Parameters, Result, Server, Stage
@@ -175,14 +174,12 @@ class SecureRun:
         """Take the invitations of the round, with the model that they carry by now."""
         self._nodes.invited = {invitation.node: invitation for invitation in invitations}
 
-    def begin_round(
-        self, context: bytes, min_updated: float, fields: Mapping[str, Value], timeout: float
-    ) -> list[Message]:
+    def begin_round(self, context: bytes, fields: Mapping[str, Value], timeout: float) -> list[Message]:
         """Return the UPLOAD messages; nodes that have no package for this round are asked for those of later ones."""
         self._abandon()
         nodes = self._nodes
         with nodes.record.failures_at(Stage.UPLOAD):
-            headers = self.server.begin_round(context=context, min_updated=min_updated)
+            headers = self.server.begin_round(context=context)
             nodes.record.protocol_round = self.server.round_number
             self._sent = {}
             for node, invitation in nodes.invited.items():

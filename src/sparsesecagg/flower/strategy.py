@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,15 +25,13 @@ from sparsesecagg.crypto.identity import Roster
 from sparsesecagg.errors import InvalidInput, ProtocolError, SparseSecAggError
 from sparsesecagg.flower.arrays import Template
 from sparsesecagg.flower.context import Invitation, Terms, common_digest, invite, with_model
-from sparsesecagg.flower.courier import Courier, PatientGrid, by_node
-from sparsesecagg.flower.downlink import make_downlink
+from sparsesecagg.flower.downlink import Downlink
 from sparsesecagg.flower.errors import MissingMod
+from sparsesecagg.flower.exchanges import Courier, PatientGrid, by_node
 from sparsesecagg.flower.figures import Evaluate, History, RoundRecord
-from sparsesecagg.flower.moving import Movement
 from sparsesecagg.flower.packing import Packing
 from sparsesecagg.flower.privacy import PrivacySpent, Releases, require_budgets
 from sparsesecagg.flower.run import Combine, SecureRun
-from sparsesecagg.flower.saved import ModelState, SavedRun, number_rounds
 from sparsesecagg.flower.settings import (
     DEFAULTS,
     UNMASKED_EVALUATION,
@@ -45,6 +44,7 @@ from sparsesecagg.flower.settings import (
     require_positive,
     too_few,
 )
+from sparsesecagg.flower.state import ModelState, Movement, SavedRun
 from sparsesecagg.patterns.groups import SMALLEST_GROUP
 from sparsesecagg.planning.noise import DifferentialPrivacy
 from sparsesecagg.protocol import Parameters, Result, RoundOptions, Server, Stage
@@ -55,6 +55,18 @@ _LOG = logging.getLogger("flwr")
 _DEFAULT_WEIGHT_KEY = "num-examples"
 _LONG = 3600.0
 _PAUSE = 1.0
+
+
+@dataclass(frozen=True)
+class _Playing:
+    """A round whose UPLOAD messages are out."""
+
+    grid: Grid
+    invitation: Invitation
+    """One that stands for all."""
+    packing: Packing
+    terms: Terms
+    record: RoundRecord
 
 
 class SecAgg(Strategy):
@@ -75,9 +87,7 @@ class SecAgg(Strategy):
         groups: int | None = None,
         roster: str | Path | Roster | None = None,
         metrics: Mapping[str, float] | None = None,
-        min_updated: float = 0.0,
         timeout: float = 300.0,
-        downlink_bits: int = 4,
         run_dir: str | Path | None = None,
     ) -> None:
         """Wrap `strategy`; raises `InvalidInput` for what can't work.
@@ -95,9 +105,7 @@ class SecAgg(Strategy):
         of an authenticated run, a file of `sparsesecagg roster build`. `over="groups"`: cut the nodes into `groups` and
         give the wrapped strategy one reply of each; "clipped-groups": centred clipping (docs/malicious-users.md).
         `metrics`: metrics of nodes to be averaged under the masks, each with its largest magnitude; all others stay on
-        the nodes. `min_updated`: the fraction of what a round covers that must be opened for it to count. `timeout`:
-        seconds that a stage waits; UPLOAD waits as long as `start` is told. `downlink_bits`: nodes get steps from the
-        model that they hold, rounded to 2, 4 or 8 bits per coordinate, or whole models with 32. `run_dir`: where to
+        the nodes. `timeout`: seconds that a stage waits; UPLOAD waits as long as `start` is told. `run_dir`: where to
         write figures for a report, and what a server that is started again needs to go on.
         """
         self.strategy = require_averaging(strategy, over)
@@ -109,23 +117,18 @@ class SecAgg(Strategy):
         check_options(self._options, self._roster, dp)
         if gain != "auto" and not (isinstance(gain, int | float) and gain >= 1):
             raise InvalidInput("gain", f"must be 'auto' or a number of at least 1, got {gain!r}")
-        if not (isinstance(min_updated, int | float) and 0 <= min_updated <= 1):
-            raise InvalidInput("min_updated", f"must be in [0, 1], got {min_updated}")
-        self._metrics, self._min_updated, self._told_gain = check_metrics(metrics), min_updated, gain
+        self._metrics, self._told_gain = check_metrics(metrics), gain
         if dp and self._metrics:
             raise InvalidInput("metrics", "must not be given with dp: they would be outside of the noise")
         told = None if gain == "auto" else float(gain)
-        self._movement = Movement(
-            self._options, self._metrics, told, make_downlink(downlink_bits), noise=dp is not None
-        )
+        self._movement = Movement(self._options, self._metrics, told, noise=dp is not None)
         self._timeout, self._upload_timeout = require_positive("timeout", timeout), _LONG
         self._courier = Courier()
         self._history, self._saved = History(folder), SavedRun(folder)
         self._rounds_before = 0  # Done by an earlier process, if this one goes on with its run.
         self._model = ArrayRecord()
         self._run: SecureRun | None = None
-        self._playing: tuple[Grid, Invitation, Packing, Terms] | None = None
-        """The round under way: an invitation that stands for all, how it is packed, and its terms."""
+        self._playing: _Playing | None = None
         self._excluded: set[int] = set()  # Nodes that get no more rounds.
 
     def __getattr__(self, name: str) -> Any:
@@ -137,6 +140,17 @@ class SecAgg(Strategy):
     def privacy_spent(self) -> PrivacySpent | None:
         """Return what the rounds so far have cost each node, by Flower's field names; None without `dp`."""
         return None if self._releases is None else self._releases.spent()
+
+    @property
+    def downlink_bits(self) -> int:
+        """Bits per coordinate of the steps that bring nodes to the next model: 2, 4 or 8, or 32 for whole models."""
+        return self._movement.downlink.bits
+
+    @downlink_bits.setter
+    def downlink_bits(self, bits: int) -> None:
+        if self.history:
+            raise InvalidInput("downlink_bits", "must be set before the first round")
+        self._movement.downlink = Downlink(bits)
 
     @property
     def arrays(self) -> ArrayRecord:
@@ -179,7 +193,9 @@ class SecAgg(Strategy):
             result.arrays = initial_arrays
         if self.history and all(record.failure for record in self.history):
             _LOG.error("SecAgg: no round succeeded, the model is unchanged. %s", self.history[-1].sentence())
-        number_rounds(result, self._rounds_before)
+        for name in ("train_metrics_clientapp", "evaluate_metrics_clientapp", "evaluate_metrics_serverapp"):
+            numbered = {number + self._rounds_before: found for number, found in getattr(result, name).items()}
+            setattr(result, name, numbered)
         self._saved.remove()
         return result
 
@@ -230,11 +246,10 @@ class SecAgg(Strategy):
         metrics: MetricRecord | None = None
         playing, self._playing = self._playing, None
         if playing is not None and self._run is not None:
-            grid, invitation, packing, terms = playing
             try:
-                result = self._run.finish_round(grid, replies)
+                result = self._run.finish_round(playing.grid, replies)
                 self._excluded |= self._run.excluded_nodes
-                arrays, metrics = self._aggregate(server_round, result, invitation, packing, terms, record)
+                arrays, metrics = self._aggregate(server_round, result, playing)
             except (ProtocolError, InvalidInput) as error:  # The latter for a model that no node could be brought to.
                 record.fail(Stage.UNMASK, error)
                 if self._releases:
@@ -317,7 +332,7 @@ class SecAgg(Strategy):
             self._movement.take_votes(packing, run.finish_round(grid, replies.values()))
             terms = self._movement.terms(template)
         record.clip = max(terms.scales)
-        self._playing = grid, invitations[0], packing, terms
+        self._playing = _Playing(grid, invitations[0], packing, terms, record)
         if self._releases:
             record.epsilon = self._releases.count(params)
         return self._begin_round(run, invitations, terms)
@@ -327,7 +342,7 @@ class SecAgg(Strategy):
         run.invite(invitations)
         digest = common_digest(terms, invitations, run.app)
         self._saved.write_run(run.save())
-        return run.begin_round(digest, self._min_updated, terms.fields(), self._upload_timeout)
+        return run.begin_round(digest, terms.fields(), self._upload_timeout)
 
     def _new_run(self, params: Parameters, template: Template, invited: int) -> SecureRun:
         """Return a run among the invited nodes; with a roster it is the next epoch of the same one."""
@@ -348,21 +363,11 @@ class SecAgg(Strategy):
         return SecureRun(server, self._courier, self._timeout, self._movement.downlink)
 
     def _aggregate(
-        self,
-        server_round: int,
-        result: Result,
-        invitation: Invitation,
-        packing: Packing,
-        terms: Terms,
-        record: RoundRecord,
+        self, server_round: int, result: Result, playing: _Playing
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Give the wrapped strategy one reply, or one per group: moved model, weight, mean of the allowed metrics."""
-        if result.combined.groups and result.combined.robust is None:
-            moved, means, record.gain = self._movement.move_by_group(packing, terms, result, invitation.model)
-        else:
-            model, means, record.gain = self._movement.move(packing, terms, result, invitation.model)
-            weights = result.combined.weights
-            moved = [(model, len(result.survivors) if weights is None else int(weights.max()))]
+        invitation, packing = playing.invitation, playing.packing
+        moved, means, playing.record.gain = self._movement.move(packing, playing.terms, result, invitation.model)
         tested = {name: value for name, value in means.items() if name.startswith("eval")}
         self._history.note_evaluation(server_round - 1, tested)  # Of the model that this round began with.
         counted = getattr(self.strategy, "weighted_by_key", _DEFAULT_WEIGHT_KEY)

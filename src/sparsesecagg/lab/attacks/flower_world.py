@@ -77,9 +77,9 @@ class FlowerWorld:
             gain=1.0,
             roster=self.roster if roster else None,
             timeout=0.3,
-            downlink_bits=32,
             **settings,
         )
+        self.strategy.downlink_bits = 32
         start = ArrayRecord({"w": Array(np.zeros(DIM, np.float32))})
         return self.strategy.start(self.grid, start, rounds, 0.3, train_config=ConfigRecord({RATE: 1.0}))
 

@@ -30,7 +30,8 @@ def main(grid: Grid, context: Context) -> None:
     )
     dp = DifferentialPrivacy(epsilon, rounds=int(config["rounds"])) if epsilon else None
     run_dir = str(config["run-dir"]) or None
-    strategy = SecAgg(inner, options, dp=dp, timeout=90, roster=roster, downlink_bits=32, run_dir=run_dir)
+    strategy = SecAgg(inner, options, dp=dp, timeout=90, roster=roster, run_dir=run_dir)
+    strategy.downlink_bits = 32
     models: dict[int, list[float]] = {}
 
     def keep(server_round: int, arrays: ArrayRecord) -> None:
