@@ -16,14 +16,14 @@ class TestSeats:
             seats.take(2, 105, present={104, 105})
         seats.take(2, 105, present={105})
         assert seats.among({104, 105}) == {2: 105}
-        assert seats.user(104) is None
+        assert seats.user_of.get(104) is None
 
     def test_a_node_has_one_user(self) -> None:
         seats = Seats()
         seats.take(2, 104, present={104})
         seats.take(3, 104, present={104})
         assert seats.among({104}) == {3: 104}
-        assert seats.user(104) == 3
+        assert seats.user_of.get(104) == 3
 
     def test_proving_again_changes_nothing(self) -> None:
         seats = Seats()

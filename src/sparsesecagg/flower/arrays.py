@@ -9,18 +9,24 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 from typing import Any
 
+import msgspec
 import numpy as np
 from flwr.app import Array, ArrayRecord
 from numpy.typing import NDArray
 
-from sparsesecagg.errors import InvalidInput
+from sparsesecagg.crypto.kdf import digest
+from sparsesecagg.downlink import Spread
+from sparsesecagg.downlink.vector import Vector
+from sparsesecagg.errors import InvalidInput, MalformedMessage
+from sparsesecagg.patterns.sliced import turns_of
 
 _NUMPY = "numpy.ndarray"
+_LARGEST_BLOCK = 1 << 20
 _READ_HEADER = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
@@ -150,6 +156,82 @@ class Template:
             else:
                 arrays[name] = Array(np.asarray((np.rint(values) if dtype.kind in "iub" else values).astype(dtype)))
         return ArrayRecord(arrays)
+
+
+# Models as steps: which arrays have them, and where their coordinates lie
+
+
+class Order(msgspec.Struct, frozen=True, array_like=True):
+    """Which arrays of a model have steps, and which of their coordinates change together. The server's to say."""
+
+    seed: bytes
+    block: int
+    stepped: tuple[int, ...]
+    """Places among the arrays of the model."""
+
+    def encode(self) -> bytes:
+        """Return the order as bytes."""
+        return msgspec.msgpack.encode(self)
+
+    @property
+    def name(self) -> str:
+        """What tells files of models in different orders apart."""
+        return digest("order", self.encode())[:8].hex()
+
+    @staticmethod
+    def decode(data: bytes) -> Order:
+        """Read an order; raises `MalformedMessage`."""
+        try:
+            order = msgspec.msgpack.decode(data, type=Order)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            raise MalformedMessage("the bytes do not say how a model is arranged in steps") from None
+        if not 1 <= order.block <= _LARGEST_BLOCK or len(order.seed) != 32:
+            raise MalformedMessage("a model can't be arranged in steps like this")
+        return order
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """Where the arrays of a model lie in steps. How a model travels, and nothing that it means, follows from it."""
+
+    template: Template
+    order: Order
+    stepped: tuple[Slot, ...] = field(init=False)
+    spread: Spread = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        slots = self.template.slots
+        if not all(0 <= place < len(slots) and slots[place].size for place in self.order.stepped):
+            raise MalformedMessage("steps are announced for an array that has none")
+        stepped = tuple(slots[place] for place in sorted(set(self.order.stepped)))
+        sizes = [slot.size for slot in stepped]
+        object.__setattr__(self, "stepped", stepped)
+        object.__setattr__(self, "spread", Spread(sizes, turns_of(self.order.seed, sum(sizes), self.order.block)))
+
+    def join(self, record: ArrayRecord) -> Vector:
+        """Return a model's arrays as the vector that steps are made of."""
+        with np.errstate(over="ignore"):  # What float32 can't hold becomes infinite, and is refused as such.
+            return self.spread.join([view(record[slot.name]) for slot in self.stepped])
+
+    def others(self, record: ArrayRecord) -> dict[str, Array]:
+        """Return the arrays that have no steps."""
+        stepped = {slot.name for slot in self.stepped}
+        return {slot.name: record[slot.name] for slot in self.template.slots if slot.name not in stepped}
+
+    def rebuild(self, vector: Vector, others: Mapping[str, Array]) -> ArrayRecord:
+        """Return the model in a vector, beside the arrays that have no steps; raises KeyError if one is missing.
+
+        Types are those of the template. float64 and float16 are made of float32, on both sides alike.
+        """
+        parts = dict(zip((slot.name for slot in self.stepped), self.spread.split(vector), strict=True))
+        return ArrayRecord(
+            {
+                slot.name: Array(np.asarray(parts[slot.name].reshape(slot.shape).astype(slot.dtype)))
+                if slot.name in parts
+                else others[slot.name]
+                for slot in self.template.slots
+            }
+        )
 
 
 # Arrays in files

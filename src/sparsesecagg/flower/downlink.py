@@ -18,7 +18,7 @@ import os
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 
@@ -26,16 +26,13 @@ import msgspec
 import numpy as np
 from flwr.app import Array, ArrayRecord, RecordDict
 
-from sparsesecagg.crypto.kdf import digest
-from sparsesecagg.downlink import STEP_BITS, Replica, Spread, StepLog, Steps, decode_catchup
-from sparsesecagg.downlink.vector import Vector
+from sparsesecagg.downlink import STEP_BITS, Replica, StepLog, Steps, decode_catchup
 from sparsesecagg.errors import InvalidInput, MalformedMessage, SparseSecAggError
 from sparsesecagg.files import write_atomically
-from sparsesecagg.flower.arrays import Slot, Template, view
+from sparsesecagg.flower.arrays import Arrangement, Order, Slot, Template, view
 from sparsesecagg.flower.errors import NoModel
 from sparsesecagg.flower.packing import Packing
 from sparsesecagg.flower.records import STYPE, Packet, Value
-from sparsesecagg.patterns.sliced import turns_of
 
 _LOG = logging.getLogger("flwr")
 WHOLE = 32
@@ -47,96 +44,11 @@ HELD = "held"
 """The reply's entry that says which model the node has kept."""
 _REARRANGED = 8
 """A new epoch changes other coordinates together. After so many steps a whole model costs less than to ignore that."""
-_LARGEST_BLOCK = 1 << 20
 _KEPT = 4
 """Models per folder: the last one, and some for nodes that are behind in a simulation."""
 _OLDEST = 7 * 24 * 3600.0
 _SUFFIX = ".model"
 _LONGEST_HEAD = 1 << 24
-
-
-# What both sides need
-
-
-class Order(msgspec.Struct, frozen=True, array_like=True):
-    """Which arrays of a model have steps, and which of their coordinates change together. The server's to say."""
-
-    seed: bytes
-    block: int
-    stepped: tuple[int, ...]
-    """Places among the arrays of the model."""
-
-    def encode(self) -> bytes:
-        """Return the order as bytes."""
-        return msgspec.msgpack.encode(self)
-
-    @property
-    def name(self) -> str:
-        """What tells files of models in different orders apart."""
-        return digest("order", self.encode())[:8].hex()
-
-    @staticmethod
-    def decode(data: bytes) -> Order:
-        """Read an order; raises `MalformedMessage`."""
-        try:
-            order = msgspec.msgpack.decode(data, type=Order)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            raise MalformedMessage("the bytes do not say how a model is arranged in steps") from None
-        if not 1 <= order.block <= _LARGEST_BLOCK or len(order.seed) != 32:
-            raise MalformedMessage("a model can't be arranged in steps like this")
-        return order
-
-
-@dataclass(frozen=True)
-class Arrangement:
-    """Where the arrays of a model lie in steps. How a model travels, and nothing that it means, follows from it."""
-
-    template: Template
-    order: Order
-    stepped: tuple[Slot, ...] = field(init=False)
-    spread: Spread = field(init=False, compare=False)
-
-    def __post_init__(self) -> None:
-        slots = self.template.slots
-        if not all(0 <= place < len(slots) and slots[place].size for place in self.order.stepped):
-            raise MalformedMessage("steps are announced for an array that has none")
-        stepped = tuple(slots[place] for place in sorted(set(self.order.stepped)))
-        sizes = [slot.size for slot in stepped]
-        object.__setattr__(self, "stepped", stepped)
-        object.__setattr__(self, "spread", Spread(sizes, turns_of(self.order.seed, sum(sizes), self.order.block)))
-
-    @staticmethod
-    def of(packing: Packing, seed: bytes) -> Arrangement:
-        """Return the arrangement for an epoch of a run."""
-        names = {slot.name for slot in packing.sliced}
-        slots = packing.template.slots
-        stepped = tuple(place for place, slot in enumerate(slots) if slot.name in names)
-        return Arrangement(packing.template, Order(seed, packing.block, stepped))
-
-    def join(self, record: ArrayRecord) -> Vector:
-        """Return a model's arrays as the vector that steps are made of."""
-        with np.errstate(over="ignore"):  # What float32 can't hold becomes infinite, and is refused as such.
-            return self.spread.join([view(record[slot.name]) for slot in self.stepped])
-
-    def others(self, record: ArrayRecord) -> dict[str, Array]:
-        """Return the arrays that have no steps."""
-        stepped = {slot.name for slot in self.stepped}
-        return {slot.name: record[slot.name] for slot in self.template.slots if slot.name not in stepped}
-
-    def rebuild(self, vector: Vector, others: Mapping[str, Array]) -> ArrayRecord:
-        """Return the model in a vector, beside the arrays that have no steps; raises KeyError if one is missing.
-
-        Types are those of the template. float64 and float16 are made of float32, on both sides alike.
-        """
-        parts = dict(zip((slot.name for slot in self.stepped), self.spread.split(vector), strict=True))
-        return ArrayRecord(
-            {
-                slot.name: Array(np.asarray(parts[slot.name].reshape(slot.shape).astype(slot.dtype)))
-                if slot.name in parts
-                else others[slot.name]
-                for slot in self.template.slots
-            }
-        )
 
 
 def _data_bytes(arrays: Iterable[Array]) -> int:
@@ -145,6 +57,13 @@ def _data_bytes(arrays: Iterable[Array]) -> int:
 
 
 # The server's side
+
+
+def _arranged(packing: Packing, seed: bytes) -> Arrangement:
+    """Return the arrangement for an epoch of a run."""
+    names = {slot.name for slot in packing.sliced}
+    stepped = tuple(place for place, slot in enumerate(packing.template.slots) if slot.name in names)
+    return Arrangement(packing.template, Order(seed, packing.block, stepped))
 
 
 class Downlink:
@@ -167,7 +86,7 @@ class Downlink:
         """Return the model that nodes are to train on where the strategy wants to send this one: rounded, in steps."""
         if self.bits == WHOLE:
             return record
-        arrangement, log = Arrangement.of(packing, seed), self._log
+        arrangement, log = _arranged(packing, seed), self._log
         if log is None or self._arrangement is None or self._outdated(arrangement, self._arrangement, log):
             # Numbers go on, so that a node can't take a model of another shape for the one before.
             self._first = log.sequence + 1 if log else 0
@@ -294,11 +213,11 @@ class Held:
         return Held(arrangement, Replica.restore(data[end + 1 :]))
 
 
+@dataclass(frozen=True)
 class Replicas:
     """The models in a folder."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    folder: Path
 
     def receive(self, content: RecordDict, packet: Packet) -> tuple[RecordDict, Held | None]:
         """Return the content with the model in it, rebuilt if steps came in its place, and what to keep of it.

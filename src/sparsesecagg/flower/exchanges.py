@@ -21,28 +21,19 @@ from typing import Any
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
-from sparsesecagg.crypto.identity import Roster
 from sparsesecagg.errors import MalformedMessage, SparseSecAggError, WrongRound, WrongStage
 from sparsesecagg.flower.context import Invitation
 from sparsesecagg.flower.errors import MissingMod, UnprovenNode
 from sparsesecagg.flower.figures import RoundRecord
 from sparsesecagg.flower.node import Challenge, Claim
-from sparsesecagg.flower.records import (
-    RAISED,
-    Packet,
-    Value,
-    is_ours,
-    is_refusal,
-    read_packet,
-    reason_of,
-    wire_bytes,
-)
+from sparsesecagg.flower.records import RAISED, Packet, Value, is_ours, is_refusal, read_packet, reason_of, wire_bytes
 from sparsesecagg.protocol import Server, Stage
 
 _LOG = logging.getLogger("flwr")
 
-SLOWEST_POLL = 3.0
-"""Flower's own pause between two looks for replies."""
+_SLOWEST_POLL = 3.0  # Flower's own pause between two looks for replies.
+Messages = Mapping[int, Message]
+"""By the node that they go to, or come from."""
 Answered = Callable[[int, Packet], None]
 """Told the node and its packet, once for each that was taken."""
 
@@ -55,7 +46,7 @@ class Courier:
     _outstanding: dict[str, tuple[int, float]] = field(default_factory=dict)
     """By message id: the node that has not answered, and when the message expires."""
 
-    def exchange(self, grid: Grid, messages: Mapping[int, Message], timeout: float | None) -> dict[int, Message]:
+    def exchange(self, grid: Grid, messages: Messages, timeout: float | None) -> dict[int, Message]:
         """Send each node its message and return the replies that arrive in time, by node.
 
         Nodes that still owe an answer are left out, which makes them dropouts of this exchange.
@@ -74,15 +65,19 @@ class Courier:
             if not pending or now >= deadline:
                 break
             # Who has waited long for training need not look five times a second.
-            pause = min(SLOWEST_POLL, max(self._pause(timeout), (now - start) / 20))
+            pause = min(_SLOWEST_POLL, max(min(self.poll_seconds, (deadline - start) / 20), (now - start) / 20))
             time.sleep(min(pause, deadline - now))
         for message_id, node in pending.items():
             sent = messages[node].metadata
             self._outstanding[message_id] = node, sent.created_at + sent.ttl
         return replies
 
-    def _pause(self, timeout: float | None) -> float:
-        return self.poll_seconds if timeout is None else min(self.poll_seconds, timeout / 20)
+    @staticmethod
+    def wait_for_nodes(grid: Grid, count: int, timeout: float) -> None:
+        """Wait until so many nodes are there, or time is up: a strategy may begin with two."""
+        deadline = time.monotonic() + timeout
+        while len(list(grid.get_node_ids())) < count and time.monotonic() < deadline:
+            time.sleep(min(1.0, timeout / 10))
 
     def busy_nodes(self, grid: Grid) -> set[int]:
         """Return the nodes that still owe an answer; late answers are taken and thrown away."""
@@ -93,7 +88,7 @@ class Courier:
                 self._outstanding.pop(reply.metadata.reply_to_message_id, None)
         return {node for node, _ in self._outstanding.values()}
 
-    def _push(self, grid: Grid, messages: Mapping[int, Message]) -> dict[str, int]:
+    def _push(self, grid: Grid, messages: Messages) -> dict[str, int]:
         """Send the messages; return the node of each message id. A message that can't be sent is a dropout."""
         if not messages:
             return {}
@@ -111,7 +106,7 @@ def by_node(messages: Iterable[Message]) -> dict[int, Message]:
     return {message.metadata.dst_node_id: message for message in messages}
 
 
-def by_request(requests: Mapping[int, Message], replies: Iterable[Message]) -> tuple[dict[int, Message], int]:
+def by_request(requests: Messages, replies: Iterable[Message]) -> tuple[dict[int, Message], int]:
     """Sort replies that somebody else has collected by the node that was asked; count those that fit no request.
 
     A second reply to one request does not fit. Where a grid gives messages no ids, the sender decides.
@@ -147,10 +142,9 @@ class PatientGrid(Grid):
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
         """Send the messages and return the replies that arrive in time."""
         sent = list(messages)
-        messages_by_node = by_node(sent)
-        if len(messages_by_node) != len(sent):
+        if len(by_node(sent)) != len(sent):
             return self.inner.send_and_receive(sent, timeout=timeout)
-        return list(self._courier.exchange(self.inner, messages_by_node, timeout).values())
+        return list(self._courier.exchange(self.inner, by_node(sent), timeout).values())
 
     def __getattr__(self, name: str) -> Any:
         """Pass on what Flower's grids have beyond the interface."""
@@ -161,45 +155,32 @@ class Seats:
     """Which node is which user, for as long as the run lasts: given out in a plain run, proven with a roster."""
 
     def __init__(self, taken: Sequence[tuple[int, int]] = ()) -> None:
-        self._node_of: dict[int, int] = dict(taken)
-        self._user_of = {node: user for user, node in taken}
+        self.node_of: dict[int, int] = dict(taken)
+        self.user_of = {node: user for user, node in taken}
 
     def among(self, nodes: Collection[int]) -> dict[int, int]:
         """Return the node of each user that is one of these."""
-        return {self._user_of[node]: node for node in nodes if node in self._user_of}
-
-    @property
-    def taken(self) -> list[tuple[int, int]]:
-        """All users that have a node, with it."""
-        return sorted(self._node_of.items())
-
-    def user(self, node: int) -> int | None:
-        """Return the user that a node is."""
-        return self._user_of.get(node)
-
-    def node(self, user: int) -> int | None:
-        """Return the node that a user has."""
-        return self._node_of.get(user)
+        return {self.user_of[node]: node for node in nodes if node in self.user_of}
 
     def take(self, user: int, node: int, present: Collection[int]) -> None:
         """Note that a node is a user.
 
         A user has one node. Another one takes its place only when that node is gone, as after a restart.
         """
-        holder = self._node_of.get(user, node)
+        holder = self.node_of.get(user, node)
         if holder != node and holder in present:
             raise UnprovenNode(node, f"user {user} of the roster is node {holder}, which is present")
-        self._user_of.pop(holder, None)
-        if node in self._user_of:  # A node that is enrolled anew under another number leaves its old one.
-            del self._node_of[self._user_of[node]]
-        self._node_of[user], self._user_of[node] = node, user
+        self.user_of.pop(holder, None)
+        if node in self.user_of:  # A node that is enrolled anew under another number leaves its old one.
+            del self.node_of[self.user_of[node]]
+        self.node_of[user], self.user_of[node] = node, user
 
 
 class Exchanges:
     """The nodes that are invited to a round, and what is said between both sides."""
 
     def __init__(self, server: Server, courier: Courier, timeout: float, seats: Seats) -> None:
-        self.server = server
+        self.server, self.roster = server, server.roster
         self.courier = courier
         self.timeout = timeout
         self.seats = seats
@@ -207,11 +188,6 @@ class Exchanges:
         self.invited: dict[int, Invitation] = {}
         """By node: what the wrapped strategy wants to send it."""
         self._challenge = Challenge()
-
-    @property
-    def roster(self) -> Roster | None:
-        """The users of the run, if they are known by their keys."""
-        return self.server.roster
 
     def begin(self, invitations: Sequence[Invitation], record: RoundRecord) -> None:
         """Turn to a new round."""
@@ -233,7 +209,7 @@ class Exchanges:
     ) -> Message:
         """Return a message to a node, and count its bytes without the model."""
         told: dict[str, Value] = {"run": self.server.params.run, **(fields or {})}
-        user = self.seats.user(node)
+        user = self.seats.user_of.get(node)
         if self.roster is None and user is not None:
             told["user"] = user
         packet = Packet(stage, self.server.round_number, payload, fields=told)
@@ -254,7 +230,7 @@ class Exchanges:
 
         A node that is not known yet proves who it is.
         """
-        following, user = self.server.round_number + 1, self.seats.user(node)
+        following, user = self.server.round_number + 1, self.seats.user_of.get(node)
         if user is not None:
             wanted = {} if user in self.server.excluded else self.wanted(user)
             return self.message(Stage.SHARE_KEYS, node, fields=wanted) if wanted else None
@@ -272,9 +248,7 @@ class Exchanges:
         }
         self.exchange(grid, stage, messages)
 
-    def exchange(
-        self, grid: Grid, stage: Stage, messages: Mapping[int, Message], answered: Answered | None = None
-    ) -> None:
+    def exchange(self, grid: Grid, stage: Stage, messages: Messages, answered: Answered | None = None) -> None:
         """Send messages, take the replies."""
         if not messages:
             return
@@ -286,13 +260,7 @@ class Exchanges:
 
     # Replies
 
-    def take(
-        self,
-        stage: Stage,
-        sent: Mapping[int, Message],
-        replies: Mapping[int, Message],
-        answered: Answered | None = None,
-    ) -> None:
+    def take(self, stage: Stage, sent: Messages, replies: Messages, answered: Answered | None = None) -> None:
         """Feed the replies to the protocol; raise `MissingMod` if all of them come from apps without the mod."""
         without_mod: list[str] = []
         for node, reply in replies.items():
@@ -321,7 +289,7 @@ class Exchanges:
             raise WrongRound(packet.round_number, asked.round_number)
         if packet.stage is not asked.stage:
             raise WrongStage(packet.stage.name, asked.stage.name)
-        user = self.seats.user(node)
+        user = self.seats.user_of.get(node)
         if "challenge" in asked.fields and (packet.refusal is None or "proof" in packet.fields):
             user = self._proven_user(node, packet)
         if packet.refusal is not None:
@@ -335,7 +303,11 @@ class Exchanges:
                 self.server.receive(packet.payload, sender=user)
         if answered is not None:
             answered(node, packet)
-        self._count(node, packet, reply)
+        figures = self.record.at(packet.stage)
+        figures.codec[node] += packet.codec_bytes
+        figures.wire[node] += wire_bytes(reply)
+        if packet.packages:
+            self.record.at(Stage.SHARE_KEYS).codec[node] += sum(map(len, packet.packages))
 
     def _proven_user(self, node: int, packet: Packet) -> int:
         """Return the user that a node proves to be, and give it its seat; raises `UnprovenNode`."""
@@ -346,13 +318,6 @@ class Exchanges:
         self._challenge.verify(claim, self.roster, packet.bytes_field("proof"))
         self.seats.take(claim.user, node, self.invited)
         return claim.user
-
-    def _count(self, node: int, packet: Packet, reply: Message) -> None:
-        figures = self.record.at(packet.stage)
-        figures.codec[node] += packet.codec_bytes
-        figures.wire[node] += wire_bytes(reply)
-        if packet.packages:
-            self.record.at(Stage.SHARE_KEYS).codec[node] += packet.package_bytes
 
     def close(self) -> dict[int, bytes]:
         """End a stage of the protocol."""

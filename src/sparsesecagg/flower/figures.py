@@ -23,6 +23,11 @@ from sparsesecagg.protocol import STAGES, Parameters, Result, RoundOptions, Stag
 
 _LOG = logging.getLogger("flwr")
 PREFIX = "secagg-"
+_AS_THEY_ARE = (
+    *("accuracy", "loss", "epsilon", "cohort", "alpha", "gain", "survivors", "dropped", "rejected", "exchanges"),
+    *("contributors_histogram", "clipped", "clip", "groups", "groups_opened", "coordinates_updated"),
+)
+"""What a line of a run folder has of a record."""
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 
 
@@ -180,15 +185,6 @@ class RoundRecord:
             "round": self.number,
             "status": "ok" if self.failure is None else "failed",
             "reason": self.failure,
-            "accuracy": self.accuracy,
-            "loss": self.loss,
-            "epsilon": self.epsilon,
-            "cohort": self.cohort,
-            "alpha": self.alpha,
-            "gain": self.gain,
-            "survivors": self.survivors,
-            "dropped": self.dropped,
-            "rejected": self.rejected,
             "upload_bytes": codec[Stage.UPLOAD.name],
             "sent_bytes": codec,
             "wire_bytes": self.mean("wire"),
@@ -196,14 +192,8 @@ class RoundRecord:
             "downlink_bytes": _mean(self.model_bytes),
             "server_seconds": self.total("server_seconds"),
             "stage_seconds": self.total("seconds"),
-            "exchanges": self.exchanges,
             "contributors": {"mean": self.contributors_mean, "min": self.contributors_min},
-            "contributors_histogram": self.contributors_histogram,
-            "clipped": self.clipped,
-            "clip": self.clip,
-            "groups": self.groups,
-            "groups_opened": self.groups_opened,
-            "coordinates_updated": self.coordinates_updated,
+            **{name: getattr(self, name) for name in _AS_THEY_ARE},
         }
 
 

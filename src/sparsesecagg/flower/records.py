@@ -73,11 +73,6 @@ class Packet:
         return len(self.payload) + extra
 
     @property
-    def package_bytes(self) -> int:
-        """The bytes of the packages."""
-        return sum(map(len, self.packages))
-
-    @property
     def refusal(self) -> str | None:
         """Why the node does not answer, if it does not."""
         text = self.fields.get("refused")

@@ -18,7 +18,7 @@ from flwr.serverapp import Grid
 
 from sparsesecagg.crypto.identity import Roster
 from sparsesecagg.errors import ProtocolError, WrongStage
-from sparsesecagg.flower.context import Invitation
+from sparsesecagg.flower.context import Invitation, Terms, common_digest
 from sparsesecagg.flower.downlink import HELD, Downlink
 from sparsesecagg.flower.exchanges import Courier, Exchanges, Seats, by_request
 from sparsesecagg.flower.figures import RoundRecord
@@ -75,12 +75,12 @@ class SecureRun:
     @property
     def excluded_nodes(self) -> set[int]:
         """The nodes whose users get no more rounds."""
-        return {node for user in self.server.excluded if (node := self._nodes.seats.node(user)) is not None}
+        return {node for user, node in self._nodes.seats.node_of.items() if user in self.server.excluded}
 
     def save(self) -> bytes:
         """Return the run as bytes, before the headers of its next round leave."""
         begun = self.server.round_number + 1
-        return msgspec.msgpack.encode(RunState(self.server.save(), begun, self._nodes.seats.taken))
+        return msgspec.msgpack.encode(RunState(self.server.save(), begun, sorted(self._nodes.seats.node_of.items())))
 
     @staticmethod
     def restore(
@@ -143,11 +143,11 @@ class SecureRun:
         """
         nodes = self._nodes
         nodes.begin(invitations, record)
-        if nodes.roster is None and any(nodes.seats.user(node) is None for node in nodes.invited):
+        if nodes.roster is None and any(nodes.seats.user_of.get(node) is None for node in nodes.invited):
             return False
         if not self.app:  # Restored, and Flower's run is another one now.
             answers: dict[int, Packet] = {}
-            known = {node: nodes.seats.user(node) for node in nodes.invited}
+            known = {node: nodes.seats.user_of.get(node) for node in nodes.invited}
             messages = {
                 node: nodes.message(Stage.SHARE_KEYS, node, fields=nodes.wanted(user))
                 for node, user in known.items()
@@ -170,23 +170,20 @@ class SecureRun:
 
     # A round
 
-    def invite(self, invitations: Sequence[Invitation]) -> None:
-        """Take the invitations of the round, with the model that they carry by now."""
-        self._nodes.invited = {invitation.node: invitation for invitation in invitations}
-
-    def begin_round(self, context: bytes, fields: Mapping[str, Value], timeout: float) -> list[Message]:
+    def begin_round(self, invitations: Sequence[Invitation], terms: Terms, timeout: float) -> list[Message]:
         """Return the UPLOAD messages; nodes that have no package for this round are asked for those of later ones."""
         self._abandon()
-        nodes = self._nodes
+        nodes, context = self._nodes, common_digest(terms, invitations, self.app)
+        nodes.invited = {invitation.node: invitation for invitation in invitations}
         with nodes.record.failures_at(Stage.UPLOAD):
             headers = self.server.begin_round(context=context)
             nodes.record.protocol_round = self.server.round_number
             self._sent = {}
             for node, invitation in nodes.invited.items():
-                user = nodes.seats.user(node)
+                user = nodes.seats.user_of.get(node)
                 if user is not None and user in headers:
                     content, more, size = self._downlink.message_for(node, invitation.content)
-                    told: dict[str, Value] = {**fields, **more, **nodes.wanted(user)}
+                    told: dict[str, Value] = {**terms.fields(), **more, **nodes.wanted(user)}
                     self._sent[node] = nodes.message(Stage.UPLOAD, node, headers[user], told, content, timeout)
                     nodes.record.model_bytes[node] += size
                 elif (asking := nodes.for_packages(node)) is not None:
@@ -215,7 +212,8 @@ class SecureRun:
             raise WrongStage(Stage.UNMASK.name, self.server.stage.name)
         nodes.record.complete(result)
         for user, reason in result.excluded.items():
-            _LOG.warning("SecAgg: node %s (user %d) gets no more rounds: %s", nodes.seats.node(user), user, reason)
+            seat = nodes.seats.node_of.get(user)
+            _LOG.warning("SecAgg: node %s (user %d) gets no more rounds: %s", seat, user, reason)
         return result
 
     def _note_model(self, node: int, packet: Packet) -> None:

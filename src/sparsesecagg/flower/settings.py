@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from math import isfinite, sqrt
+from typing import Any
 
 from flwr.serverapp.strategy import Strategy
 
@@ -95,8 +97,19 @@ def _require_weights(params: Parameters) -> None:
         raise InvalidInput("max_weight", f"must not be given with {params.pattern}, whose sums carry no weights")
 
 
-def check_metrics(metrics: Mapping[str, float] | None) -> dict[str, float]:
+def check_gain(gain: float | str) -> float | None:
+    """Return a gain that is told; None for one that adapts."""
+    if gain == "auto":
+        return None
+    if not (isinstance(gain, int | float) and gain >= 1):
+        raise InvalidInput("gain", f"must be 'auto' or a number of at least 1, got {gain!r}")
+    return float(gain)
+
+
+def check_metrics(metrics: Mapping[str, float] | None, dp: DifferentialPrivacy | None) -> dict[str, float]:
     """Return the metrics to be averaged, each with its largest magnitude."""
+    if dp and metrics:
+        raise InvalidInput("metrics", "must not be given with dp: they would be outside of the noise")
     for name, bound in (metrics or {}).items():
         if isinstance(bound, bool) or not isinstance(bound, int | float) or not isfinite(bound) or bound <= 0:
             raise InvalidInput("metrics", f"must map names to largest magnitudes, got {bound!r} for {name!r}")
@@ -118,17 +131,28 @@ UNMASKED_EVALUATION = (
 )
 
 
-def too_few(clients: int, online: int) -> str:
-    """Return the sentence for a cohort that is too small for any secure aggregation."""
+def require_enough(clients: int, online: int) -> None:
+    """Raise for a cohort that is too small for any secure aggregation."""
+    if clients >= SMALLEST_GROUP:
+        return
     why = "with two, each would learn the other's update from the sum" if clients == 2 else "a sum needs others"
-    if online >= SMALLEST_GROUP:
-        remedy = f"{online} are online, so raise fraction_train or min_train_nodes=3 of the strategy"
-    else:
-        remedy = (
-            "set num-supernodes of the simulation to 3 or more (or start more SuperNodes), and min_available_nodes=3 "
-            "of the strategy, so that it waits for them"
+    remedy = (
+        f"{online} are online, so raise fraction_train or min_train_nodes=3 of the strategy"
+        if online >= SMALLEST_GROUP
+        else "set num-supernodes of the simulation to 3 or more (or start more SuperNodes), and min_available_nodes=3 "
+        "of the strategy, so that it waits for them"
+    )
+    raise InvalidInput("strategy", f"must choose 3 nodes or more, and chose {clients} ({why}): {remedy}")
+
+
+def require_threshold(params: Parameters, invited: int) -> None:
+    """Raise if so few users of a roster were chosen that no round can end."""
+    if params.authenticated and invited < params.threshold:
+        raise InvalidInput(
+            "strategy",
+            f"must choose {params.threshold} nodes or more, since rounds with this roster need so many of its "
+            f"{params.clients} users, and chose {invited}: raise fraction_train and min_available_nodes",
         )
-    return f"must choose 3 nodes or more, and chose {clients} ({why}): {remedy}"
 
 
 def promised(params: Parameters) -> tuple[int, ServerModel, int]:
@@ -257,3 +281,24 @@ def require_averaging(strategy: object, over: str = "nodes") -> Strategy:
         if name in REFUSED and not (over == "groups" and REFUSED[name] is _SINGLE):
             raise InvalidInput("strategy", f"can't be {name}: {REFUSED[name].format(name=name)}")
     return strategy
+
+
+# A strategy that is wrapped
+
+
+@contextmanager
+def in_charge(wrapper: Strategy, wrapped: Strategy) -> Iterator[None]:
+    """Let the wrapped strategy's own loop, which a subclass may have changed, call the methods of the wrapper."""
+    hooks = ("configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate", "summary")
+    for name in hooks:
+        setattr(wrapped, name, getattr(wrapper, name))
+    try:
+        yield
+    finally:
+        for name in hooks:
+            delattr(wrapped, name)
+
+
+def own(strategy: Strategy, name: str) -> Any:
+    """Return a method of a wrapped strategy, as its class has it."""
+    return getattr(type(strategy), name).__get__(strategy)

@@ -187,11 +187,6 @@ class ModelState(msgspec.Struct, frozen=True, array_like=True):
     memory: dict[str, tuple[bool, SavedArrays]]
     """Of the wrapped strategy, by attribute: whether it is a list, and its arrays."""
 
-    @staticmethod
-    def of(round_number: int, model: ArrayRecord, movement: bytes, strategy: Strategy) -> ModelState:
-        """Return what is to be written after a round."""
-        return ModelState(_VERSION, round_number, written_arrays(model), movement, _memory(strategy))
-
     @property
     def record(self) -> ArrayRecord:
         """The model."""
@@ -223,9 +218,11 @@ class SavedRun:
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
 
-    def write_model(self, state: ModelState) -> None:
-        """Write the model down after a round."""
-        self._write(_MODEL, msgspec.msgpack.encode(state))
+    def write_model(self, number: int, model: ArrayRecord, movement: Movement, strategy: Strategy) -> None:
+        """Write down what the rounds up to this one have led to."""
+        if self.folder is not None:
+            state = ModelState(_VERSION, number, written_arrays(model), movement.save(), _memory(strategy))
+            self._write(_MODEL, msgspec.msgpack.encode(state))
 
     def write_run(self, data: bytes) -> None:
         """Write the protocol's run down."""

@@ -8,9 +8,7 @@ with the next number.
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -23,6 +21,7 @@ from flwr.serverapp.strategy import Strategy
 
 from sparsesecagg.crypto.identity import Roster
 from sparsesecagg.errors import InvalidInput, ProtocolError, SparseSecAggError
+from sparsesecagg.flower import settings
 from sparsesecagg.flower.arrays import Template
 from sparsesecagg.flower.context import Invitation, Terms, common_digest, invite, with_model
 from sparsesecagg.flower.downlink import Downlink
@@ -32,19 +31,7 @@ from sparsesecagg.flower.figures import Evaluate, History, RoundRecord
 from sparsesecagg.flower.packing import Packing
 from sparsesecagg.flower.privacy import PrivacySpent, Releases, require_budgets
 from sparsesecagg.flower.run import Combine, SecureRun
-from sparsesecagg.flower.settings import (
-    DEFAULTS,
-    UNMASKED_EVALUATION,
-    by_groups,
-    check_metrics,
-    check_options,
-    cut_into,
-    parameters,
-    require_averaging,
-    require_positive,
-    too_few,
-)
-from sparsesecagg.flower.state import ModelState, Movement, SavedRun
+from sparsesecagg.flower.state import Movement, SavedRun
 from sparsesecagg.patterns.groups import SMALLEST_GROUP
 from sparsesecagg.planning.noise import DifferentialPrivacy
 from sparsesecagg.protocol import Parameters, Result, RoundOptions, Server, Stage
@@ -52,9 +39,6 @@ from sparsesecagg.protocol.combine import ByGroup, Sum
 from sparsesecagg.protocol.robust import CentredClipping
 
 _LOG = logging.getLogger("flwr")
-_DEFAULT_WEIGHT_KEY = "num-examples"
-_LONG = 3600.0
-_PAUSE = 1.0
 
 
 @dataclass(frozen=True)
@@ -92,12 +76,12 @@ class SecAgg(Strategy):
     ) -> None:
         """Wrap `strategy`; raises `InvalidInput` for what can't work.
 
-        `options`: as everywhere in this package; by default each node sends `DEFAULT_ALPHA` of the model in words of 20
-        bits, and all nodes weigh the same. Groups follow from the number of nodes. `options.clip` is the largest change
-        of one parameter in the first round; later ones follow the last mean, for each array by itself. With
-        `options.max_weight` nodes weigh as their owners say (`num-examples` of the app's metrics), rounded at random to
-        a power of two: over tens of rounds a server can solve for weights, and that is all there is to solve for.
-        Anonymity counts nodes, not weight: who weighs more than all others together is hardly hidden.
+        `options`: as everywhere in this package; by default each node sends `DEFAULT_ALPHA` of the model in words as
+        short as the groups allow, and all nodes weigh the same. `options.clip`: the largest change of one parameter,
+        for all arrays and rounds; by default nodes find the range of each array. With `options.max_weight` nodes weigh
+        as their owners say (`num-examples` of the app's metrics), rounded at random to a power of two: over tens of
+        rounds a server can solve for weights, and that is all there is to solve for. Anonymity counts nodes, not
+        weight: who weighs more than all others together is hardly hidden.
 
         `gain`: what the mean is multiplied by where a round covers only a part of the model, from 1 to one over that
         part; "auto" adapts it, and is the latter with `dp`. `dp`: noise that the nodes add themselves, so that the run
@@ -108,21 +92,16 @@ class SecAgg(Strategy):
         the nodes. `timeout`: seconds that a stage waits; UPLOAD waits as long as `start` is told. `run_dir`: where to
         write figures for a report, and what a server that is started again needs to go on.
         """
-        self.strategy = require_averaging(strategy, over)
-        self._options, self._groups = by_groups(options or DEFAULTS, over, groups), groups
+        self.strategy = settings.require_averaging(strategy, over)
+        self._options, self._groups = settings.by_groups(options or settings.DEFAULTS, over, groups), groups
         self._combine: Combine = {"nodes": Sum, "groups": ByGroup}.get(over) or CentredClipping()
         self._roster = Roster.load(Path(roster)) if isinstance(roster, str | Path) else roster
         folder = Path(run_dir) if run_dir is not None else None
         self._releases = None if dp is None else Releases(dp, folder)
-        check_options(self._options, self._roster, dp)
-        if gain != "auto" and not (isinstance(gain, int | float) and gain >= 1):
-            raise InvalidInput("gain", f"must be 'auto' or a number of at least 1, got {gain!r}")
-        self._metrics, self._told_gain = check_metrics(metrics), gain
-        if dp and self._metrics:
-            raise InvalidInput("metrics", "must not be given with dp: they would be outside of the noise")
-        told = None if gain == "auto" else float(gain)
-        self._movement = Movement(self._options, self._metrics, told, noise=dp is not None)
-        self._timeout, self._upload_timeout = require_positive("timeout", timeout), _LONG
+        settings.check_options(self._options, self._roster, dp)
+        self._metrics, self._told_gain = settings.check_metrics(metrics, dp), settings.check_gain(gain)
+        self._movement = Movement(self._options, self._metrics, self._told_gain, noise=dp is not None)
+        self._timeout, self._upload_timeout = settings.require_positive("timeout", timeout), 3600.0
         self._courier = Courier()
         self._history, self._saved = History(folder), SavedRun(folder)
         self._rounds_before = 0  # Done by an earlier process, if this one goes on with its run.
@@ -178,42 +157,26 @@ class SecAgg(Strategy):
 
         With a `run_dir` that holds a run which did not come to its end, go on with that one, its model and its rounds.
         """
-        self._upload_timeout = require_positive("timeout", timeout)
+        self._upload_timeout = settings.require_positive("timeout", timeout)
         initial_arrays = self._resume(initial_arrays)
         if self._releases and num_rounds > self._releases.dp.rounds:
             _LOG.warning("SecAgg: the noise is made for %d rounds, so the run ends there", self._releases.dp.rounds)
         num_rounds = max(0, num_rounds - self._rounds_before)
         watched = self._history.watching(evaluate_fn, self._rounds_before) if evaluate_fn else None
-        patient = PatientGrid(grid, self._courier)
-        with self._in_charge():
+        grid = PatientGrid(grid, self._courier)
+        with settings.in_charge(self, self.strategy):
             result = self.strategy.start(
-                patient, initial_arrays, num_rounds, timeout, train_config, evaluate_config, watched
+                grid, initial_arrays, num_rounds, timeout, train_config, evaluate_config, watched
             )
         if not result.arrays:
             result.arrays = initial_arrays
         if self.history and all(record.failure for record in self.history):
             _LOG.error("SecAgg: no round succeeded, the model is unchanged. %s", self.history[-1].sentence())
         for name in ("train_metrics_clientapp", "evaluate_metrics_clientapp", "evaluate_metrics_serverapp"):
-            numbered = {number + self._rounds_before: found for number, found in getattr(result, name).items()}
-            setattr(result, name, numbered)
+            found = getattr(result, name)
+            setattr(result, name, {number + self._rounds_before: found[number] for number in found})
         self._saved.remove()
         return result
-
-    @contextmanager
-    def _in_charge(self) -> Iterator[None]:
-        """Let the wrapped strategy's own loop, which a subclass may have changed, call the methods of this class."""
-        hooks = ("configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate", "summary")
-        for name in hooks:
-            setattr(self.strategy, name, getattr(self, name))
-        try:
-            yield
-        finally:
-            for name in hooks:
-                delattr(self.strategy, name)
-
-    def _own(self, name: str) -> Any:
-        """Return a method of the wrapped strategy, as its class has it."""
-        return getattr(type(self.strategy), name).__get__(self.strategy)
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -224,15 +187,14 @@ class SecAgg(Strategy):
         self._playing, self._model = None, arrays
         self._history.require_hope()
         record = self._history.begin(server_round)
-        self._wait_for_nodes(inner)
-        messages = list(self._own("configure_train")(server_round, arrays, config, grid))
+        self._courier.wait_for_nodes(inner, SMALLEST_GROUP, self._timeout)
+        messages = list(settings.own(self.strategy, "configure_train")(server_round, arrays, config, grid))
         try:
             return self._begin(inner, invite(messages), record)
-        except (InvalidInput, MissingMod) as error:
-            if not any(earlier.failure is None for earlier in self.history[:-1]):
+        except (InvalidInput, ProtocolError) as error:
+            worked = any(earlier.failure is None for earlier in self.history[:-1])
+            if isinstance(error, InvalidInput | MissingMod) and not worked:
                 raise  # What can't work should stop the first round, not fail it again and again.
-            record.fail(Stage.ADVERTISE_KEYS, error)
-        except ProtocolError as error:
             record.fail(Stage.ADVERTISE_KEYS, error)
         return []
 
@@ -257,8 +219,7 @@ class SecAgg(Strategy):
         (_LOG.warning if record.failure else _LOG.info)("%s", record.sentence())
         self._history.write()
         self._model = self._model if arrays is None else arrays
-        if self._saved.folder is not None:
-            self._saved.write_model(ModelState.of(server_round, self._model, self._movement.save(), self.strategy))
+        self._saved.write_model(server_round, self._model, self._movement, self.strategy)
         return arrays, MetricRecord({**(metrics or {}), **record.metrics()})
 
     def configure_evaluate(
@@ -270,37 +231,30 @@ class SecAgg(Strategy):
         """
         if self._releases:
             return []
-        server_round += self._rounds_before
-        return list(self._own("configure_evaluate")(server_round, arrays, config, grid))
+        configure = settings.own(self.strategy, "configure_evaluate")
+        return list(configure(server_round + self._rounds_before, arrays, config, grid))
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Leave evaluation to the wrapped strategy."""
         server_round += self._rounds_before
-        metrics: MetricRecord | None = self._own("aggregate_evaluate")(server_round, replies)
+        metrics: MetricRecord | None = settings.own(self.strategy, "aggregate_evaluate")(server_round, replies)
         self._history.note_evaluation(server_round, metrics)
         return metrics
 
     def summary(self) -> None:
         """Log the settings, then those of the wrapped strategy."""
         _LOG.info("\t├──> SecAgg settings:")
-        _LOG.info("\t│\t├── %s, gain %s", self._options, self._told_gain)
-        _LOG.info("\t│\t├── metrics of nodes: %s", ", ".join(self._metrics) or "none")
+        _LOG.info("\t│\t├── %s, gain %s, metrics %s", self._options, self._told_gain or "auto", list(self._metrics))
         if self._roster:
             _LOG.info("\t│\t├── authenticated: a roster of %d users", len(self._roster.entries))
         _LOG.info("\t│\t└── around %s", type(self.strategy).__name__)
         if self._releases:
             _LOG.info("\t│\t├── %s (%s); nodes do not evaluate", self._releases.dp, self._releases.dp.meaning)
         elif getattr(self.strategy, "fraction_evaluate", 0.0):
-            _LOG.warning("SecAgg: %s", UNMASKED_EVALUATION)
-        self._own("summary")()
+            _LOG.warning("SecAgg: %s", settings.UNMASKED_EVALUATION)
+        settings.own(self.strategy, "summary")()
 
     # A round
-
-    def _wait_for_nodes(self, grid: Grid) -> None:
-        """Wait until as many nodes are there as a sum needs: a strategy may begin with two."""
-        deadline = time.monotonic() + self._timeout
-        while len(list(grid.get_node_ids())) < SMALLEST_GROUP and time.monotonic() < deadline:
-            time.sleep(min(_PAUSE, self._timeout / 10))
 
     def _begin(self, grid: Grid, invitations: Sequence[Invitation], record: RoundRecord) -> list[Message]:
         """Return the UPLOAD messages of a round, in the run that is under way if that can go on, else in a new one."""
@@ -309,11 +263,10 @@ class SecAgg(Strategy):
         common_digest(Terms((), self._metrics), invitations, b"")  # Who tells nodes different things is refused first.
         template = Template.of(invitations[0].model)
         clients = len(self._roster.entries) if self._roster else len(invitations)
-        if clients < SMALLEST_GROUP:
-            raise InvalidInput("strategy", too_few(clients, len(list(grid.get_node_ids()))))
+        settings.require_enough(clients, len(list(grid.get_node_ids())))
         votes, dp = self._movement.finds_ranges, self._releases.dp if self._releases else None
-        options = cut_into(self._options, self._groups, clients, self._roster)
-        params = parameters(options, clients, template, len(self._metrics), self._roster, dp, votes)
+        options = settings.cut_into(self._options, self._groups, clients, self._roster)
+        params = settings.parameters(options, clients, template, len(self._metrics), self._roster, dp, votes)
         if self._releases:
             self._releases.require(params)
         run = self._run
@@ -338,20 +291,13 @@ class SecAgg(Strategy):
         return self._begin_round(run, invitations, terms)
 
     def _begin_round(self, run: SecureRun, invitations: Sequence[Invitation], terms: Terms) -> list[Message]:
-        """Return the UPLOAD messages of a round of the protocol."""
-        run.invite(invitations)
-        digest = common_digest(terms, invitations, run.app)
+        """Return the UPLOAD messages of a round of the protocol, whose number is used up from here on."""
         self._saved.write_run(run.save())
-        return run.begin_round(digest, terms.fields(), self._upload_timeout)
+        return run.begin_round(invitations, terms, self._upload_timeout)
 
     def _new_run(self, params: Parameters, template: Template, invited: int) -> SecureRun:
         """Return a run among the invited nodes; with a roster it is the next epoch of the same one."""
-        if self._roster and invited < params.threshold:
-            raise InvalidInput(
-                "strategy",
-                f"must choose {params.threshold} nodes or more, since rounds with this roster need so many of its "
-                f"{params.clients} users, and chose {invited}: raise fraction_train and min_available_nodes",
-            )
+        settings.require_threshold(params, invited)
         votes = self._movement.finds_ranges
         self._history.introduce(params, self._options, type(self.strategy).__name__, template.bytes, votes)
         server, before = Server(params, self._roster, combine=self._combine), self._run.server if self._run else None
@@ -370,9 +316,9 @@ class SecAgg(Strategy):
         moved, means, playing.record.gain = self._movement.move(packing, playing.terms, result, invitation.model)
         tested = {name: value for name, value in means.items() if name.startswith("eval")}
         self._history.note_evaluation(server_round - 1, tested)  # Of the model that this round began with.
-        counted = getattr(self.strategy, "weighted_by_key", _DEFAULT_WEIGHT_KEY)
+        counted = getattr(self.strategy, "weighted_by_key", "num-examples")
         replies = [invitation.reply(model, {counted: weight, **means}) for model, weight in moved]
-        arrays, aggregated = self._own("aggregate_train")(server_round, replies)
+        arrays, aggregated = settings.own(self.strategy, "aggregate_train")(server_round, replies)
         if arrays is not None:
             arrays = self._movement.downlink.advance(packing.template, arrays)
         return arrays, aggregated
