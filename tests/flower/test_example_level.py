@@ -29,7 +29,8 @@ def long_rows(partition: int, arrays: dict[str, np.ndarray], number: int) -> dic
 def start(train: Train = long_rows, rounds: int = 1, dp: DifferentialPrivacy = DP, **node_config: Any) -> Any:
     config = {name.replace("_", "-"): value for name, value in node_config.items()}
     nodes = LocalGrid(training_app(train), NODES, node_config=lambda index: config)
-    secagg = SecAgg(FedAvg(), RoundOptions(alpha=0.5), dp=dp, timeout=0.3, downlink_bits=32, gain=1)
+    secagg = SecAgg(FedAvg(), RoundOptions(alpha=0.5), dp=dp, timeout=0.3, gain=1)
+    secagg.downlink_bits = 32
     result = secagg.start(nodes, model(w=np.zeros(DIM, np.float32)), num_rounds=rounds)
     return secagg, result
 
