@@ -74,6 +74,16 @@ def bad_parameters() -> list[Case]:
         fields = [changed.get(name, value) for name, value in zip(names, plain, strict=True)]
         data = msgspec.msgpack.encode(fields)
         cases.append(operation("decode_parameters", "InvalidInput", about, bytes=data, option=option))
+    rows = [*plain, True]
+    cases.append(
+        operation(
+            "decode_parameters",
+            "InvalidInput",
+            "examples without noise",
+            bytes=msgspec.msgpack.encode(rows),
+            option="per_example",
+        )
+    )
     encoded = good.encode()
     malformed = {
         "nothing": b"",
@@ -81,6 +91,7 @@ def bad_parameters() -> list[Case]:
         "a byte more": encoded + b"\0",
         "a field too few": msgspec.msgpack.encode(plain[:-1]),
         "a field too many": msgspec.msgpack.encode([*plain, 0]),
+        "examples that no noise protects, said": msgspec.msgpack.encode([*plain, False]),
         "clients as a float": msgspec.msgpack.encode([plain[0], 6.5, *plain[2:]]),
         "groups that are true": msgspec.msgpack.encode([*plain[:5], True, *plain[6:]]),
         "a pattern that is not UTF-8": encoded.replace(b"sliced", b"\xffliced"),

@@ -39,6 +39,7 @@ def parameters() -> Vector:
         (8, 33, RoundOptions(alpha=0.5, modulus_bits=5, threshold=8)),
         (29, 50, RoundOptions(alpha=0.037, group_size=5, modulus_bits=31, colluding=0.3)),
         (100, 165_000, RoundOptions(alpha=0.1, modulus_bits=16, clip_norm=0.5, noise_multiplier=0.9)),
+        (10, 31, RoundOptions(clip_norm=0.1, noise_multiplier=6.5, per_example=True)),
     ]
     made = [Parameters.create(*each, session=named_bytes("session", 32)) for each in chosen]
     made.append(made[4].replace(roster_digest=named_bytes("roster digest", 32)))

@@ -15,7 +15,7 @@ from vectors.verifier.slices import block_of
 
 @dataclass(frozen=True)
 class Parameters:
-    """The 18 fields, in their order."""
+    """The 18 fields, in their order, and one that is written only if it is true."""
 
     version: int
     clients: int
@@ -35,11 +35,12 @@ class Parameters:
     colluding: float
     session: bytes
     roster_digest: bytes
+    per_example: bool = False
 
     @cached_property
     def canonical(self) -> bytes:
         """The canonical bytes."""
-        return write_array(astuple(self))
+        return write_array(astuple(self)[: None if self.per_example else -1])
 
     @cached_property
     def digest(self) -> bytes:
@@ -119,7 +120,12 @@ class Parameters:
     @property
     def scale(self) -> float:
         """What a coordinate is multiplied with."""
-        return 2 * sqrt(self.length) / self.slice_clip if self.noise else self.limit / self.clip
+        return self.levels * sqrt(self.length) / self.slice_clip if self.noise else self.limit / self.clip
+
+    @property
+    def levels(self) -> int:
+        """The steps of a root-mean-square coordinate, with noise: more where it protects examples."""
+        return 2 + 128 // isqrt(self.length) if self.per_example else 2
 
     @property
     def slice_clip(self) -> float:
@@ -132,7 +138,8 @@ class Parameters:
         """The largest squared norm of a user's integers, and the variance of the noise in a sum."""
         if not (self.clip_norm > 0 and self.noise_multiplier > 0):
             return None
-        squared = 4 * self.length + self.length // 4 + 6 * isqrt(self.length) + 2
+        steps = self.levels
+        squared = steps**2 * self.length + self.length // 4 + 3 * steps * isqrt(self.length) + steps
         return [squared, self.noise_multiplier**2 * squared]
 
     @cached_property
@@ -152,7 +159,7 @@ class Parameters:
 def from_json(given: Mapping[str, Any]) -> Parameters:
     """Read the `fields` of a vector."""
     names = [field.name for field in fields(Parameters)]
-    if list(given) != names:
+    if list(given) not in (names, names[:-1]):
         raise ValueError(f"fields {list(given)} instead of {names}")
     values = {name: bytes.fromhex(given[name]) for name in ("session", "roster_digest")}
     return Parameters(**(dict(given) | values))
@@ -162,8 +169,9 @@ def decode(data: bytes) -> Parameters:
     """Read and check parameters."""
     values: list[Any] = list(read_array(data))
     kinds = [field.type for field in fields(Parameters)]
-    demand(len(values) == len(kinds), "MalformedMessage", "another number of fields")
-    for place, kind in enumerate(kinds):
+    written = len(values) == len(kinds) - 1 or (len(values) == len(kinds) and values[-1] is True)
+    demand(written, "MalformedMessage", "another number of fields, or a last one that is not true")
+    for place, kind in enumerate(kinds[: len(values)]):
         if kind is float and type(values[place]) is int:
             values[place] = float(values[place])
         demand(type(values[place]) is kind, "MalformedMessage", f"field {place} has another type")
@@ -204,10 +212,12 @@ def check(p: Parameters) -> None:
         words.digit_bits(p.modulus_bits, p.contributors)
     if p.noise is None:
         option("clip_norm", p.clip_norm == p.noise_multiplier == 0)
+        option("per_example", not p.per_example)
         return
     option("clip_norm", p.clip_norm <= 1e30)
     option("noise_multiplier", p.noise_multiplier <= 1e4)
     option("pattern", p.public_pattern and p.neighbours == 0)
     option("max_weight", p.max_weight == 0)
-    room = round(8 * p.contributors + 6 * sqrt(2 * p.noise[1]))
+    option("modulus_bits", p.modulus_bits == 32 or not p.per_example)
+    room = round(4 * p.levels * p.contributors + 6 * sqrt(2 * p.noise[1]))
     option("modulus_bits", words.largest(p.modulus_bits) >= room)
