@@ -161,13 +161,11 @@ class SecAgg(Strategy):
         initial_arrays = self._resume(initial_arrays)
         if self._releases and num_rounds > self._releases.dp.rounds:
             _LOG.warning("SecAgg: the noise is made for %d rounds, so the run ends there", self._releases.dp.rounds)
-        num_rounds = max(0, num_rounds - self._rounds_before)
+        left = max(0, num_rounds - self._rounds_before)
         watched = self._history.watching(evaluate_fn, self._rounds_before) if evaluate_fn else None
         grid = PatientGrid(grid, self._courier)
         with settings.in_charge(self, self.strategy):
-            result = self.strategy.start(
-                grid, initial_arrays, num_rounds, timeout, train_config, evaluate_config, watched
-            )
+            result = self.strategy.start(grid, initial_arrays, left, timeout, train_config, evaluate_config, watched)
         if not result.arrays:
             result.arrays = initial_arrays
         if self.history and all(record.failure for record in self.history):
