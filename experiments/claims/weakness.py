@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sparsesecagg.lab.audit.theory import anonymity, pairwise_revealed_fraction, pairwise_singled_out_fraction
+from experiments.theory.formulas import anonymity, pairwise_singled_out_fraction
+from sparsesecagg.lab.audit.theory import pairwise_revealed_fraction
 from sparsesecagg.privacy.anonymity import colluder_count
 
 CLIENTS, THIRD = 100, 1 / 3

@@ -12,11 +12,11 @@ from experiments.common.experiment import Findings
 from experiments.common.rounds import majority
 from experiments.common.work import Work
 from experiments.fig4.config import ERROR_RATE, Config
-from experiments.theory.formulas import anonymity_limit
+from experiments.theory.formulas import anonymity_limit, pairwise_singled_out_fraction
 from experiments.theory.sampling import Drawing, sample, variance_of_a_round
 from sparsesecagg.lab.audit.audit import run_audit
 from sparsesecagg.lab.audit.audit_report import AuditSettings
-from sparsesecagg.lab.audit.theory import pairwise_revealed_fraction, pairwise_singled_out_fraction
+from sparsesecagg.lab.audit.theory import pairwise_revealed_fraction
 from sparsesecagg.privacy.anonymity import colluder_count
 from sparsesecagg.protocol import RoundOptions
 

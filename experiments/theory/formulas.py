@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.lab.audit.theory import edge_probability, selection_probability
+from sparsesecagg.lab.audit.theory import edge_probability, other_honest_survivors, selection_probability
 from sparsesecagg.patterns.groups import group_sizes
+from sparsesecagg.privacy.anonymity import colluder_count
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,29 @@ def sampling_variance(moments: SelectionMoments, contributions: NDArray[np.float
     squares = float(np.sum(contributions**2))
     products = float(np.sum(contributions)) ** 2 - squares
     return squares * (1 / moments.participation - 1) + products * moments.correlation_excess
+
+
+def anonymity(alpha: float, clients: int, dropout: float, colluding: float) -> float:
+    """Return the paper's T for finite N: p(1−θ)(1−γ)N honest contributors, on average (Theorem 2's proof).
+
+    It counts contributors, not users whom masks tie together; see `pairwise_revealed_fraction`.
+    """
+    return selection_probability(alpha, clients) * (1 - dropout) * (1 - colluding) * clients
+
+
+def pairwise_singled_out_fraction(alpha: float, clients: int, dropout: float, colluding: float) -> float:
+    """Return the share of honest survivors' values that are singled out, as the paper counts it.
+
+    A value is singled out if no other honest survivor sends the coordinate. Given r other honest survivors,
+    all of them are isolated in the coordinate's graph if none of the r(r−1)/2 + r(N−r) edges that touch
+    them is there; the sender still needs one edge to the remaining N−1−r users. Exact.
+    """
+    edge = edge_probability(alpha, clients)
+    others, probability = other_honest_survivors(clients, colluder_count(clients, colluding), dropout)
+    no_edge = 1 - edge
+    isolated = no_edge ** (others * (others - 1) / 2 + others * (clients - others))
+    sends = 1 - no_edge ** (clients - 1.0 - others)
+    return float(np.sum(probability * isolated * sends)) / selection_probability(alpha, clients)
 
 
 def anonymity_limit(alpha: float, clients: int, dropout: float, colluding: float) -> float:

@@ -12,8 +12,9 @@ from experiments.common.work import Work
 from experiments.fig4.config import Config
 from experiments.fig4.plot import compare, plot
 from experiments.fig4.run import _test, run
+from experiments.theory.formulas import pairwise_singled_out_fraction
 from experiments.theory.sampling import Drawing, sample, variance_of_a_round
-from sparsesecagg.lab.audit.theory import pairwise_revealed_fraction, pairwise_singled_out_fraction
+from sparsesecagg.lab.audit.theory import pairwise_revealed_fraction
 from sparsesecagg.protocol import Parameters, RoundOptions
 
 THIRD = 1 / 3

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from experiments.theory import formulas
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.lab.audit.theory import anonymity, selection_probability
+from sparsesecagg.lab.audit.theory import selection_probability
 from sparsesecagg.patterns.groups import group_sizes
 
 cohorts = st.integers(4, 300)
@@ -76,7 +76,7 @@ def test_in_one_group_everybody_or_nobody_sends_a_coordinate() -> None:
 
 
 def test_theorem_2_states_a_little_less_than_finite_cohorts_have() -> None:
-    assert formulas.anonymity_limit(0.1, 100, 0.3, 0.0) < anonymity(0.1, 100, 0.3, 0.0)
+    assert formulas.anonymity_limit(0.1, 100, 0.3, 0.0) < formulas.anonymity(0.1, 100, 0.3, 0.0)
 
 
 def test_an_epsilon_of_zero_is_refused_by_name() -> None:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiments.theory import formulas
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.lab.audit import theory
 from sparsesecagg.privacy.anonymity import colluder_count
@@ -41,7 +42,7 @@ def test_p_lies_between_its_limit_and_alpha(clients, alpha) -> None:
     [(0.1, 0.0, 0.0, 9.5), (0.1, 0.3, 0.0, 6.7), (0.1, 0.3, 1 / 3, 4.5), (0.2, 0.3, 1 / 3, 8.5)],
 )
 def test_anonymity_as_the_paper_counts_it(alpha: float, dropout: float, colluding, contributors: float) -> None:
-    finite = theory.anonymity(alpha, 100, dropout, colluding)
+    finite = formulas.anonymity(alpha, 100, dropout, colluding)
     assert finite == pytest.approx(contributors, abs=0.06)
 
 
@@ -59,7 +60,7 @@ def test_what_pairwise_reveals_agrees_with_an_independent_simulation(
 ) -> None:
     """The figures of the design brief, which were simulated for N = 100."""
     setting = (alpha, 100, dropout, colluding)
-    assert theory.pairwise_singled_out_fraction(*setting) == pytest.approx(singled_out, rel=0.2, abs=1e-12)
+    assert formulas.pairwise_singled_out_fraction(*setting) == pytest.approx(singled_out, rel=0.2, abs=1e-12)
     assert theory.pairwise_revealed_fraction(*setting) == pytest.approx(revealed, rel=0.03, abs=1e-12)
 
 
@@ -79,7 +80,7 @@ def test_singled_out_and_revealed_match_simulated_graphs() -> None:
     # Values of one coordinate depend on each other, so the tolerance is a generous 3 % of the fraction.
     setting = (alpha, clients, dropout, colluding)
     assert revealed.sum() / total == pytest.approx(theory.pairwise_revealed_fraction(*setting), rel=0.03)
-    assert singled_out.sum() / total == pytest.approx(theory.pairwise_singled_out_fraction(*setting), rel=0.03)
+    assert singled_out.sum() / total == pytest.approx(formulas.pairwise_singled_out_fraction(*setting), rel=0.03)
 
 
 @pytest.mark.parametrize(

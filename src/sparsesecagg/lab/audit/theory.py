@@ -1,4 +1,4 @@
-"""The published pattern in closed form: who sends a coordinate, who is singled out, who is truly revealed.
+"""The published pattern in closed form: who sends a coordinate, and who is truly revealed.
 
 The symbols are the paper's: N `clients`, d `dim`, α `alpha`, θ `dropout`, γ `colluding`; A `colluders` = γN
 rounded. Everything here is a statement about one coordinate, so it needs no data. The theorems that only experiments
@@ -34,34 +34,11 @@ def selection_probability(alpha: float, clients: int) -> float:
     return 1.0 if edge == 1 else -math.expm1((clients - 1) * math.log1p(-edge))
 
 
-def anonymity(alpha: float, clients: int, dropout: float, colluding: float) -> float:
-    """Return the paper's T for finite N: p(1−θ)(1−γ)N honest contributors, on average (Theorem 2's proof).
-
-    It counts contributors, not users whom masks tie together; see `pairwise_revealed_fraction`.
-    """
-    return selection_probability(alpha, clients) * (1 - dropout) * (1 - colluding) * clients
-
-
-def _other_honest_survivors(clients: int, colluders: int, dropout: float) -> tuple[NDArray[np.int64], ...]:
+def other_honest_survivors(clients: int, colluders: int, dropout: float) -> tuple[NDArray[np.int64], ...]:
     """Return r = 0 … N−A−1 and P[r of the other honest users survive]."""
     others = np.arange(clients - colluders)
     probability = np.exp(log_binomial(np.full_like(others, clients - colluders - 1), others, 1 - dropout))
     return others, probability
-
-
-def pairwise_singled_out_fraction(alpha: float, clients: int, dropout: float, colluding: float) -> float:
-    """Return the share of honest survivors' values that are singled out, as the paper counts it.
-
-    A value is singled out if no other honest survivor sends the coordinate. Given r other honest survivors,
-    all of them are isolated in the coordinate's graph if none of the r(r−1)/2 + r(N−r) edges that touch
-    them is there; the sender still needs one edge to the remaining N−1−r users. Exact.
-    """
-    edge = edge_probability(alpha, clients)
-    others, probability = _other_honest_survivors(clients, colluder_count(clients, colluding), dropout)
-    no_edge = 1 - edge
-    isolated = no_edge ** (others * (others - 1) / 2 + others * (clients - others))
-    sends = 1 - no_edge ** (clients - 1.0 - others)
-    return float(np.sum(probability * isolated * sends)) / selection_probability(alpha, clients)
 
 
 def pairwise_revealed_fraction(alpha: float, clients: int, dropout: float, colluding: float) -> float:
@@ -72,7 +49,7 @@ def pairwise_revealed_fraction(alpha: float, clients: int, dropout: float, collu
     the others.
     """
     edge = edge_probability(alpha, clients)
-    others, probability = _other_honest_survivors(clients, colluder_count(clients, colluding), dropout)
+    others, probability = other_honest_survivors(clients, colluder_count(clients, colluding), dropout)
     no_edge = 1 - edge
     alone = no_edge ** others.astype(float) - no_edge ** (clients - 1)
     return float(np.sum(probability * alone)) / selection_probability(alpha, clients)

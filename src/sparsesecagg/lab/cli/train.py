@@ -47,22 +47,18 @@ class RunOptions:
     seeds: str | None = option(
         None, "Run once with each of these seeds, such as 0,1,2: mean and deviation.", panel="Task"
     )
-    config_file: Path | None = option(  # noqa: RUF009 (a field)
+    config_file: Path | None = option(
         None,
         "Options in a TOML file, or in the config.json of a run; lists make one run for each value. Options given here "
         "win.",
         names=("--config",),
         panel=_FILES,
     )
-    data_dir: Path | None = option(  # noqa: RUF009
+    data_dir: Path | None = option(
         None, "Folder of the data files.", "$SPARSESECAGG_DATA, else they are downloaded", panel=_FILES
     )
-    out_dir: Path | None = option(  # noqa: RUF009
-        None, "New folder for the run.", "one in runs/", names=("--out",), panel=_FILES
-    )
-    resume: Path | None = option(  # noqa: RUF009
-        None, "Continue the run or comparison in this folder.", panel=_FILES
-    )
+    out_dir: Path | None = option(None, "New folder for the run.", "one in runs/", names=("--out",), panel=_FILES)
+    resume: Path | None = option(None, "Continue the run or comparison in this folder.", panel=_FILES)
     workers: int | None = option(None, "Processes to use.", "all cores", panel=_FILES)
 
 

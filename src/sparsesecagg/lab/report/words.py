@@ -26,7 +26,6 @@ class Unit:
 
 BYTE_UNITS = (Unit("B", 1), Unit("kB", 1e3), Unit("MB", 1e6), Unit("GB", 1e9))
 SECOND_UNITS = (Unit("µs", 1e-6), Unit("ms", 1e-3), Unit("s", 1), Unit("min", 60), Unit("h", 3600))
-MEGABYTE = BYTE_UNITS[2]
 
 
 def unit_for(values: Iterable[float], units: tuple[Unit, ...] = BYTE_UNITS) -> Unit:
