@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from sparsesecagg.field import Word
 from sparsesecagg.lab.learning.models import Layer
-from sparsesecagg.lab.learning.scaling import FASTEST, LEAST_HEADROOM, MOST_HEADROOM, AdaptiveClip
+from sparsesecagg.lab.learning.scaling import LEAST_HEADROOM, MOST_HEADROOM, AdaptiveClip
+from sparsesecagg.ranges import FASTEST
 from sparsesecagg.rounding import Quantizer
 
 LAYERS = (Layer("wide", 0, 900), Layer("narrow", 900, 1000))

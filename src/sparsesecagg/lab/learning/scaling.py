@@ -15,9 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsesecagg.lab.learning.models.base import Layer, Vector
-from sparsesecagg.ranges import FASTEST, Ranges
-
-__all__ = ["FASTEST", "LEAST_HEADROOM", "MOST_HEADROOM", "AdaptiveClip"]
+from sparsesecagg.ranges import Ranges
 
 LEAST_HEADROOM = 3.0
 MOST_HEADROOM = 64.0

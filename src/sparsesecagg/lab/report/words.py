@@ -10,18 +10,14 @@ NOTHING = "–"
 
 @dataclass(frozen=True)
 class Unit:
-    """A unit shared by the figures of one column or axis."""
+    """A unit of one figure, or of all on an axis."""
 
     name: str
     size: float
 
-    def number(self, value: float) -> str:
-        """Write a value in this unit with three significant digits."""
-        return significant(value / self.size)
-
     def text(self, value: float) -> str:
-        """Write a value and the unit, which a line break never parts."""
-        return f"{self.number(value)}\u00a0{self.name}"
+        """Write a value with three significant digits and the unit, which a line break never parts."""
+        return f"{significant(value / self.size)}\u00a0{self.name}"
 
 
 BYTE_UNITS = (Unit("B", 1), Unit("kB", 1e3), Unit("MB", 1e6), Unit("GB", 1e9))
