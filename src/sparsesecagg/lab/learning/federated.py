@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -96,15 +96,8 @@ class RunSummary:
 
     def to_json(self) -> dict[str, Any]:
         """Return the keys of the command line's contract, all but the report."""
-        return {
-            "accuracy": self.accuracy,
-            "rounds": self.rounds,
-            "reached_target_at": self.reached_target_at,
-            "upload_bytes_per_client_round": self.upload_bytes_per_client_round,
-            "total_upload_bytes": self.total_upload_bytes,
-            "run_dir": str(self.run_dir),
-            "dp": self.dp,
-        }
+        kept = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "parameters"}
+        return kept | {"run_dir": str(self.run_dir)}
 
 
 class TrainingFailed(ProtocolError):
