@@ -219,23 +219,22 @@ class SlicedSum(MaskedSum):
     ) -> Iterator[NDArray[Any]]:
         """Yield the integers of the slice piece by piece, then the digits of what travels beside them."""
         for number, step in enumerate(steps):
-            step.begin(partial(self._prepared, update, steps[:number]))
+            step.begin(partial(self._pieces, update, steps[:number]))
+        yield from self._pieces(update, steps, trace)
+        clipped = min(self._length, sum(step.clipped for step in steps)) if self.layout.counts else 0
+        yield self.digits.write((weight if self.layout.max_weight else 0, clipped))
+
+    def _pieces(
+        self, update: UpdateSource, steps: Sequence[Step], trace: Trace | None = None
+    ) -> Iterator[NDArray[Any]]:
+        """Yield the pieces as they are after some steps."""
         for index in self._where:
-            piece: NDArray[Any] = _read(update, index)
+            piece: NDArray[Any]
+            piece = update.read(index.start, index.stop) if isinstance(index, slice) else update.take(index)
             for step in steps:
                 piece = step.apply(piece)
             if trace:
                 trace(index, piece)
-            yield piece
-        clipped = min(self._length, sum(step.clipped for step in steps)) if self.layout.counts else 0
-        yield self.digits.write((weight if self.layout.max_weight else 0, clipped))
-
-    def _prepared(self, update: UpdateSource, steps: Sequence[Step]) -> Iterator[NDArray[Any]]:
-        """Yield the pieces as they are after some steps."""
-        for index in self._where:
-            piece: NDArray[Any] = _read(update, index)
-            for step in steps:
-                piece = step.apply(piece)
             yield piece
 
     def add(self, user: int, locations: bytes, words: bytes | memoryview) -> None:
@@ -307,10 +306,6 @@ class SlicedSum(MaskedSum):
             Mask(MaskStream(seed, word), (pair.user < pair.peer) is not leaving)
             for pair, seed in zip(pairs, seeds, strict=True)
         ]
-
-
-def _read(update: UpdateSource, index: Index) -> NDArray[Any]:
-    return update.read(index.start, index.stop) if isinstance(index, slice) else update.take(index)
 
 
 class Full(Sliced):

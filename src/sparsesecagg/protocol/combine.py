@@ -102,7 +102,7 @@ class Sum(Combiner):
         return Total(self._values, self._contributors, self._weights, self._clipped)
 
 
-class ByGroup(Combiner):
+class ByGroup(Sum):
     """All groups added up, and beside that each group's own mean: for rules that compare groups."""
 
     def __init__(self, params: Parameters) -> None:
@@ -113,18 +113,16 @@ class ByGroup(Combiner):
                 f"must be set, with {SMALLEST_NUMBER} groups or more: groups are compared, and this run has "
                 f"{params.groups} that send {params.slices} different slices",
             )
-        self._sum, self._own_lock = Sum(params), Lock()
         self._found: dict[int, tuple[int, NDArray[np.float32]]] = {}
 
     def add(self, opened: GroupSum) -> None:
-        """Keep the mean of a group."""
-        self._sum.add(opened)
+        """Add a group's values, and keep its mean."""
+        super().add(opened)
         alone = Sum(self.params)
         alone.add(opened)
-        mean = alone.total().mean_of(self.params)
-        with self._own_lock:
-            self._found[opened.group] = len(opened.users), mean
+        # Each group has a key of its own, so threads do not meet here.
+        self._found[opened.group] = len(opened.users), alone.total().mean_of(self.params)
 
     def total(self) -> Total:
         """Return the sums, and the means of the groups."""
-        return replace(self._sum.total(), groups=tuple(each for _, each in sorted(self._found.items())))
+        return replace(super().total(), groups=tuple(each for _, each in sorted(self._found.items())))

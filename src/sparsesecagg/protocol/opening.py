@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from sparsesecagg.crypto import shamir
 from sparsesecagg.crypto.decoding import restore
 from sparsesecagg.crypto.keys import KeyAgreement
-from sparsesecagg.crypto.prime_field import Elements
 from sparsesecagg.crypto.secrets import SharedSecret
 from sparsesecagg.patterns.masks import Pair
 from sparsesecagg.protocol.epoch import mask_private, seed_commitment
@@ -64,7 +63,9 @@ class _Shares:
         for column, holder in enumerate(self.holders.tolist()):
             message = unmask[holder]
             rows = row_of[decode_users(message.owners, size)]
-            self._elements[column, rows] = _decoded(message).reshape(-1, shamir.LIMBS)
+            elements = shamir.decode_shares(message.shares)
+            if elements is not None:  # Checked when it was received.
+                self._elements[column, rows] = elements.reshape(-1, shamir.LIMBS)
             self.present[rows, column] = True
             survivors = row_of[decode_users(message.survivors, size)]
             self.of_seed[survivors[survivors >= 0], column] = True
@@ -80,11 +81,6 @@ class _Shares:
         found = restore(shares, self.holders, params.threshold, genuine, present, params.accusers)
         rows, columns = np.nonzero(found.false)
         return found.secrets, list(zip(columns.tolist(), rows.tolist(), strict=True))
-
-
-def _decoded(message: Unmask) -> Elements:
-    elements = shamir.decode_shares(message.shares)
-    return np.empty(0, np.uint64) if elements is None else elements  # Checked when it was received.
 
 
 def restore_secrets(

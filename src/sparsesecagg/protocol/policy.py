@@ -113,7 +113,10 @@ class Policy:
             self.clip_norm is None or params.clip_norm <= self.clip_norm,
             f"the run clips to a norm of {params.clip_norm:g}, the policy allows {self.clip_norm}",
         )
-        server, colluding = self._server(roster), self._colluding(roster)
+        server = self.server or ("malicious" if roster else "semi-honest")
+        colluding = self.colluding
+        if colluding is None:
+            colluding = max(USUAL_COLLUDING, roster.colluding) if roster else 0.0
         found = kept_by(params, server, colluding, self.failure_log2)
         if not params.shape.protects:
             return found  # An owner that allows it knows that it protects nothing.
@@ -149,14 +152,6 @@ class Policy:
             params.groups in (1, expected),
             f"the roster makes {expected} groups of {params.clients} users, the run has {params.groups}",
         )
-
-    def _server(self, roster: Roster | None) -> ServerModel:
-        return self.server or ("malicious" if roster else "semi-honest")
-
-    def _colluding(self, roster: Roster | None) -> float:
-        if self.colluding is not None:
-            return self.colluding
-        return max(USUAL_COLLUDING, roster.colluding) if roster else 0.0
 
 
 def kept_by(params: Parameters, server: ServerModel, colluding: float, failure_log2: float = -40.0) -> Promise:

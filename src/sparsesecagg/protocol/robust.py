@@ -31,22 +31,13 @@ class CentredClipping:
     def __init__(self, decay: float = 0.9) -> None:
         if not 0 <= decay <= 1:
             raise InvalidInput("decay", f"must be in [0, 1], got {decay}")
-        self._decay = decay
+        self.decay = decay
         self.last: NDArray[np.float32] | None = None
         """The last aggregate, NumPy zeros where there was none."""
 
     def __call__(self, params: Parameters) -> Combiner:
         """Return the combiner of one round."""
         return _Clipping(params, self)
-
-    def centre(self, dim: int) -> NDArray[np.float32]:
-        """Return what means are compared with."""
-        return np.zeros(dim, np.float32) if self.last is None else np.float32(self._decay) * self.last
-
-    def remember(self, mean: NDArray[np.float32], where: NDArray[np.bool_]) -> None:
-        """Keep an aggregate, where there was one."""
-        last = np.zeros_like(mean) if self.last is None else self.last
-        self.last = np.where(where, mean, last)
 
 
 class Median(ByGroup):
@@ -66,14 +57,15 @@ class _Clipping(ByGroup):
 
     def total(self) -> Total:
         """Return the sums as they are, and the clipped mean in place of the plain one."""
-        total = super().total()
+        total, memory = super().total(), self._memory
         where = total.contributors > 0
-        mean = np.where(where, self._memory.centre(self.params.dim), np.float32(0))
+        last = np.zeros(self.params.dim, np.float32) if memory.last is None else memory.last
+        mean = np.where(where, np.float32(memory.decay) * last, np.float32(0))
         for _ in range(_ITERATIONS):
             away = [np.where(where, each - mean, np.float32(0)) for _, each in total.groups]
             lengths = [float(np.linalg.norm(each)) for each in away]
             radius = float(np.median(lengths)) if lengths else 0.0
             for each, length in zip(away, lengths, strict=True):
                 mean += each * np.float32((min(1.0, (radius / length) ** 2) if length else 0.0) / len(away))
-        self._memory.remember(mean, where)
+        memory.last = np.where(where, mean, last)
         return replace(total, robust=mean)

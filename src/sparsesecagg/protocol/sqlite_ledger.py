@@ -140,7 +140,9 @@ class SqliteLedger:
                 after = spending.before + spending.cost
                 self._database.execute("INSERT OR REPLACE INTO budget VALUES (1, ?, ?)", (after.rho, after.xi))
             if not last:
-                self._remove_old(now - _PLAIN_DAYS * 24 * 3600)
+                oldest = now - _PLAIN_DAYS * 24 * 3600
+                self._database.execute("DELETE FROM clients WHERE plain AND touched < ?", (oldest,))
+                self._database.execute("DELETE FROM states WHERE (run, user) NOT IN (SELECT run, user FROM clients)")
             self._database.execute(
                 "INSERT OR REPLACE INTO clients VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (*owner, self._plain, now, *astuple(entry)),
@@ -207,11 +209,6 @@ class SqliteLedger:
                 f"SELECT {columns} FROM {table} WHERE run = ? AND user = ?",  # noqa: S608  # Our own names.
                 (self._run, self._user),
             ).fetchall()
-
-    def _remove_old(self, oldest: int) -> None:
-        """Remove the rows of plain runs that nobody has touched since."""
-        self._database.execute("DELETE FROM clients WHERE plain AND touched < ?", (oldest,))
-        self._database.execute("DELETE FROM states WHERE (run, user) NOT IN (SELECT run, user FROM clients)")
 
     @contextmanager
     def _exclusively(self) -> Iterator[None]:
