@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -34,12 +35,10 @@ SEED, CONTEXT = bytes(range(32)), bytes(range(32, 64))
 
 def make_layout(dim: int, alpha: float = 1.0, *, clients: int = 5, bits: int = 32, **changes: Any) -> Layout:
     """Return the layout of one group that sends without weights."""
-    word = Word.of(bits)
     alpha_q32 = max(1, round(alpha * 2**32))
-    contributors = changes.pop("contributors", clients)
-    limit = Quantizer.fit(word, contributors, 1.0).limit
-    plain = Layout(dim, alpha_q32, 1, 1, clients, 0, contributors, word, limit, counts=True, max_weight=0)
-    return replace(plain, **changes)
+    return msgspec.structs.replace(
+        Layout(3, clients, dim, "", alpha_q32, 1, 1, bits, 0, clients, 1.0, 0, 0.0), **changes
+    )
 
 
 def coordinates(indices: Iterable[Index]) -> list[int]:

@@ -208,7 +208,7 @@ def test_a_sum_that_honest_users_can_not_reach_is_a_problem() -> None:
 
 def test_counts_do_not_travel_where_they_would_tell_too_much() -> None:
     """As under differential privacy."""
-    counting, silent = (Sliced(make_layout(1000, 0.3, bits=16, counts=counts)) for counts in (True, False))
+    counting, silent = (Sliced(make_layout(1000, 0.3, bits=16, clip_norm=norm)) for norm in (0.0, 1.0))
     assert counting.digits.total > silent.digits.total == 0
     group = GroupOfUsers(silent)
     for user in group.users:

@@ -41,8 +41,7 @@ def kinds(run: Run, user: int, data: bytes) -> tuple[set[int], set[int]]:
     """Return of whom a user releases the private seed, and of whom the mask secret."""
     secrets = run.clients[user]._state.secrets[1]
     package = run.clients[user]._state.packages[1]
-    message = run.clients[user]._received_header()
-    header = run.clients[user]._current_header()
+    message, header = run.clients[user]._accepted()
     held = checks.held_shares(header, user, message, package, secrets)
     shares, _ = released(run, user, data)
     seeds = {owner for owner, share in shares.items() if share == held[owner][SHARE_SIZE:]}
@@ -196,13 +195,13 @@ def no_tags(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def any_own_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let users take any mask key for their own."""
-    checked = checks.accepted_header
+    checked = checks.check_header
 
-    def lax(epoch: Any, index: int, message: Any, package: Any, context: bytes) -> Header:
+    def lax(epoch: Any, index: int, message: Any, package: Any, context: bytes) -> None:
         shown = Header(epoch, message).mask_key[index]
-        return checked(epoch, index, message, replace(package, mask_key=shown), context)
+        checked(epoch, index, message, replace(package, mask_key=shown), context)
 
-    monkeypatch.setattr("sparsesecagg.protocol.checks.accepted_header", lax)
+    monkeypatch.setattr("sparsesecagg.protocol.checks.check_header", lax)
 
 
 @pytest.fixture(params=[False, True], ids=["plain", "roster"])

@@ -9,8 +9,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,7 +20,7 @@ from sparsesecagg.crypto.secrets import SharedSecret
 from sparsesecagg.crypto.stream import MaskStream
 from sparsesecagg.field import Word
 from sparsesecagg.patterns.masks import Mask, Pair, private_mask_seed
-from sparsesecagg.rounding import Digits, Floats, Step
+from sparsesecagg.rounding import Digits, Floats, Quantizer, Step
 
 Index = slice | NDArray[np.int64]
 """Coordinates of the model, increasing."""
@@ -47,43 +49,70 @@ class ArrayUpdate:
         self.dim = len(values)
 
     def read(self, start: int, stop: int) -> Floats:
-        """Return a stretch of the array."""
         return self._values[start:stop]
 
     def take(self, coordinates: NDArray[np.int64]) -> Floats:
-        """Return some of its values."""
         return self._values.take(coordinates)
 
 
 Update = Floats | UpdateSource
 
 
-@dataclass(frozen=True)
-class Layout:
-    """What a pattern is made from: the part of a run's parameters that decides what travels."""
+class Layout(msgspec.Struct, frozen=True, array_like=True, dict=True, forbid_unknown_fields=True):
+    """What a pattern is made from: the part of a run's parameters that decides what travels.
 
+    `protocol/parameters.py` has the rest; the order of the fields is that of the wire.
+    """
+
+    version: int
+    clients: int
     dim: int
+    pattern: str
     alpha_q32: int
     """The α that was asked for, in units of 2^−32."""
     groups: int
     slices: int
     """Different slices that the groups send in a round: 1 if all send the same, up to one for each group."""
-    clients: int
+    modulus_bits: int
     neighbours: int
     """Degree of share graph and mask graph; 0 means complete."""
-    contributors: int
-    """The most users in one sum."""
-    word: Word
-    limit: int
-    """The largest magnitude of one user's integers."""
-    counts: bool
-    """Whether the number of clipped values travels beside the values; not under differential privacy."""
+    threshold: int
+    """t: shares that open a secret, and survivors that open a sum."""
+    clip: float
     max_weight: int
+    """0: all weights are one. Otherwise weights are private integers up to this."""
+    clip_norm: float
+    """The largest 2-norm of an update under differential privacy; 0 without."""
 
     @property
     def alpha(self) -> float:
         """The α that was asked for."""
         return self.alpha_q32 / 2**32
+
+    @property
+    def contributors(self) -> int:
+        """The most users that may be in one opened sum: the size of the largest group."""
+        return -(-self.clients // self.groups)
+
+    @property
+    def word(self) -> Word:
+        """The word that values travel in."""
+        return Word.of(self.modulus_bits)
+
+    @cached_property
+    def quantizer(self) -> Quantizer:
+        """The rounding that all users share."""
+        return Quantizer.fit(self.word, self.contributors, self.clip)
+
+    @property
+    def counts(self) -> bool:
+        """Whether the number of clipped values travels beside the values; not under differential privacy."""
+        return not self.clip_norm
+
+    @property
+    def limit(self) -> int:
+        """The largest magnitude of one user's integers."""
+        return self.quantizer.limit if self.counts else self.word.largest
 
 
 @dataclass(frozen=True)
@@ -138,6 +167,7 @@ class Pattern(ABC):
     def __init__(self, layout: Layout) -> None:
         """Raise `InvalidInput` for a layout that the pattern can't have."""
         self.layout = layout
+        _ = layout.limit  # Raises if the word is too short.
 
     @property
     @abstractmethod

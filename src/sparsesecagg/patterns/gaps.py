@@ -110,18 +110,13 @@ def _walk(streams: list[KeyStream], reads: int, dim: int, probability: int) -> l
     ends: NDArray[np.signedinteger[Any]] = np.cumsum(steps, axis=1, dtype=np.int32 if short else np.int64)
     is_one = ends < dim
     is_one.reshape(-1)[skips] = False
-    ones = ends[is_one].astype(_position_type(dim), copy=False)
+    ones = ends[is_one].astype(np.int32 if dim <= 1 << 31 else np.int64, copy=False)
     behind = accumulate(np.count_nonzero(is_one, axis=1).tolist(), initial=0)
     result = [ones[start:stop] for start, stop in pairwise(behind)]
-    for index in np.flatnonzero(
-        ends[:, -1] < dim - 1
-    ).tolist():  # The guess was short: continue where the stream stopped.
+    for index in np.flatnonzero(ends[:, -1] < dim - 1).tolist():
+        # The guess was short: continue where the stream stopped.
         reached = int(ends[index, -1]) + 1
         # Twice as many draws each time: a tiny π over a huge model is reached in few steps.
         rest = _walk([streams[index]], 2 * reads, dim - reached, probability)[0]
         result[index] = np.concatenate([result[index], rest.astype(ones.dtype) + ones.dtype.type(reached)])
     return result
-
-
-def _position_type(dim: int) -> type[np.signedinteger[Any]]:
-    return np.int32 if dim <= 1 << 31 else np.int64

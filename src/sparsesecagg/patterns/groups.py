@@ -66,7 +66,7 @@ class CircleGraph:
     """
 
     def __init__(self, circle: Users, degree: int | None) -> None:
-        self._circle = circle
+        self._circle, self._sorted = circle, np.sort(circle)
         self._half = None if degree is None or degree >= len(circle) - 1 else degree // 2
 
     def neighbours(self, index: int) -> Users:
@@ -77,10 +77,6 @@ class CircleGraph:
         steps = np.concatenate([np.arange(-self._half, 0), np.arange(1, self._half + 1)])
         around: Users = np.sort(self._circle[(self._position[index] + steps) % len(self._circle)])
         return around
-
-    @cached_property
-    def _sorted(self) -> Users:
-        return np.sort(self._circle)
 
     @cached_property
     def _position(self) -> dict[int, int]:

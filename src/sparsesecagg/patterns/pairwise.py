@@ -35,7 +35,6 @@ class Pairwise(Pattern):
 
     @property
     def length(self) -> int:
-        """All of them, at most."""
         return self.layout.dim
 
     @property
@@ -88,10 +87,8 @@ class PairwiseSum(MaskedSum):
         self._probability = pattern.edge_probability
         self._uploads: dict[int, tuple[NDArray[np.unsignedinteger[Any]], bytes | memoryview]] = {}
         """By user: the steps between its coordinates, as short integers, and its words."""
-        self._sums: NDArray[Any] | None = None
 
     def indices(self) -> Iterable[Index]:
-        """Return all coordinates."""
         return [slice(0, self.layout.dim)]
 
     def mask(
@@ -123,7 +120,6 @@ class PairwiseSum(MaskedSum):
         self._uploads[user] = steps.astype(np.min_scalar_type(steps.max(initial=0))), words
 
     def remove(self, user: int) -> None:
-        """Forget an upload."""
         del self._uploads[user]
 
     def open(self, private: Mapping[int, SharedSecret], orphaned: Sequence[Pair], threads: int = 1) -> None:
@@ -143,13 +139,11 @@ class PairwiseSum(MaskedSum):
         add_to_column(self._sums, self.shared_masks(orphaned, [pair.user > pair.peer for pair in orphaned]), word)
 
     def result(self) -> GroupSum:
-        """Return the values of all coordinates."""
-        sums = self.layout.word.zeros((self.layout.dim,)) if self._sums is None else self._sums
         return GroupSum(
             group=self.group,
             users=tuple(sorted(self._uploads)),
             indices=self.indices(),
-            values=self.layout.word.lift_short(sums),
+            values=self.layout.word.lift_short(self._sums),
             contributors=self._contributors,
             weight=None,
             clipped=None,

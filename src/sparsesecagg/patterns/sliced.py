@@ -24,16 +24,7 @@ from sparsesecagg.crypto.secrets import SharedSecret
 from sparsesecagg.crypto.stream import MaskStream
 from sparsesecagg.errors import InvalidInput, MalformedMessage
 from sparsesecagg.field import packed_size, unpack
-from sparsesecagg.patterns.base import (
-    GroupSum,
-    Index,
-    Layout,
-    MaskedSum,
-    MaskedUpdate,
-    Pattern,
-    Trace,
-    UpdateSource,
-)
+from sparsesecagg.patterns.base import GroupSum, Index, Layout, MaskedSum, MaskedUpdate, Pattern, Trace, UpdateSource
 from sparsesecagg.patterns.groups import public_stream
 from sparsesecagg.patterns.masks import Mask, Pair, WholeMasks, add_whole, mask_seeds
 from sparsesecagg.privacy.anonymity import default_threshold
@@ -93,12 +84,10 @@ class Sliced(Pattern):
 
     @property
     def length(self) -> int:
-        """Coordinates of a slice, at most."""
         return -(-self.layout.dim // self.block) * self.part
 
     @cached_property
     def digits(self) -> Digits:
-        """The weight, and how many values were clipped."""
         layout = self.layout
         return Digits.fit(layout.word, layout.contributors, (layout.max_weight, self.length if layout.counts else 0))
 
@@ -123,15 +112,12 @@ class Sliced(Pattern):
         return default_threshold(min(sizes), max(sizes), dropout, colluding)
 
     def upload_size(self) -> int:
-        """Return the bytes of the words."""
         return packed_size(self.length + self.digits.total, self.layout.word.bits)
 
     def turns(self, seed: bytes) -> NDArray[np.int32] | None:
-        """Return the place of each coordinate in its block, counted from the block's offset."""
         return turns_of(seed, self.layout.dim, self.block)
 
     def masked_sum(self, group: int, round_number: int, seed: bytes, context: bytes) -> SlicedSum:
-        """Return the sum of a group's slice."""
         layout = self.layout
         shift = group % layout.slices * self.block // layout.slices + self.part * round_number
         return SlicedSum(self, group, context, _Slice(self, shift % self.block, seed))
@@ -180,10 +166,8 @@ class SlicedSum(MaskedSum):
         self._where = where
         self._length = len(where)
         self._uploads: dict[int, bytes | memoryview] = {}
-        self._sums: NDArray[Any] | None = None
 
     def indices(self) -> Iterable[Index]:
-        """Return the coordinates of the slice."""
         return self._where
 
     def mask(
@@ -238,28 +222,23 @@ class SlicedSum(MaskedSum):
             yield piece
 
     def add(self, user: int, locations: bytes, words: bytes | memoryview) -> None:
-        """Add one upload's words."""
         if locations:
             raise MalformedMessage("the pattern has public locations, none may be sent")
         unpacked = unpack(words, self._length + self.digits.total, self.layout.word)
-        if self._sums is None:
-            self._sums = unpacked.astype(self.layout.word.accumulator)
-        else:
-            np.add(self._sums, unpacked, out=self._sums)
+        np.add(self._sums, unpacked, out=self._sums)
         self._uploads[user] = words
 
     def remove(self, user: int) -> None:
-        """Subtract one upload's words."""
         words = unpack(self._uploads.pop(user), self._length + self.digits.total, self.layout.word)
-        sums = self._opened_sums()
-        np.subtract(sums, words, out=sums)
+        np.subtract(self._sums, words, out=self._sums)
 
     def open(self, private: Mapping[int, SharedSecret], orphaned: Sequence[Pair], threads: int = 1) -> None:
-        """Take away the masks that are left in the sum."""
+        if not self._uploads:
+            raise MalformedMessage("nobody has uploaded anything")
         masks = [self.private_mask(user, seed, positive=False) for user, seed in private.items()]
         # The user in the sum added the mask if its number is the smaller one; now it is taken away.
         masks += self._masks_of(orphaned, leaving=True)
-        add_whole(self._opened_sums(), masks, self.layout.word, threads)
+        add_whole(self._sums, masks, self.layout.word, threads)
 
     def problem(self) -> str:
         """Compare the sum with what honest users can reach: weights within the limit, means within the clip."""
@@ -273,7 +252,6 @@ class SlicedSum(MaskedSum):
         return "its users sent values beyond the clip" if largest > layout.limit * share + count else ""
 
     def result(self) -> GroupSum:
-        """Return the values of the slice."""
         weight, clipped = self._beside
         return GroupSum(
             group=self.group,
@@ -286,18 +264,18 @@ class SlicedSum(MaskedSum):
         )
 
     @cached_property
+    def _sums(self) -> NDArray[Any]:
+        """What was added so far; a client, which adds nothing, has none."""
+        return self.layout.word.zeros((self._length + self.digits.total,))
+
+    @cached_property
     def _values(self) -> NDArray[np.signedinteger[Any]]:
-        return self.layout.word.lift_short(self._opened_sums()[: self._length])
+        return self.layout.word.lift_short(self._sums[: self._length])
 
     @property
     def _beside(self) -> tuple[int, ...]:
         """Weight and clipped values, which are not negative: no lifting."""
-        return self.digits.read(self.layout.word.reduce(self._opened_sums()[self._length :]).tolist())
-
-    def _opened_sums(self) -> NDArray[Any]:
-        if self._sums is None:
-            raise MalformedMessage("nobody has uploaded anything")
-        return self._sums
+        return self.digits.read(self.layout.word.reduce(self._sums[self._length :]).tolist())
 
     def _masks_of(self, pairs: Sequence[Pair], leaving: bool) -> list[Mask]:
         """Return the masks of pairs as the first user adds them, or as they are taken away."""

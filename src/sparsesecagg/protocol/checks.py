@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsesecagg.crypto import sealing, shamir
+from sparsesecagg.crypto import sealing
 from sparsesecagg.crypto.identity import Identity
 from sparsesecagg.crypto.keys import require_usable
 from sparsesecagg.crypto.secrets import RoundSecret
@@ -20,7 +20,6 @@ from sparsesecagg.errors import InvalidInput, InvalidKey, PolicyViolation, Wrong
 from sparsesecagg.patterns.base import ArrayUpdate, UpdateSource
 from sparsesecagg.protocol.epoch import Epoch, KeyPackage, open_pair
 from sparsesecagg.protocol.header import Header, Tags
-from sparsesecagg.protocol.ledger import Ledger, MemoryLedger
 from sparsesecagg.protocol.messages import SEALED_SIZE, RoundHeader, UnmaskRequest, decode_users, pieces, require_pieces
 from sparsesecagg.protocol.parameters import Parameters
 
@@ -50,15 +49,6 @@ def checked_update(update: Any, params: Parameters) -> UpdateSource:
     return source
 
 
-def checked_ledger(ledger: Ledger | None, params: Parameters) -> Ledger:
-    """Return the ledger. What a roster promises rests on it, so a client with an identity does not start without."""
-    if ledger is None and params.authenticated:
-        raise InvalidInput(
-            "ledger", "must be given in a run with a roster: SqliteLedger on a node, MemoryLedger in a simulation"
-        )
-    return ledger or MemoryLedger()
-
-
 def checked_identity(identity: Identity | None, user: int, params: Parameters) -> Identity | None:
     """Return the identity if it belongs to this user and this run; None in a run without authentication."""
     if not params.authenticated:
@@ -77,15 +67,15 @@ def checked_identity(identity: Identity | None, user: int, params: Parameters) -
 
 def require_keys(epoch: Epoch, index: int, sealing_key: bytes) -> None:
     """Raise unless the epoch has the sealing key that this user advertised, and enough others to hold its shares."""
-    if index not in epoch or epoch.sealing_key(index) != sealing_key:
+    if epoch.sealing_key.get(index) != sealing_key:
         raise InvalidKey("the epoch has another sealing key for this user than it advertised, or none")
     holders = len(epoch.holders(index))
     if holders < epoch.params.threshold:
         raise PolicyViolation(f"only {holders} users would hold shares, the threshold is {epoch.params.threshold}")
 
 
-def accepted_header(epoch: Epoch, index: int, message: RoundHeader, package: KeyPackage, context: bytes) -> Header:
-    """Return the header if everything that can be checked is right.
+def check_header(epoch: Epoch, index: int, message: RoundHeader, package: KeyPackage, context: bytes) -> None:
+    """Raise unless everything in the header that can be checked is right.
 
     `context` is this user's own digest of what it contributes to. Its own mask key must be the one that it dealt, else
     a server could put its own keys for all peers of one user into everybody's header.
@@ -109,7 +99,6 @@ def accepted_header(epoch: Epoch, index: int, message: RoundHeader, package: Key
     if len(partners) + 1 < least:  # In a sparse graph there are fewer partners than members.
         raise PolicyViolation(f"only {len(partners) + 1} users share masks with this one, {least} are needed")
     require_pieces(message.shares, len(partners), SEALED_SIZE, "the shares")
-    return header
 
 
 # The rule of release
@@ -154,9 +143,3 @@ def held_shares(
         if pair is not None:  # Otherwise the owner sealed rubbish; others may still restore its secrets.
             held[owner] = pair
     return held
-
-
-def released_shares(held: Mapping[int, bytes], survivors: set[int]) -> dict[int, bytes]:
-    """Return one share per owner: of the private seed if it is an own survivor, else of the mask secret."""
-    size = shamir.SHARE_SIZE
-    return {owner: pair[size:] if owner in survivors else pair[:size] for owner, pair in sorted(held.items())}

@@ -9,12 +9,13 @@ away shares only for survivors that have shown its own header.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TypeVar
 
 import numpy as np
 
+from sparsesecagg.crypto import shamir
 from sparsesecagg.crypto.identity import Identity
 from sparsesecagg.crypto.keys import KeyAgreement, public_key
 from sparsesecagg.crypto.secrets import Entropy
@@ -25,7 +26,7 @@ from sparsesecagg.patterns.masks import Pair
 from sparsesecagg.protocol import checks, messages
 from sparsesecagg.protocol.epoch import AHEAD, Epoch, KeyPackage, mask_private
 from sparsesecagg.protocol.header import NO_CONTEXT, Header, Tags
-from sparsesecagg.protocol.ledger import Journal, Ledger, Spending
+from sparsesecagg.protocol.ledger import Journal, Ledger, MemoryLedger, Spending
 from sparsesecagg.protocol.messages import EpochKeys, RoundHeader, UnmaskRequest, encode, encode_users, user_number
 from sparsesecagg.protocol.parameters import Parameters
 from sparsesecagg.protocol.policy import Policy
@@ -63,14 +64,17 @@ class Client:
         self.params = params
         self.policy = policy or Policy()
         self._identity = checks.checked_identity(identity, user, params)
-        self.promise = self.policy.check(params, self._identity.roster if self._identity else None)
+        self._roster = self._identity.roster if self._identity else None
+        self.promise = self.policy.check(params, self._roster)
         """What this user has computed that the run keeps."""
         self._entropy = entropy
-        self._journal = Journal(checks.checked_ledger(ledger, params), ClientState(user=user, params=params.encode()))
+        if ledger is None and params.authenticated:  # What a roster promises rests on it.
+            raise InvalidInput(
+                "ledger", "must be given in a run with a roster: SqliteLedger on a node, MemoryLedger in a simulation"
+            )
+        self._journal = Journal(ledger or MemoryLedger(), ClientState(user=user, params=params.encode()))
         self._epoch: tuple[bytes, Epoch] | None = None
         """The epoch that was read last, behind the bytes it was read from."""
-        self._header: tuple[bytes, Header] | None = None
-        """The same of the header."""
 
     def __repr__(self) -> str:
         return f"Client(user={self.user}, round={self.round_number}, epoch={self.epoch_number})"
@@ -135,7 +139,7 @@ class Client:
         if number < state.epoch_number + (not waiting):
             raise AlreadyAnswered(f"epoch {number} is over for this client, the next is {state.epoch_number + 1}")
         if number > state.epoch_number:
-            self.params.epoch_seed(number, self._identity.roster if self._identity else None)
+            self.params.epoch_seed(number, self._roster)  # Raises if there may be no such epoch.
             state = state.advertised(number, self.params.encode(), self._entropy)
             self._journal.record(state)
         binding, key = self.params.digest[: messages.BINDING_SIZE], public_key(state.advertised_key())
@@ -195,10 +199,9 @@ class Client:
         progress = after(CLIENT_TRANSITIONS, self.progress, "accept")
         number, (epoch, index) = message.round_number, self._joined()
         state = self._state.from_round(number)
-        header = checks.accepted_header(epoch, index, message, self._package(state, number), context)
+        checks.check_header(epoch, index, message, self._package(state, number), context)
         self.policy.check_budget(self.params, self._journal.ledger.spent())
         self._journal.record(state.with_changes(round_number=number, header=data, progress=progress), data)
-        self._header = data, header
         return None
 
     def upload(
@@ -217,7 +220,7 @@ class Client:
         with self.one_record():
             self.accept(data, context=context)
             progress = after(CLIENT_TRANSITIONS, self.progress, "upload")
-            answer, clipped = self._masked(self._current_header(), source, weight, trace)
+            answer, clipped = self._masked(self._accepted()[1], source, weight, trace)
             state, number = self._state, message.round_number
             spent = self._journal.ledger.spent()
             self.policy.check_budget(self.params, spent)  # Again: another run may have spent meanwhile.
@@ -238,15 +241,15 @@ class Client:
         if message.round_number != state.round_number:
             raise WrongRound(message.round_number, state.round_number)
         after(CLIENT_TRANSITIONS, state.progress, "unmask")
-        header, (_, index) = self._current_header(), self._joined()
+        (received, header), (_, index) = self._accepted(), self._joined()
         if message.binding != header.binding:
             raise WrongBinding("the server")
         secrets = state.secrets[header.round_number]
         try:
             survivors = checks.own_survivors(header, index, message, Tags(header, index, secrets))
             package = state.packages[header.round_number]
-            held = checks.held_shares(header, index, self._received_header(), package, secrets)
-            answer = self._unmasked(header, survivors, checks.released_shares(held, survivors))
+            held = checks.held_shares(header, index, received, package, secrets)
+            answer = self._unmasked(header, survivors, held)
         except PolicyViolation:  # Used up all the same: the server may not ask again with other survivors.
             self._journal.record(state.from_round(state.round_number + 1), data)
             raise
@@ -272,22 +275,21 @@ class Client:
         message = messages.Upload(number, header.binding, user_number(self.user), masked.locations, words, tags)
         return encode(message), masked.clipped
 
-    def _unmasked(self, header: Header, survivors: set[int], shares: dict[int, bytes]) -> bytes:
-        size, number = len(header.epoch.group), user_number(self.user)
-        counted, owners = (encode_users(np.array(sorted(each), np.int64), size) for each in (survivors, shares))
-        together = b"".join(shares.values())
-        return encode(messages.Unmask(header.round_number, header.binding, number, counted, owners, together))
+    def _unmasked(self, header: Header, survivors: set[int], held: dict[int, bytes]) -> bytes:
+        """Return one share per owner: of the private seed if it is an own survivor, else of the mask secret."""
+        size, number, half = len(header.epoch.group), user_number(self.user), shamir.SHARE_SIZE
+        counted, owners = (encode_users(np.array(sorted(each), np.int64), size) for each in (survivors, held))
+        shares = b"".join(pair[half:] if owner in survivors else pair[:half] for owner, pair in sorted(held.items()))
+        return encode(messages.Unmask(header.round_number, header.binding, number, counted, owners, shares))
 
     # The ledger
 
-    @contextmanager
-    def one_record(self) -> Iterator[None]:
+    def one_record(self) -> AbstractContextManager[None]:
         """Write all answers that are made inside down as one entry, when the block ends: none may leave before.
 
         Each entry in a file costs a write to disk; an upload and the packages that leave with it need only one.
         """
-        with self._journal.one_entry():
-            yield
+        return self._journal.one_entry()
 
     def save(self) -> bytes:
         """Return the whole state as bytes, for an engine that restarts processes between messages.
@@ -330,8 +332,7 @@ class Client:
 
     def _epoch_of(self, data: bytes) -> Epoch:
         if self._epoch is None or self._epoch[0] is not data:
-            roster = self._identity.roster if self._identity else None
-            self._epoch = data, Epoch.of_user(self.params, self._read(data, EpochKeys), roster, self.user)
+            self._epoch = data, Epoch.of_user(self.params, self._read(data, EpochKeys), self._roster, self.user)
         return self._epoch[1]
 
     def _joined(self) -> tuple[Epoch, int]:
@@ -347,13 +348,9 @@ class Client:
             raise WrongStage("upload", "SHARE_KEYS: no key package was sent for this round")
         return state.packages[round_number]
 
-    def _received_header(self) -> RoundHeader:
+    def _accepted(self) -> tuple[RoundHeader, Header]:
+        """Return the header of this round, as it was received and as it was read."""
         if self._state.header is None:
             raise WrongStage("unmask", self.progress.name)
-        return self._read(self._state.header, RoundHeader)
-
-    def _current_header(self) -> Header:
-        data = self._state.header
-        if data is None or self._header is None or self._header[0] is not data:
-            return Header(self._joined()[0], self._received_header())
-        return self._header[1]
+        message = self._read(self._state.header, RoundHeader)
+        return message, Header(self._joined()[0], message)

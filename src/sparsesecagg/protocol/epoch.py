@@ -60,7 +60,7 @@ class Epoch:
         keys = pieces(message.keys, len(self.present), PUBLIC_KEY_SIZE, "the sealing keys")
         if len(set(keys)) != len(keys):
             raise InvalidKey("a sealing key occurs twice: every key must be fresh and belong to one user")
-        self._key_of: dict[int, bytes] = dict(zip(self.present.tolist(), keys, strict=True))
+        self.sealing_key: dict[int, bytes] = dict(zip(self.present.tolist(), keys, strict=True))
         self._is_present = np.zeros(len(group), np.bool_)
         self._is_present[self.present] = True
         self._partners: dict[int, Users] = {}
@@ -75,6 +75,8 @@ class Epoch:
             message.present,
             message.keys,
         )
+        self.binding = self.digest[:BINDING_SIZE]
+        """What key packages and headers carry."""
 
     @staticmethod
     def of_user(params: Parameters, message: EpochKeys, roster: Roster | None, user: int) -> Epoch:
@@ -82,21 +84,9 @@ class Epoch:
         seed = params.epoch_seed(message.round_number, roster)
         return Epoch(params, message, seed, params.draw(seed).of(user))
 
-    @property
-    def binding(self) -> bytes:
-        """What key packages and headers carry."""
-        return self.digest[:BINDING_SIZE]
-
-    def __contains__(self, index: int) -> bool:
-        return index in self._key_of
-
     def user(self, index: int) -> int:
         """Return a user's number."""
         return int(self.group.users[index])
-
-    def sealing_key(self, index: int) -> bytes:
-        """Return the public key of a user that advertised one."""
-        return self._key_of[index]
 
     def partners(self, index: int) -> Users:
         """Return the others with whom a user exchanges shares and tags, sorted."""
@@ -115,7 +105,7 @@ class Epoch:
         agreement, user, started = KeyAgreement(private), self.user(index), {}
         for partner in self.partners(index).tolist():
             peer = self.user(partner)
-            agreed = [agreement.with_peer(self.sealing_key(partner))]
+            agreed = [agreement.with_peer(self.sealing_key[partner])]
             if identity:
                 agreed.append(identity.secret_with(peer))  # Only the owner of the peer's identity knows this.
             started[partner] = sealing.pair_ratchet(sealing.joined(*agreed), self.digest, user, peer)

@@ -48,11 +48,8 @@ class Header:
             message.mask_keys,
             message.context,
         )
-
-    @property
-    def binding(self) -> bytes:
+        self.binding = self.digest[:BINDING_SIZE]
         """What every message of the round carries from UPLOAD on."""
-        return self.digest[:BINDING_SIZE]
 
     def partners(self, index: int) -> Users:
         """Return the other members with whom a member exchanges masks, shares and tags, sorted."""

@@ -70,18 +70,15 @@ class MemoryLedger:
         self._spent = Cost()
 
     def last(self) -> Entry:
-        """Return the last entry."""
         return self._last
 
     def state(self) -> None:
         """Return None: the client itself is in memory."""
 
     def spent(self) -> Cost:
-        """Return what all uploads have cost."""
         return self._spent
 
     def record(self, entry: Entry, step: StateStep, spending: Spending | None = None) -> None:  # noqa: ARG002
-        """Keep the entry."""
         if entry.version != self._last.version + 1 or (spending and spending.before != self._spent):
             raise AlreadyAnswered(OVERTAKEN)
         if spending:
@@ -115,11 +112,8 @@ class Journal:
     def accepted(self, message: RoundHeader, data: bytes) -> bool:
         """Tell whether this very header was accepted; raise if another one was, or its round is over."""
         last = self._last()
-        if (last.round_number, last.progress, last.request) == (
-            message.round_number,
-            Progress.ACCEPTED,
-            _request(data),
-        ):
+        accepted = message.round_number, Progress.ACCEPTED, _request(data)
+        if (last.round_number, last.progress, last.request) == accepted:
             return True
         self.answered(message, Progress.ACCEPTED, data)
         return False

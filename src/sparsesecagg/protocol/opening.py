@@ -7,11 +7,10 @@ so a false share is noticed instead of spoiling the sum, corrected where enough 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sparsesecagg.crypto import shamir
 from sparsesecagg.crypto.decoding import restore
@@ -21,7 +20,6 @@ from sparsesecagg.patterns.masks import Pair
 from sparsesecagg.protocol.epoch import mask_private, seed_commitment
 from sparsesecagg.protocol.header import Header
 from sparsesecagg.protocol.messages import ShareKeys, Unmask, decode_users
-from sparsesecagg.protocol.parameters import Parameters
 
 
 @dataclass(frozen=True)
@@ -49,48 +47,26 @@ class Restored:
         ]
 
 
-class _Shares:
-    """All shares of a group's round: (members, holders, limbs), which there are, and which are of private seeds."""
-
-    def __init__(self, header: Header, unmask: Mapping[int, Unmask]) -> None:
-        size, members = len(header.epoch.group), header.members
-        row_of = np.full(size, -1)
-        row_of[members] = np.arange(len(members))
-        self.holders = np.array(sorted(unmask), np.int64)
-        self._elements = np.zeros((len(self.holders), len(members), shamir.LIMBS), np.uint64)
-        self.present = np.zeros((len(members), len(self.holders)), np.bool_)
-        self.of_seed = np.zeros_like(self.present)
-        for column, holder in enumerate(self.holders.tolist()):
-            message = unmask[holder]
-            rows = row_of[decode_users(message.owners, size)]
-            elements = shamir.decode_shares(message.shares)
-            if elements is not None:  # Checked when it was received.
-                self._elements[column, rows] = elements.reshape(-1, shamir.LIMBS)
-            self.present[rows, column] = True
-            survivors = row_of[decode_users(message.survivors, size)]
-            self.of_seed[survivors[survivors >= 0], column] = True
-
-    def restore(
-        self, which: NDArray[np.bool_], params: Parameters, genuine: Callable[[int, bytes], bool]
-    ) -> tuple[list[bytes | None], list[tuple[int, int]]]:
-        """Restore secrets from some of the shares; return them, and (column, row) of false shares.
-
-        Nobody is named whom as many colluders as the run is made for could have framed.
-        """
-        shares, present = self._elements.transpose(1, 0, 2), self.present & which
-        found = restore(shares, self.holders, params.threshold, genuine, present, params.accusers)
-        rows, columns = np.nonzero(found.false)
-        return found.secrets, list(zip(columns.tolist(), rows.tolist(), strict=True))
-
-
 def restore_secrets(
     header: Header, packages: Mapping[int, ShareKeys], uploaded: Collection[int], unmask: Mapping[int, Unmask]
 ) -> Restored:
     """Restore what can be restored; everything is by index."""
     epoch, number, params = header.epoch, header.round_number, header.epoch.params
-    members: list[int] = header.members.tolist()
-    shares = _Shares(header, unmask)
-    has_uploaded = np.isin(header.members, list(uploaded))[:, None]
+    size, members, holders = len(epoch.group), header.members.tolist(), np.array(sorted(unmask), np.int64)
+    row_of = np.full(size, -1)
+    row_of[header.members] = np.arange(len(members))
+    shares = np.zeros((len(members), len(holders), shamir.LIMBS), np.uint64)
+    present = np.zeros((len(members), len(holders)), np.bool_)
+    of_seed = np.zeros_like(present)
+    for column, holder in enumerate(holders.tolist()):
+        rows = row_of[decode_users(unmask[holder].owners, size)]
+        elements = shamir.decode_shares(unmask[holder].shares)
+        if elements is None:
+            continue  # Such a message is refused when it is received.
+        shares[rows, column] = elements.reshape(-1, shamir.LIMBS)
+        present[rows, column] = True
+        survivors = row_of[decode_users(unmask[holder].survivors, size)]
+        of_seed[survivors[survivors >= 0], column] = True
     agreements: dict[int, KeyAgreement] = {}
 
     def genuine_seed(row: int, found: bytes) -> bool:
@@ -105,13 +81,19 @@ def restore_secrets(
         agreements[owner] = agreement
         return True
 
-    found, false = shares.restore(shares.of_seed & has_uploaded, params, genuine_seed)
-    seeds = {owner: SharedSecret(each) for owner, each in zip(members, found, strict=True) if each is not None}
-    is_out = np.array([owner not in seeds for owner in members])[:, None]
-    _, more = shares.restore(~shares.of_seed & is_out, params, genuine_mask_secret)
+    # Nobody is named whom as many colluders as the run is made for could have framed.
+    has_uploaded = np.isin(header.members, list(uploaded))[:, None]
+    which = present & of_seed & has_uploaded
+    private = restore(shares, holders, params.threshold, genuine_seed, which, params.accusers)
+    is_out = np.array([each is None for each in private.secrets])[:, None]
+    which = present & ~of_seed & is_out
+    mask = restore(shares, holders, params.threshold, genuine_mask_secret, which, params.accusers)
+    restored = zip(members, private.secrets, strict=True)
+    seeds = {owner: SharedSecret(each) for owner, each in restored if each is not None}
+    rows, columns = np.nonzero(private.false | mask.false)
     return Restored(
         seeds,
         agreements,
         tuple(owner for owner in members if owner not in seeds and owner not in agreements),
-        tuple(sorted((int(shares.holders[column]), members[row]) for column, row in {*false, *more})),
+        tuple(sorted((int(holders[column]), members[row]) for row, column in zip(rows, columns, strict=True))),
     )

@@ -17,13 +17,13 @@ from sparsesecagg.crypto.identity import Roster
 from sparsesecagg.crypto.kdf import DIGEST_SIZE, derive, digest
 from sparsesecagg.crypto.secrets import Entropy
 from sparsesecagg.errors import InvalidInput, MalformedMessage, PolicyViolation
-from sparsesecagg.field import WORD_BITS, Word
+from sparsesecagg.field import WORD_BITS
 from sparsesecagg.patterns import PATTERNS, Groups, Layout, Pattern, draw_groups, group_count, group_sizes
 from sparsesecagg.patterns.groups import SMALLEST_GROUP
 from sparsesecagg.privacy.anonymity import MAX_EPOCHS, planned_colluders
 from sparsesecagg.privacy.mechanism import Mechanism
 from sparsesecagg.protocol.options import RoundOptions
-from sparsesecagg.rounding import Quantizer, Step
+from sparsesecagg.rounding import Step
 
 VERSION = 3
 MAX_CLIENTS = 1 << 20
@@ -32,28 +32,9 @@ MAX_WEIGHT = 1 << 40
 SMALLEST_CLIP, LARGEST_CLIP = 1e-30, 1e30  # Beyond these, float32 runs out.
 
 
-class Parameters(msgspec.Struct, frozen=True, array_like=True, dict=True, forbid_unknown_fields=True):
+class Parameters(Layout, frozen=True):
     """Everything public that stays the same in a run. Make one with `create`, which fills in defaults and checks."""
 
-    version: int
-    clients: int
-    dim: int
-    pattern: str
-    alpha_q32: int
-    """The α that was asked for, in units of 2^−32."""
-    groups: int
-    slices: int
-    """Different slices that the groups send in a round."""
-    modulus_bits: int
-    neighbours: int
-    """Degree of share graph and mask graph; 0 means complete."""
-    threshold: int
-    """t: shares that open a secret, and survivors that open a sum."""
-    clip: float
-    max_weight: int
-    """0: all weights are one. Otherwise weights are private integers up to this."""
-    clip_norm: float
-    """The largest 2-norm of an update under differential privacy; 0 without."""
     noise_multiplier: float
     """Standard deviation of the noise in a sum, over the norm that a user's slice has at most."""
     dropout: float
@@ -78,8 +59,7 @@ class Parameters(msgspec.Struct, frozen=True, array_like=True, dict=True, forbid
     ) -> Parameters:
         """Return checked parameters. `session` is random by default; a roster decides group size and collusion."""
         options = options or RoundOptions()
-        is_number = isinstance(options.alpha, int | float)
-        _require("alpha", is_number and 0 < options.alpha <= 1, f"must be in (0, 1], got {options.alpha}")
+        _require("alpha", 0 < options.alpha <= 1, f"must be in (0, 1], got {options.alpha}")
         _require_range("clients", clients, SMALLEST_GROUP, MAX_CLIENTS)
         groups = _group_count(clients, options, roster)
         colluding = options.colluding
@@ -167,11 +147,6 @@ class Parameters(msgspec.Struct, frozen=True, array_like=True, dict=True, forbid
         )
 
     @property
-    def alpha(self) -> float:
-        """The α that was asked for."""
-        return self.alpha_q32 / 2**32
-
-    @property
     def authenticated(self) -> bool:
         """Whether users prove who they are, by the keys of a roster."""
         return any(self.roster_digest)
@@ -185,11 +160,6 @@ class Parameters(msgspec.Struct, frozen=True, array_like=True, dict=True, forbid
     def sizes(self) -> tuple[int, ...]:
         """The sizes of the groups."""
         return group_sizes(self.clients, self.groups)
-
-    @property
-    def contributors(self) -> int:
-        """The most users that may be in one opened sum: the size of the largest group."""
-        return -(-self.clients // self.groups)
 
     @property
     def holders(self) -> int:
@@ -218,16 +188,6 @@ class Parameters(msgspec.Struct, frozen=True, array_like=True, dict=True, forbid
         """Return the groups that an epoch's seed draws."""
         return draw_groups(seed, self.clients, self.groups, self.neighbours or None)
 
-    @property
-    def word(self) -> Word:
-        """The word that values travel in."""
-        return Word.of(self.modulus_bits)
-
-    @cached_property
-    def quantizer(self) -> Quantizer:
-        """The rounding that all users share."""
-        return Quantizer.fit(self.word, self.contributors, self.clip)
-
     @cached_property
     def mechanism(self) -> Mechanism | None:
         """What makes sums differentially private; None in a run without noise."""
@@ -249,21 +209,7 @@ class Parameters(msgspec.Struct, frozen=True, array_like=True, dict=True, forbid
     @cached_property
     def shape(self) -> Pattern:
         """The pattern of this run."""
-        return _pattern_class(self.pattern)(
-            Layout(
-                dim=self.dim,
-                alpha_q32=self.alpha_q32,
-                groups=self.groups,
-                slices=self.slices,
-                clients=self.clients,
-                neighbours=self.neighbours,
-                contributors=self.contributors,
-                word=self.word,
-                limit=self.word.largest if self.clip_norm else self.quantizer.limit,
-                counts=not self.clip_norm,
-                max_weight=self.max_weight,
-            )
-        )
+        return _pattern_class(self.pattern)(self)
 
     def encode(self) -> bytes:
         """Return the canonical bytes."""

@@ -24,7 +24,7 @@ from sparsesecagg.protocol.header import NO_CONTEXT
 from sparsesecagg.protocol.messages import AdvertiseKeys, Message, ShareKeys, Unmask, Upload, decode_client_message
 from sparsesecagg.protocol.parameters import Parameters
 from sparsesecagg.protocol.result import Result
-from sparsesecagg.protocol.server_group import GroupRound, GroupState, ServerEpoch, ServerGroup
+from sparsesecagg.protocol.server_group import GroupRound, GroupState, ServerEpoch
 from sparsesecagg.protocol.stages import ROUND_STAGES, SERVER_TRANSITIONS, STAGES, Stage, after
 
 MESSAGE_OF: dict[Stage, type[Message]] = {
@@ -77,7 +77,8 @@ class Server:
         self.combine = combine
         self._accusers: dict[int, set[int]] = {}
         """By user: who found no valid tag or share of it, in all rounds."""
-        self._result: Result | None = None
+        self.result: Result | None = None
+        """The outcome of the last round; None before the first, during a round, and after one that failed."""
         self._begin_epoch(1)
 
     # Receiving
@@ -149,16 +150,6 @@ class Server:
         return self._epoch.drawn
 
     @property
-    def stage(self) -> Stage:
-        """What the server waits for; `SERVER_TRANSITIONS` says what may follow."""
-        return self._stage
-
-    @property
-    def result(self) -> Result | None:
-        """The outcome of the last round; None before the first, during a round, and after one that failed."""
-        return self._result
-
-    @property
     def rounds(self) -> list[GroupRound]:
         """The current round of each group that takes part; none before the first."""
         return list(self._rounds.values())
@@ -203,7 +194,8 @@ class Server:
     def _begin_epoch(self, number: int) -> None:
         self._epoch = ServerEpoch(self.params, self.roster, number)
         self._rounds: dict[int, GroupRound] = {}
-        self._stage = Stage.ADVERTISE_KEYS
+        self.stage = Stage.ADVERTISE_KEYS
+        """What the server waits for; `SERVER_TRANSITIONS` says what may follow."""
         self._present, self._heard = set(range(self.params.clients)), set[int]()
         self.dropped: dict[str, int] = {Stage.ADVERTISE_KEYS.name: 0}
         self._forget_sizes()
@@ -232,17 +224,13 @@ class Server:
         number = self.round_number + 1 if round_number is None else round_number
         if number <= self.round_number:
             raise WrongRound(number, self.round_number + 1)
-        self.round_number, self._result, self._min_updated = number, None, min_updated
-        self._rounds = {name: self._begin(group, number, context) for name, group in self._epoch.groups.items()}
+        self.round_number, self.result, self._min_updated = number, None, min_updated
+        groups = self._epoch.groups
+        self._rounds = {name: group.begin(number, context, self.excluded) for name, group in groups.items()}
         self._forget_sizes()
-        there = sum(len(group.epoch.present) for group in self._epoch.groups.values())
+        there = sum(len(group.epoch.present) for group in groups.values())
         self.dropped = {Stage.SHARE_KEYS.name: there - self._members()}
-        return self._go_to(stage, self._by_user({name: each.headers() for name, each in self._rounds.items()}))
-
-    def _begin(self, group: ServerGroup, number: int, context: bytes) -> GroupRound:
-        packages = group.packages_of(number)
-        used = {index: each for index, each in packages.items() if group.epoch.user(index) not in self.excluded}
-        return GroupRound(group.epoch, number, used, context)
+        return self._go_to(stage, {name: each.headers() for name, each in self._rounds.items()})
 
     def close_stage(self) -> dict[int, bytes]:
         """End the stage: count who dropped out, and return the next message for each who did not.
@@ -255,25 +243,21 @@ class Server:
         if stage is Stage.ADVERTISE_KEYS:
             outbound = self._epoch.publish_keys(self.round_number + 1)
             self.received_bytes[stage.name] = {user: len(data) for user, data in outbound.items()}
-            self._stage = following
+            self.stage = following
             return outbound
-        self._stage = after(SERVER_TRANSITIONS, stage, "too few are left")  # Unless all goes well.
+        self.stage = after(SERVER_TRANSITIONS, stage, "too few are left")  # Unless all goes well.
         if stage is Stage.UNMASK:
-            self._result = self._open()
-            self._stage = following
+            self.result = self._open()
+            self.stage = following
             return {}
-        for each in self._rounds.values():
-            each.close_upload()
+        requests = {name: each.unmask_requests() for name, each in self._rounds.items()}
         self._require_any(stage)
-        return self._go_to(
-            following, self._by_user({name: each.unmask_requests() for name, each in self._rounds.items()})
-        )
+        return self._go_to(following, requests)
 
     def _open(self) -> Result:
         """Open all groups and add them up; raise if too little was opened."""
         combiner = self.combine(self.params)
         in_sum: list[int] = []
-
         waiting = [each for each in self.rounds if not each.lost]
         threads_each = max(1, self.threads // max(1, len(waiting)))
 
@@ -335,22 +319,20 @@ class Server:
     def _members(self) -> int:
         return sum(len(each.packages) for each in self.rounds)
 
-    def _by_user(self, messages: dict[int, dict[int, bytes]]) -> dict[int, bytes]:
-        return {
+    def _go_to(self, stage: Stage, messages: dict[int, dict[int, bytes]]) -> dict[int, bytes]:
+        """Wait for the answers to messages, by group and index; return them by user."""
+        outbound = {
             self._epoch.groups[name].epoch.user(index): data
             for name, of_group in messages.items()
             for index, data in of_group.items()
         }
-
-    def _go_to(self, stage: Stage, outbound: dict[int, bytes]) -> dict[int, bytes]:
-        self._stage = stage
+        self.stage = stage
         self._present, self._heard = set(outbound), set()
         self.received_bytes[stage.name] = {user: len(data) for user, data in outbound.items()}
         return outbound
 
     def _forget_sizes(self) -> None:
-        of_round = (Stage.SHARE_KEYS, Stage.UPLOAD, Stage.UNMASK)
-        stages = STAGES[:2] if self.stage is Stage.ADVERTISE_KEYS else of_round
+        stages = STAGES[:2] if self.stage is Stage.ADVERTISE_KEYS else STAGES[1:]
         self.sent_bytes: Sizes = {stage.name: {} for stage in stages}
         """By stage and user: bytes of this round; before the first round, of the set-up."""
         self.received_bytes: Sizes = {stage.name: {} for stage in stages}
@@ -390,7 +372,7 @@ class Server:
         server = Server(Parameters.decode(state.params), roster, threads, combine)
         server._begin_epoch(state.epoch_number)
         server._epoch.restore(state.groups)
-        server.round_number, server._stage = state.round_number, Stage.SHARE_KEYS
+        server.round_number, server.stage = state.round_number, Stage.SHARE_KEYS
         server.excluded = dict(state.excluded)
         server._accusers = {user: set(accusers) for user, accusers in state.accusers.items()}
         server._forget_sizes()

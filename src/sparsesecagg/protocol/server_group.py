@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 import tempfile
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from math import comb
 
 import msgspec
@@ -62,12 +62,13 @@ class ServerGroup:
             raise InvalidKey(f"user {package.sender} shares a mask key that occurs twice")
         known[index] = package
 
-    def packages_of(self, round_number: int) -> dict[int, ShareKeys]:
-        """Return the packages of a round that begins, by index, and forget them and all older ones."""
+    def begin(self, round_number: int, context: bytes, excluded: Collection[int]) -> GroupRound:
+        """Begin a round with the packages of all who are not excluded; forget them and all older ones."""
         packages = self.packages.get(round_number, {})
+        used = {index: each for index, each in packages.items() if each.sender not in excluded}
         for number in [each for each in self.packages if each <= round_number]:
             del self.packages[number]
-        return packages
+        return GroupRound(self.epoch, round_number, used, context)
 
     def save(self) -> GroupState:
         """Return what is kept."""
@@ -133,7 +134,7 @@ class ServerEpoch:
         """Return the group of a user that takes part in the epoch, and its index there."""
         drawn = self.drawn.of(user)
         group, index = self.groups.get(drawn.number), drawn.index_of[user]
-        if group is None or index not in group.epoch:
+        if group is None or index not in group.epoch.sealing_key:
             raise errors.UnknownSender(user)
         return group, index
 
@@ -195,7 +196,7 @@ class GroupRound:
         self._tags: dict[int, tuple[Users, bytes]] = {}
         """By sender: the receivers, and a tag for each."""
         self._unmask: dict[int, Unmask] = {}
-        self._kept = _Kept()
+        self._room = IN_MEMORY
         self._require(len(members), "sent key packages")
 
     def headers(self) -> dict[int, bytes]:
@@ -220,8 +221,18 @@ class GroupRound:
         """Add an upload to the sum, and keep it and its tags."""
         partners = self.header.partners(index)
         messages.require_pieces(upload.tags, len(partners), sealing.TAG_SIZE, "the tags")
-        self._sum.add(upload.sender, upload.locations, self._kept.keep(upload.words))
+        self._sum.add(upload.sender, upload.locations, self._kept(upload.words))
         self._tags[index] = partners, upload.tags
+
+    def _kept(self, words: memoryview) -> memoryview:
+        """Return the same bytes: in memory, and beyond a limit in a file that has no name."""
+        self._room -= len(words)
+        if self._room >= 0 or not len(words):
+            return words
+        with tempfile.TemporaryFile() as file:
+            file.write(words)
+            file.flush()
+            return memoryview(mmap.mmap(file.fileno(), len(words), access=mmap.ACCESS_READ))
 
     def take_unmask(self, index: int, message: Unmask) -> None:
         """Keep the shares that a survivor releases."""
@@ -237,18 +248,14 @@ class GroupRound:
             raise errors.InvalidShare(f"user {message.sender} sends a share outside the field")
         self._unmask[index] = message
 
-    def close_upload(self) -> None:
-        """End UPLOAD: see whether enough are left."""
-        self._require(len(self._tags), "uploaded")
-
     def unmask_requests(self) -> dict[int, bytes]:
-        """Return what asks the survivors for shares."""
+        """End UPLOAD; return what asks the survivors for shares, if they are enough."""
+        self._require(len(self._tags), "uploaded")
         if self.lost:
             return {}
-        survivors = self.survivors
+        survivors, number, binding = self.survivors, self.header.round_number, self.header.binding
         bitmap = encode_users(np.array(survivors, np.int64), len(self.epoch.group))
         tags = messages.sorted_by_receiver(self._tags, sealing.TAG_SIZE)
-        number, binding = self.header.round_number, self.header.binding
         return {
             index: encode(messages.UnmaskRequest(number, binding, bitmap, tags.get(index, b""))) for index in survivors
         }
@@ -318,20 +325,3 @@ class GroupRound:
         needed = self.epoch.params.quorum
         if count < needed and not self.lost:
             self.lost = f"{count} of its users {what}, {needed} are needed"
-
-
-class _Kept:
-    """Uploads until the round is over: in memory, and beyond a limit in a file that has no name."""
-
-    def __init__(self) -> None:
-        self._left = IN_MEMORY
-
-    def keep(self, words: memoryview) -> memoryview:
-        """Return the same bytes."""
-        self._left -= len(words)
-        if self._left >= 0 or not len(words):
-            return words
-        with tempfile.TemporaryFile() as file:
-            file.write(words)
-            file.flush()
-            return memoryview(mmap.mmap(file.fileno(), len(words), access=mmap.ACCESS_READ))

@@ -22,8 +22,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import astuple
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
+
+import msgspec
 
 from sparsesecagg.crypto.identity import Roster
 from sparsesecagg.crypto.kdf import derive
@@ -32,7 +33,7 @@ from sparsesecagg.errors import AlreadyAnswered, LedgerUnusable, MalformedMessag
 from sparsesecagg.privacy.accountant import Cost
 from sparsesecagg.protocol.ledger import OVERTAKEN, Entry, Spending
 from sparsesecagg.protocol.parameters import Parameters
-from sparsesecagg.protocol.state import StateStep, join_parts, restore_state
+from sparsesecagg.protocol.state import StateStep, restore_state
 
 FILE = "ledger.sqlite3"
 _VERSION = 6
@@ -73,11 +74,11 @@ class SqliteLedger:
             # a journal three or four; some file systems have no such log.
             mode = "wal"
             with suppress(sqlite3.OperationalError):  # Another process is just making the file, and makes the log.
-                mode = self._ask("PRAGMA journal_mode=WAL")[0]
+                mode = self._database.execute("PRAGMA journal_mode=WAL").fetchone()[0]
             if mode != "wal":
                 self._ask("PRAGMA journal_mode=TRUNCATE")
-            for setting in ("synchronous=FULL", "secure_delete=ON"):
-                self._database.execute(f"PRAGMA {setting}").fetchall()
+            self._ask("PRAGMA synchronous=FULL")
+            self._ask("PRAGMA secure_delete=ON")
         try:
             self._prepare()
             if roster:
@@ -89,9 +90,7 @@ class SqliteLedger:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -102,16 +101,15 @@ class SqliteLedger:
         self._database.close()
 
     def last(self) -> Entry:
-        """Return the last entry."""
-        rows = self._rows("version, round, progress, request, answer", "clients")
+        rows = self._of_client("SELECT version, round, progress, request, answer FROM clients")
         return Entry(*rows[0]) if rows else Entry()
 
     def state(self) -> bytes | None:
         """Return the client's state as it was recorded with the last entry; None if there is none."""
-        parts = dict(self._rows("part, value", "states"))
+        parts = dict(self._of_client("SELECT part, value FROM states"))
         if not parts:
             return None
-        whole = join_parts(parts)
+        whole = msgspec.msgpack.encode(parts)
         try:
             state = restore_state(whole)
             owner = state.user, Parameters.decode(state.params).run
@@ -123,15 +121,13 @@ class SqliteLedger:
 
     def spent(self) -> Cost:
         """Return what all uploads have cost, of whatever run and user: they are about the same data."""
-        with self._problems():
-            row = self._database.execute("SELECT rho, xi FROM budget").fetchone()
-        return Cost(*row) if row else Cost()
+        rows = self._ask("SELECT rho, xi FROM budget")
+        return Cost(*rows[0]) if rows else Cost()
 
     def record(self, entry: Entry, step: StateStep, spending: Spending | None = None) -> None:
-        """Write down an entry, the next state and what was spent, or raise `AlreadyAnswered` unless they follow."""
         owner, now = (self._run, self._user), int(time.time())
         with self._exclusively():
-            last = self._rows("version", "clients")
+            last = self._of_client("SELECT version FROM clients")
             if entry.version != (last[0][0] if last else 0) + 1:
                 raise AlreadyAnswered(OVERTAKEN)
             if spending and spending.cost != Cost():
@@ -154,28 +150,24 @@ class SqliteLedger:
                     self._database.execute("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?)", (*owner, part, value))
         if step.dropped():
             # The log still has them. If another process reads just now, the next step that drops a secret empties it.
-            with self._problems():
-                self._ask("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._ask("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def users(self) -> set[int]:
         """Return the users for which this file has answered in the run."""
-        with self._problems():
-            rows = self._database.execute("SELECT user FROM clients WHERE run = ?", (self._run,)).fetchall()
-        return {int(row[0]) for row in rows}
+        return {int(user) for (user,) in self._ask("SELECT user FROM clients WHERE run = ?", self._run)}
 
     def own_secret(self, label: str) -> bytes:
         """Return 32 bytes that follow from a secret of this file, the same ones in all runs."""
         with self._exclusively():
             self._database.execute("INSERT OR IGNORE INTO own VALUES (0, ?)", (os.urandom(SECRET_SIZE),))
-            secret = self._database.execute("SELECT secret FROM own").fetchone()[0]
+            ((secret,),) = self._ask("SELECT secret FROM own")
         return derive(secret, label, bytes(SECRET_SIZE))
 
     def _bind(self, roster: Roster) -> None:
         """Let a run's name stand for this roster, or raise if it stands for another."""
         with self._exclusively():
             self._database.execute("INSERT OR IGNORE INTO rosters VALUES (?, ?)", (roster.run, roster.digest))
-            found = self._database.execute("SELECT digest FROM rosters WHERE name = ?", (roster.run,)).fetchone()
-            if found[0] != roster.digest:
+            if self._ask("SELECT digest FROM rosters WHERE name = ?", roster.run) != [(roster.digest,)]:
                 raise PolicyViolation(
                     f"the run {roster.run!r} has another roster in this ledger: a new roster needs a new run name"
                 )
@@ -184,31 +176,25 @@ class SqliteLedger:
 
     def _prepare(self) -> None:
         """Make the tables in a new file; refuse one that something else has made."""
-        with self._problems():
-            found = self._ask("PRAGMA user_version")[0]
-        if found == _VERSION:
+        if self._ask("PRAGMA user_version") == [(_VERSION,)]:
             return
         with self._exclusively():
-            found = self._ask("PRAGMA user_version")[0]
-            tables = self._ask("SELECT COUNT(*) FROM sqlite_master")[0]
+            ((found,),) = self._ask("PRAGMA user_version")
+            ((tables,),) = self._ask("SELECT COUNT(*) FROM sqlite_master")
             if found not in (0, _VERSION) or (found == 0 and tables):
                 raise LedgerUnusable(f"is not a ledger of version {_VERSION}: the file {FILE} has another content")
             for statement in filter(str.strip, _TABLES.split(";")):
                 self._database.execute(statement)
             self._database.execute(f"PRAGMA user_version = {_VERSION}")
 
-    def _ask(self, question: str) -> tuple[Any, ...]:
-        """Return the one row that answers."""
-        rows: list[tuple[Any, ...]] = self._database.execute(question).fetchall()
-        return rows[0]
-
-    def _rows(self, columns: str, table: str) -> list[tuple[Any, ...]]:
-        """Return what a table has of this run and user."""
+    def _ask(self, question: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Return the rows that answer."""
         with self._problems():
-            return self._database.execute(
-                f"SELECT {columns} FROM {table} WHERE run = ? AND user = ?",  # noqa: S608  # Our own names.
-                (self._run, self._user),
-            ).fetchall()
+            return self._database.execute(question, values).fetchall()
+
+    def _of_client(self, question: str) -> list[tuple[Any, ...]]:
+        """Return the rows that answer for this run and user."""
+        return self._ask(question + " WHERE run = ? AND user = ?", self._run, self._user)
 
     @contextmanager
     def _exclusively(self) -> Iterator[None]:

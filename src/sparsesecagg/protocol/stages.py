@@ -45,29 +45,19 @@ class Progress(IntEnum):
 
 Place = TypeVar("Place", Stage, Progress)
 
+_ANY_TIME = {"begin_epoch": Stage.ADVERTISE_KEYS}
+
 SERVER_TRANSITIONS: Mapping[Stage, Mapping[str, Stage]] = {
-    Stage.ADVERTISE_KEYS: {"close_stage": Stage.SHARE_KEYS, "begin_epoch": Stage.ADVERTISE_KEYS},
-    Stage.SHARE_KEYS: {"begin_round": Stage.UPLOAD, "begin_epoch": Stage.ADVERTISE_KEYS},
-    Stage.UPLOAD: {
-        "close_stage": Stage.UNMASK,
-        "too few are left": Stage.SHARE_KEYS,
-        "begin_epoch": Stage.ADVERTISE_KEYS,
-    },
-    Stage.UNMASK: {
-        "close_stage": Stage.SHARE_KEYS,
-        "too few are left": Stage.SHARE_KEYS,
-        "begin_epoch": Stage.ADVERTISE_KEYS,
-    },
+    Stage.ADVERTISE_KEYS: {"close_stage": Stage.SHARE_KEYS, **_ANY_TIME},
+    Stage.SHARE_KEYS: {"begin_round": Stage.UPLOAD, **_ANY_TIME},
+    Stage.UPLOAD: {"close_stage": Stage.UNMASK, "too few are left": Stage.SHARE_KEYS, **_ANY_TIME},
+    Stage.UNMASK: {"close_stage": Stage.SHARE_KEYS, "too few are left": Stage.SHARE_KEYS, **_ANY_TIME},
 }
 
 CLIENT_TRANSITIONS: Mapping[Progress, Mapping[str, Progress]] = {
     Progress.NEW: {"advertise_keys": Progress.ADVERTISED},
     Progress.ADVERTISED: {"join": Progress.OVER, "advertise_keys": Progress.ADVERTISED},
-    Progress.OVER: {
-        "accept": Progress.ACCEPTED,
-        "share_keys": Progress.OVER,
-        "advertise_keys": Progress.ADVERTISED,
-    },
+    Progress.OVER: {"accept": Progress.ACCEPTED, "share_keys": Progress.OVER, "advertise_keys": Progress.ADVERTISED},
     Progress.ACCEPTED: {
         "upload": Progress.UPLOADED,
         "accept": Progress.ACCEPTED,

@@ -6,7 +6,7 @@ not print; the bytes that `save_state` writes do contain them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -160,16 +160,11 @@ class StateStep(NamedTuple):
 
 def save_state(state: ClientState) -> bytes:
     """Return the state as bytes; they hold the user's secrets."""
-    return join_parts({name: _encode(part) for name, part in _parts(state).items()})
-
-
-def join_parts(parts: Mapping[str, bytes]) -> bytes:
-    """Return the bytes of a state whose parts were written down one by one."""
-    return _encode(parts)
+    return _encode({name: _encode(part) for name, part in _parts(state).items()})
 
 
 def restore_state(data: bytes) -> ClientState:
-    """Return the state that `save_state` wrote."""
+    """Return the state that `save_state` wrote, or whose parts were written down one by one."""
     try:
         parts = msgspec.msgpack.decode(data, type=dict[str, bytes])
         state = _decode(parts.pop(_REST), ClientState)
