@@ -132,14 +132,9 @@ class _Group:
         `coefficients` are the Lagrange coefficients at 0 of the first holders.
         """
         self._settle(np.arange(len(self.shares)), self.everywhere, coefficients)
-        attempts = self._correct_each, self._correct_together, self._search
-        for attempt in attempts:
+        for attempt in (self._correct, self._correct_together, self._search):
             if not self.explained.all():
                 attempt()
-
-    def _correct_each(self) -> None:
-        """Correct each secret by itself."""
-        self._correct(self._unexplained())
 
     def _correct_together(self) -> None:
         """Look for liars that all secrets have in common, then for those of each."""
@@ -206,8 +201,9 @@ class _Group:
                     self.false[row, others] = misfits[:, column]
                     self.explained[row] = True
 
-    def _correct(self, rows: Rows) -> None:
-        """Correct the shares of some secrets, each limb by itself: up to ⌊(n − t)/2⌋ errors for certain."""
+    def _correct(self) -> None:
+        """Correct the shares of each secret, each limb by itself: up to ⌊(n − t)/2⌋ errors for certain."""
+        rows = self._unexplained()
         checks = _parity_checks(self.points, len(self.points) - self.threshold)
         locators, lengths = _locators(multiply(left_factor(checks), self._columns(rows)))
         back = inverses_below(int(self.points.max()) + 1)[self.points]

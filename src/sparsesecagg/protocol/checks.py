@@ -121,13 +121,11 @@ def own_survivors(header: Header, index: int, message: UnmaskRequest, tags: Tags
     bad = {partner for partner, tag in zip(partners, made, strict=True) if not tags.valid(partner, tag)}
     survivors, params = declared - bad, header.epoch.params
     near = len(partners) - len(bad) + 1
+    if near < params.threshold:
+        raise PolicyViolation(f"{near} survivors have valid tags for this round, {params.threshold} are needed")
     least = min((len(part) for part in header.components(survivors)), default=0)
-    if near < params.threshold or least < params.quorum:
-        raise PolicyViolation(
-            f"{near} survivors have valid tags for this round, {params.threshold} are needed"
-            if near < params.threshold
-            else f"masks join only {least} of the survivors, {params.quorum} are needed"
-        )
+    if least < params.quorum:
+        raise PolicyViolation(f"masks join only {least} of the survivors, {params.quorum} are needed")
     return survivors
 
 
