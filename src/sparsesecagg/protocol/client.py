@@ -13,8 +13,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
-import numpy as np
-
 from sparsesecagg.crypto import shamir
 from sparsesecagg.crypto.identity import Identity
 from sparsesecagg.crypto.keys import KeyAgreement, public_key
@@ -278,7 +276,7 @@ class Client:
     def _unmasked(self, header: Header, survivors: set[int], held: dict[int, bytes]) -> bytes:
         """Return one share per owner: of the private seed if it is an own survivor, else of the mask secret."""
         size, number, half = len(header.epoch.group), user_number(self.user), shamir.SHARE_SIZE
-        counted, owners = (encode_users(np.array(sorted(each), np.int64), size) for each in (survivors, held))
+        counted, owners = (encode_users(each, size) for each in (survivors, held))
         shares = b"".join(pair[half:] if owner in survivors else pair[:half] for owner, pair in sorted(held.items()))
         return encode(messages.Unmask(header.round_number, header.binding, number, counted, owners, shares))
 

@@ -8,7 +8,7 @@ numbers travel. All lengths follow from the parameters and the groups, and are c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Annotated, TypeVar
 
@@ -173,10 +173,10 @@ def number_bytes(number: int) -> bytes:
     return number.to_bytes(8, "little")
 
 
-def encode_users(users: Users, count: int) -> bytes:
+def encode_users(users: Iterable[int], count: int) -> bytes:
     """Return the bitmap of a set of indices among `count`."""
     bits = np.zeros(count, np.uint8)
-    bits[users] = 1
+    bits[np.fromiter(users, np.int64)] = 1
     return np.packbits(bits, bitorder="little").tobytes()
 
 

@@ -107,10 +107,10 @@ class ServerEpoch:
         """Return, for each user that advertised a key, the sealing keys of its group."""
         outbound: dict[int, bytes] = {}
         for group in self.drawn.groups:
-            present = np.array([i for i, user in enumerate(group.users.tolist()) if user in self._adverts], np.int64)
-            if len(present) < self.params.threshold:
+            users = [user for user in group.users.tolist() if user in self._adverts]
+            if len(users) < self.params.threshold:
                 continue
-            users, bitmap = group.users[present].tolist(), encode_users(present, len(group))
+            bitmap = encode_users((group.index_of[user] for user in users), len(group))
             binding, keys = self.params.digest[: messages.BINDING_SIZE], b"".join(self._adverts[user] for user in users)
             message = EpochKeys(self.number, binding, first_round, bitmap, keys)
             self._add(group, message, encoded := encode(message))
@@ -178,7 +178,7 @@ class GroupRound:
         self._message = RoundHeader(
             round_number,
             epoch.binding,
-            encode_users(np.array(members, np.int64), len(epoch.group)),
+            encode_users(members, len(epoch.group)),
             b"".join(packages[index].mask_key for index in members),
             context,
             b"",
@@ -254,7 +254,7 @@ class GroupRound:
         if self.lost:
             return {}
         survivors, number, binding = self.survivors, self.header.round_number, self.header.binding
-        bitmap = encode_users(np.array(survivors, np.int64), len(self.epoch.group))
+        bitmap = encode_users(survivors, len(self.epoch.group))
         tags = messages.sorted_by_receiver(self._tags, sealing.TAG_SIZE)
         return {
             index: encode(messages.UnmaskRequest(number, binding, bitmap, tags.get(index, b""))) for index in survivors
