@@ -110,7 +110,8 @@ def _walk(streams: list[KeyStream], reads: int, dim: int, probability: int) -> l
     ends: NDArray[np.signedinteger[Any]] = np.cumsum(steps, axis=1, dtype=np.int32 if short else np.int64)
     is_one = ends < dim
     is_one.reshape(-1)[skips] = False
-    ones = ends[is_one].astype(np.int32 if dim <= 1 << 31 else np.int64, copy=False)
+    kind: type[np.signedinteger[Any]] = np.int32 if dim <= 1 << 31 else np.int64
+    ones = ends[is_one].astype(kind, copy=False)
     behind = accumulate(np.count_nonzero(is_one, axis=1).tolist(), initial=0)
     result = [ones[start:stop] for start, stop in pairwise(behind)]
     for index in np.flatnonzero(ends[:, -1] < dim - 1).tolist():
