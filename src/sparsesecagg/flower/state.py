@@ -37,6 +37,8 @@ from sparsesecagg.ranges import Ranges, counted
 _LOG = logging.getLogger("flwr")
 _HEADROOM, _WHOLE_HEADROOM = 2.0, 16.0
 """The least, of sliced arrays, and of those that have several digits and thus room to spare."""
+_STEPS, _MOST_SPARE = 64, 32.0
+"""Long words have more steps than rounding needs: beyond this many they widen ranges, up to so many times."""
 _LIGHT = 16
 _VERSION = 3
 _MODEL, _RUN = "model.state", "run.state"
@@ -81,9 +83,11 @@ class Movement:
     def take_votes(self, packing: Packing, result: Result) -> None:
         """Begin with the ranges that nodes have voted for."""
         whole = {slot.name for slot, _ in packing.whole}
-        headroom = [_WHOLE_HEADROOM if s.name in whole else _HEADROOM for s in packing.template.travelling]
+        spare = min(_MOST_SPARE, max(1.0, result.params.quantizer.limit / _STEPS))
+        least = np.array([_WHOLE_HEADROOM if s.name in whole else _HEADROOM for s in packing.template.travelling])
         found = np.array(counted(packing.shares(_mean(result), result.updated)))
-        self._ranges = Ranges(found * np.array(headroom) / _HEADROOM, headroom, measured=True)
+        # What was voted for holds this very update; later ones may have grown.
+        self._ranges = Ranges(found * least / _HEADROOM, spare * least, measured=True)
         self._sizes = packing.template.sizes
         _LOG.info("SecAgg: nodes found the ranges of %d arrays, from %.3g to %.3g", len(found), min(found), max(found))
 
