@@ -82,8 +82,8 @@ def wait_for_messages(node: Node, count: int, timeout: float) -> None:
         time.sleep(0.05)
 
 
-FIRST_ROUND = 4
-"""Messages of a first round, which exchanges keys."""
+FIRST_ROUND = 6
+"""Messages of a first round, which exchanges keys and votes on ranges."""
 RAY_TOO_SLOW = "The current node timed out during startup"
 
 
@@ -153,7 +153,7 @@ def test_tls_node_authentication_a_roster_a_stranger_who_is_rejected_and_a_serve
     assert federation.processes() == []
     first, second = (json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines())
     assert (first["survivors"], second["survivors"]) == (3, 3)
-    assert first["exchanges"] == 6  # Two of them for the votes on ranges.
+    assert first["exchanges"] == FIRST_ROUND
     assert outcome.models[1][:2] == pytest.approx([mean_step([0, 1, 2], 1)] * 2, abs=1e-6)
     assert [record["round"] for record in outcome.rounds] == [2]
     assert second["exchanges"] == 3  # Nodes are first asked what Flower's new run has told them.
