@@ -121,22 +121,12 @@ def _patches(images: Values, shape: _Shape) -> Values:
 
 
 def _image(patches: Values, shape: _Shape, samples: int) -> Values:
-    """Add patches up where they overlap: the transpose of `_patches`.
-
-    Patches lie `STRIDE` apart, so image and patches are cut into tiles of that size, and tiles fall on tiles: far fewer
-    additions of arrays than pixel by pixel.
-    """
+    """Add patches up where they overlap: the transpose of `_patches`."""
     kernel, channels = shape.kernel, shape.channels
     parts = patches.reshape(samples, shape.height_after, shape.width_after, kernel, kernel * channels)
-    parts = parts.transpose(0, 1, 3, 2, 4)
-    rows, columns = (-(-side // STRIDE) for side in (shape.height, shape.width))
-    image = np.zeros((samples, rows, STRIDE, columns, STRIDE * channels), np.float32)
-    for down in range(0, kernel, STRIDE):
-        for right in range(0, kernel, STRIDE):
-            high, wide = min(STRIDE, kernel - down), min(STRIDE, kernel - right) * channels
-            row, column = down // STRIDE, right // STRIDE
-            image[:, row : row + shape.height_after, :high, column : column + shape.width_after, :wide] += parts[
-                :, :, down : down + high, :, right * channels : right * channels + wide
-            ]
-    whole = image.reshape(samples, rows * STRIDE, columns * STRIDE, channels)
-    return whole[:, : shape.height, : shape.width]
+    image = np.zeros((samples, shape.height, shape.width * channels), np.float32)
+    for down in range(shape.height_after):
+        for right in range(shape.width_after):
+            row, column = STRIDE * down, STRIDE * right * channels
+            image[:, row : row + kernel, column : column + kernel * channels] += parts[:, down, right]
+    return image.reshape(samples, shape.height, shape.width, channels)
