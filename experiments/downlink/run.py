@@ -22,7 +22,7 @@ from benchmarks.results import machine
 from experiments.downlink.rules import RULES
 from experiments.downlink.training import Advance, Task, Vector, accuracy, steps, whole_models
 from sparsesecagg import __version__
-from sparsesecagg.downlink import STEP_BITS, ModelStep, Replica, StepEncoder, StepLog
+from sparsesecagg.downlink import STEP_BITS, Replica, StepLog
 from sparsesecagg.lab.learning.models import LocalTraining
 
 ROOT = Path(__file__).parents[2]
@@ -81,15 +81,16 @@ def seconds(dim: int, bits: int) -> dict[str, float]:
     The least of the repeats, which a busy machine hardly changes.
     """
     rng = np.random.default_rng(0)
-    encoder = StepEncoder(rng.normal(0, 0.05, dim).astype(np.float32), bits)
-    replica, server, node = Replica(encoder.model), list[float](), list[float]()
+    log = StepLog(rng.normal(0, 0.05, dim).astype(np.float32), bits)
+    replica, server, node = Replica(log.model), list[float](), list[float]()
     for _ in range(REPEATS):
-        target = encoder.model + rng.normal(0, 0.001, dim).astype(np.float32)
+        target = log.model + rng.normal(0, 0.001, dim).astype(np.float32)
         began = time.process_time()
-        data = encoder.encode(target).encode()
+        log.advance(target)
+        data = log.for_node(replica.sequence)
         server.append(time.process_time() - began)
         began = time.process_time()
-        replica.apply(ModelStep.decode(data))
+        replica.catch_up(data)
         node.append(time.process_time() - began)
     return {"encode": round(min(server), 5), "apply": round(min(node), 5)}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from sparsesecagg.downlink import STEP_BITS, Replica, StepLog, Steps, WholeModel, decode_catchup
-from sparsesecagg.downlink.catchup import join_steps, whole_model_size
+from sparsesecagg.downlink.replica import whole_model_size
 from sparsesecagg.errors import InvalidInput, MalformedMessage, SparseSecAggError
 from strategies import mutated
 
@@ -193,11 +194,8 @@ def test_a_catch_up_as_large_as_the_model_is_rejected() -> None:
     log.advance(log.model)
     message = decode_catchup(log.for_node(0))
     assert isinstance(message, Steps)
-    steps, step = [], message.steps[0].encode()
-    for number in range(300):
-        header = struct.pack("<QQ", number, number + 1)
-        steps.append(step[:10] + header + step[26:])
-    blob = join_steps(300, DIM, log.digest, steps)
+    steps = tuple(replace(message.steps[0], before=number, after=number + 1) for number in range(300))
+    blob = Steps(300, DIM, log.digest, steps).encode()
     assert len(blob) >= whole_model_size(DIM)
     with pytest.raises(MalformedMessage, match="are no fewer than the model of 5000 coordinates takes"):
         decode_catchup(blob)
@@ -207,13 +205,23 @@ def test_steps_with_a_gap_are_rejected() -> None:
     log = advanced(StepLog(start()), 3)
     message = decode_catchup(log.for_node(0))
     assert isinstance(message, Steps)
-    first, _, third = (step.encode() for step in message.steps)
+    first, _, third = message.steps
     with pytest.raises(MalformedMessage, match="a step from model 2 follows one to model 1"):
-        decode_catchup(join_steps(3, DIM, log.digest, [first, third]))
+        decode_catchup(
+            Steps(
+                3,
+                DIM,
+                log.digest,
+                (
+                    first,
+                    third,
+                ),
+            ).encode()
+        )
     with pytest.raises(MalformedMessage, match="do not lead to the model 3"):
-        decode_catchup(join_steps(3, DIM, log.digest, [first]))
+        decode_catchup(Steps(3, DIM, log.digest, (first,)).encode())
     with pytest.raises(MalformedMessage, match="a step for 5000 coordinates among those of a model of 6000"):
-        decode_catchup(join_steps(1, 6000, log.digest, [first]))
+        decode_catchup(Steps(1, 6000, log.digest, (first,)).encode())
 
 
 @pytest.mark.parametrize(
@@ -268,7 +276,7 @@ def test_the_parts_of_a_saved_log_must_belong_together() -> None:
         ((other.for_node(None), steps, error), "do not lead to its model"),
         ((steps, model, error), "not a saved log"),
         ((model, model, error), "not a saved log"),
-        ((model, steps, error[:-4]), "not a saved encoder"),
+        ((model, steps, error[:-4]), "are not those of its model"),
         ((model, steps, not_finite), "not finite"),
     ):
         with pytest.raises(MalformedMessage, match=problem):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from reference import steps as twin
-from sparsesecagg.downlink import STEP_BITS, ModelStep, Replica, StepEncoder, StepLog, WholeModel, decode_catchup
+from sparsesecagg.downlink import STEP_BITS, ModelStep, Replica, StepLog, Steps, WholeModel, decode_catchup
 from sparsesecagg.errors import InvalidInput, MalformedMessage, MissingStep, ProtocolError, WrongStep
 from strategies import models, mutated
 
@@ -31,17 +31,22 @@ def held(replica: Replica) -> tuple[bytes, bytes, int]:
     return replica.model.tobytes(), replica.digest, replica.sequence
 
 
+def alone(step: ModelStep) -> bytes:
+    """Return the message that brings this step."""
+    return Steps(step.after, step.dim, step.digest_after, (step,)).encode()
+
+
 @settings(max_examples=30)
 @given(models(), st.sampled_from(STEP_BITS), st.integers(0, 2**32))
 def test_a_replica_holds_the_very_bits_of_the_server(model: NDArray[np.float32], bits: int, seed: int) -> None:
-    encoder = StepEncoder(model, bits)
-    replica = Replica(encoder.model)
+    log = StepLog(model, bits)
+    replica = Replica(log.model)
     for number in range(4):
-        step = encoder.encode(moved(encoder.model, seed + number, float(np.abs(model).max()) / 8))
-        replica.apply(ModelStep.decode(step.encode()))
-        assert replica.model.tobytes() == encoder.model.tobytes()
-        assert replica.digest == encoder.digest == twin.digest(replica.model.tolist())
-        assert replica.sequence == encoder.sequence == number + 1
+        log.advance(moved(log.model, seed + number, float(np.abs(model).max()) / 8))
+        replica.catch_up(log.for_node(replica.sequence))
+        assert replica.model.tobytes() == log.model.tobytes()
+        assert replica.digest == log.digest == twin.digest(replica.model.tolist())
+        assert replica.sequence == log.sequence == number + 1
 
 
 def test_a_first_contact_brings_the_whole_model(log: StepLog) -> None:
@@ -87,28 +92,24 @@ def test_an_up_to_date_node_with_another_model_notices(log: StepLog) -> None:
 
 
 def test_a_step_that_leads_elsewhere_is_rejected(log: StepLog) -> None:
-    encoder = StepEncoder(log.model)
-    replica = Replica(encoder.model)
+    replica = Replica(log.model)
     before = held(replica)
-    step = encoder.encode(moved(log.model, 1))
+    step = log.step(moved(log.model, 1))
     levels = bytearray(step.levels)
     levels[5] ^= 1
     for wrong in (replace(step, digest_after=bytes(32)), replace(step, levels=bytes(levels))):
         with pytest.raises(WrongStep, match="it leads to another model 1 than it says"):
-            replica.apply(wrong)
+            replica.catch_up(alone(wrong))
         assert held(replica) == before
-    replica.apply(step)
-    assert replica.digest == encoder.digest
+    replica.catch_up(alone(step))
+    assert replica.digest == log.digest
 
 
-def test_a_step_can_not_be_applied_twice(log: StepLog) -> None:
-    encoder = StepEncoder(log.model)
-    replica = Replica(encoder.model)
-    step = encoder.encode(moved(log.model, 1))
-    replica.apply(step)
+def test_a_step_from_an_earlier_model_is_rejected(log: StepLog) -> None:
+    replica = Replica(log.model, 1)
     before = held(replica)
     with pytest.raises(WrongStep, match="it starts from model 0, and this is model 1"):
-        replica.apply(step)
+        replica.catch_up(alone(log.step(moved(log.model, 1), 2)))
     assert held(replica) == before
 
 

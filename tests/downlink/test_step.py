@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from reference.steps import HEADER
-from sparsesecagg.downlink import BLOCK, STEP_BITS, ModelStep, StepEncoder
+from sparsesecagg.downlink import BLOCK, STEP_BITS, ModelStep, StepLog
 from sparsesecagg.downlink.step import add_step
 from sparsesecagg.errors import MalformedMessage, WrongStep
 from strategies import models, mutated
@@ -21,12 +21,12 @@ def step_of(dim: int, bits: int = 4, seed: int = 0, changed: slice = slice(None)
     """Return the first step of a model of zeros."""
     target = np.zeros(dim, np.float32)
     target[changed] = np.random.default_rng(seed).normal(0, 0.01, dim).astype(np.float32)[changed]
-    return StepEncoder(np.zeros(dim, np.float32), bits).encode(target)
+    return StepLog(np.zeros(dim, np.float32), bits).step(target)
 
 
 @given(models(), widths, st.integers(0, 2**63), st.integers(1, 1000))
 def test_a_step_survives_the_wire(target: NDArray[np.float32], bits: int, before: int, ahead: int) -> None:
-    step = StepEncoder(np.zeros_like(target), bits, before).encode(target, before + ahead)
+    step = StepLog(np.zeros_like(target), bits, before).step(target, before + ahead)
     data = step.encode()
     assert ModelStep.decode(data) == ModelStep.decode(memoryview(data)) == step
     assert len(data) == step.size
@@ -130,6 +130,6 @@ def test_a_step_is_only_added_to_a_model_of_its_length() -> None:
 
 
 def test_a_step_never_leads_beyond_the_range() -> None:
-    top = StepEncoder(np.zeros(5, np.float32)).encode(np.full(5, 2.0**100, np.float32))
+    top = StepLog(np.zeros(5, np.float32)).step(np.full(5, 2.0**100, np.float32))
     with pytest.raises(WrongStep, match="beyond"):
         add_step(np.full(5, 2.0**100, np.float32), top)

@@ -1,76 +1,74 @@
-"""The server's side: the model, the steps that led to it, and bytes for every node.
+"""The server's side: from the model that training asks for to the model that everybody holds, and bytes for every node.
 
     log = StepLog(model, bits=4)
     model = log.advance(target)          the rounded model, which is the model from now on
     blob = log.for_node(sequence)        for `Replica.catch_up`; None: for a node that has no model
 
-Old steps are forgotten as soon as the whole model is smaller than all that follow them, so the log never holds more
-than about three models: the rounded one, the kept error and the steps.
+Rounding keeps its error:
+
+    step  = target − model + error          what users lack
+    model = model + rounded step            what users hold from now on
+    error = error + target − model          what is left for the next step
+
+So model + error follows the targets exactly (up to float32), and rounding is delayed, never lost. Old steps are
+forgotten as soon as the whole model is smaller than all that follow them, so the log never holds more than about three
+models: the rounded one, the kept error and the steps.
 """
 
 from __future__ import annotations
 
 import struct
 from collections import deque
-from typing import NamedTuple
+from dataclasses import replace
 
-from sparsesecagg.downlink.catchup import (
-    Steps,
-    WholeModel,
-    decode_catchup,
-    join_steps,
-    steps_size,
-    whole_model_size,
+import numpy as np
+
+from sparsesecagg.downlink.replica import Steps, WholeModel, decode_catchup, steps_size, whole_model_size
+from sparsesecagg.downlink.step import (
+    STEP_BITS,
+    Bytes,
+    Levels,
+    ModelStep,
+    add_step,
+    levels_size,
+    pack_levels,
+    round_blocks,
 )
-from sparsesecagg.downlink.encoder import StepEncoder
-from sparsesecagg.downlink.step import ModelStep
-from sparsesecagg.downlink.vector import Vector
-from sparsesecagg.errors import MalformedMessage
+from sparsesecagg.downlink.vector import (
+    BLOCK,
+    NumberedModel,
+    Vector,
+    block_count,
+    from_wire,
+    model_digest,
+    require_sequence,
+    require_vector,
+    too_small,
+    wire_bytes,
+)
+from sparsesecagg.errors import InvalidInput, MalformedMessage, WrongStep
 
 _SAVED = struct.Struct("<BQQ")
-_DIGEST_PREFIX = 8
+_CHUNK = 128 * BLOCK
+_MESSAGES = 2
+"""Nearly all nodes ask for one of two: the whole model, or the last step."""
 
 
-class _Kept(NamedTuple):
-    """A step of the past."""
-
-    before: int
-    digest_before: bytes
-    encoded: bytes
-
-    @staticmethod
-    def of(step: ModelStep) -> _Kept:
-        return _Kept(step.before, step.digest_before, step.encode())
-
-
-class StepLog:
-    """Rounds models to steps and hands out what each node lacks."""
+class StepLog(NumberedModel):
+    """Rounds models to steps and hands out what each node lacks; its model is bit for bit what nodes hold."""
 
     def __init__(self, model: Vector, bits: int = 4, sequence: int = 0) -> None:
         """Begin with a model of shape (dim,), float32, that has the number `sequence`; values below 2^−103 become 0."""
-        self._encoder = StepEncoder(model, bits, sequence)
-        self._steps: deque[_Kept] = deque()
-        self._blobs: dict[int | None, bytes] = {}
-
-    @property
-    def bits(self) -> int:
-        """Bits per coordinate of a step."""
-        return self._encoder.bits
-
-    @property
-    def model(self) -> Vector:
-        """The rounded model, shape (dim,), float32, read-only: bit for bit what nodes hold."""
-        return self._encoder.model
-
-    @property
-    def digest(self) -> bytes:
-        """SHA-256 of the rounded model."""
-        return self._encoder.digest
-
-    @property
-    def sequence(self) -> int:
-        """The number of the rounded model."""
-        return self._encoder.sequence
+        if bits not in STEP_BITS:
+            raise InvalidInput("bits", f"must be 2, 4 or 8, got {bits}")
+        self.bits = bits
+        clean = require_vector("model", model).copy()
+        clean[too_small(clean)] = 0
+        super().__init__(clean, sequence)
+        self._error = np.zeros_like(clean)
+        self._steps: deque[ModelStep] = deque()
+        self._messages: dict[int | None, bytes] = {}
+        """By the model that they start from: bytes that nodes share are held once, however many nodes there are."""
 
     @property
     def oldest(self) -> int:
@@ -82,13 +80,55 @@ class StepLog:
 
         `sequence` numbers the new model (a round number, say), by default the next number.
         """
-        step = self._encoder.encode(target, sequence)
-        self._steps.append(_Kept.of(step))
-        self._blobs.clear()
-        limit = whole_model_size(step.dim)
-        while self._steps and steps_size([len(kept.encoded) for kept in self._steps]) >= limit:
-            self._steps.popleft()
+        self.step(target, sequence)
         return self.model
+
+    def step(self, target: Vector, sequence: int | None = None) -> ModelStep:
+        """Do the same, and return the step.
+
+        Where `target` equals the model in a whole block of 512, the block stays as it is and its error waits: a round
+        that changes few blocks makes a small step.
+        """
+        dim, after = len(self.model), self.sequence + 1 if sequence is None else sequence
+        if len(require_vector("target", target)) != dim:
+            raise InvalidInput("target", f"must have {dim} values, as the model has, got {len(target)}")
+        if require_sequence(after) <= self.sequence:
+            raise InvalidInput("sequence", f"must be above {self.sequence}, got {after}")
+        exponents, levels = self._rounded(target)
+        packed = pack_levels(levels, self.bits)[: levels_size(exponents, dim, self.bits)].tobytes()
+        draft = ModelStep(self.bits, dim, self.sequence, after, self.digest[:8], b"", exponents.tobytes(), packed)
+        try:
+            model = add_step(self.model, draft)
+        except WrongStep:
+            raise InvalidInput("target", "is so far from the model that the rounded model exceeds 2**100") from None
+        error = target - model
+        error += self._error
+        self._hold(model, after, model_digest(model))
+        self._error = error
+        step = replace(draft, digest_after=self.digest)
+        self._steps.append(step)
+        self._messages.clear()
+        while self._steps and steps_size(self._steps) >= whole_model_size(dim):
+            self._steps.popleft()
+        return step
+
+    def _rounded(self, target: Vector) -> tuple[Bytes, Levels]:
+        """Return exponents (blocks,) and levels (blocks that are not empty, 512) of the step to `target`."""
+        dim = len(target)
+        exponents = np.empty(block_count(dim), np.uint8)
+        kept: list[Levels] = []
+        for start in range(0, dim, _CHUNK):
+            stop = min(start + _CHUNK, dim)
+            blocks = np.zeros((block_count(stop - start), BLOCK), np.float32)
+            wanted = blocks.reshape(-1)[: stop - start]
+            np.subtract(target[start:stop], self.model[start:stop], out=wanted)
+            untouched = ~blocks.any(axis=1)
+            wanted += self._error[start:stop]
+            blocks[untouched] = 0
+            found, levels = round_blocks(blocks, self.bits)
+            exponents[start // BLOCK :][: len(found)] = found
+            kept.append(levels)
+        return exponents, np.concatenate(kept)
 
     def for_node(self, sequence: int | None = None, digest: bytes | None = None) -> bytes:
         """Return the steps that a node at model `sequence` lacks or the whole model, whichever is smaller.
@@ -96,22 +136,26 @@ class StepLog:
         None, a number of the future or of a model long gone: the whole model. With the node's own `digest` (8 bytes or
         more of it) a node whose model differs gets the whole model at once, not after a `WrongStep`.
         """
-        if not self._leads_from(sequence, digest):
+        known = {step.before: step.digest_before for step in self._steps} | {self.sequence: self.digest[:8]}
+        if sequence not in known or (digest is not None and digest[:8] != known[sequence]):
             sequence = None
-        if sequence is not None and sequence != self._previous:
-            return self._blob(sequence)
-        # Nearly all nodes ask for one of these two: the whole model, or the last step. Bytes that nodes share are held
-        # once, however many nodes there are.
-        if sequence not in self._blobs:
-            self._blobs[sequence] = self._blob(sequence)
-        return self._blobs[sequence]
+        if sequence not in self._messages:
+            if len(self._messages) == _MESSAGES:
+                self._messages.clear()
+            self._messages[sequence] = (self._whole() if sequence is None else self._since(sequence)).encode()
+        return self._messages[sequence]
+
+    def _whole(self) -> WholeModel:
+        return WholeModel(self.sequence, self.model, self.digest)
+
+    def _since(self, sequence: int) -> Steps:
+        missing = tuple(step for step in self._steps if step.before >= sequence)
+        return Steps(self.sequence, len(self.model), self.digest, missing)
 
     def save(self) -> bytes:
         """Return the log as bytes, kept error and steps included, for `restore`."""
-        encoder = self._encoder
-        model = WholeModel(encoder.sequence, encoder.model, encoder.digest).encode()
-        steps = join_steps(encoder.sequence, len(encoder.model), encoder.digest, [kept.encoded for kept in self._steps])
-        return b"".join((_SAVED.pack(encoder.bits, len(model), len(steps)), model, steps, encoder.error_bytes()))
+        model, steps = self._whole().encode(), self._since(self.oldest).encode()
+        return b"".join((_SAVED.pack(self.bits, len(model), len(steps)), model, steps, wire_bytes(self._error)))
 
     @classmethod
     def restore(cls, data: bytes) -> StepLog:
@@ -121,31 +165,15 @@ class StepLog:
         bits, model_size, steps_length = _SAVED.unpack_from(data)
         rest = memoryview(data)[_SAVED.size :]
         model, steps = decode_catchup(rest[:model_size]), decode_catchup(rest[model_size:][:steps_length])
+        error = rest[model_size:][steps_length:]
         if not isinstance(model, WholeModel) or not isinstance(steps, Steps):
             raise MalformedMessage("the bytes are not a saved log")
         if (steps.sequence, steps.digest) != (model.sequence, model.digest):
             raise MalformedMessage("the steps of a saved log do not lead to its model")
-        log = cls.__new__(cls)
-        log._encoder = StepEncoder.restored(model.model, bits, model.sequence, rest[model_size:][steps_length:])
-        log._steps = deque(_Kept.of(step) for step in steps.steps)
-        log._blobs = {}
+        if bits not in STEP_BITS or len(error) != model.model.nbytes:
+            raise MalformedMessage("the bits or the kept error of a saved log are not those of its model")
+        log = cls(model.model, bits, model.sequence)
+        log._steps, log._error = deque(steps.steps), from_wire(error)
+        if not np.isfinite(log._error).all():
+            raise MalformedMessage("the kept error of a saved log is not finite")
         return log
-
-    @property
-    def _previous(self) -> int | None:
-        """The number of the model before the last step, if that step is kept."""
-        return self._steps[-1].before if self._steps else None
-
-    def _leads_from(self, sequence: int | None, digest: bytes | None) -> bool:
-        """Say whether the log still knows the model that a node holds."""
-        known = {kept.before: kept.digest_before for kept in self._steps}
-        known[self.sequence] = self.digest[:_DIGEST_PREFIX]
-        if sequence is None or sequence not in known:
-            return False
-        return digest is None or digest[:_DIGEST_PREFIX] == known[sequence]
-
-    def _blob(self, sequence: int | None) -> bytes:
-        if sequence is None:
-            return WholeModel(self.sequence, self.model, self.digest).encode()
-        missing = [kept.encoded for kept in self._steps if kept.before >= sequence]
-        return join_steps(self.sequence, len(self.model), self.digest, missing)

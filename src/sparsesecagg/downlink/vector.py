@@ -1,4 +1,4 @@
-"""What a model is on the way down: a flat float32 vector within limits, and the digest of its bytes.
+"""What a model is on the way down: a flat float32 vector within limits, the digest of its bytes, and arrays in it.
 
 The limits make "bit for bit on any machine" true without a footnote. All values are 0 or at least 2^−103 in magnitude,
 so they are multiples of 2^−126, and so are the products that a step adds: no sum is ever subnormal, and a machine that
@@ -7,15 +7,19 @@ flushes subnormals to zero computes the same. No value exceeds 2^100, so nothing
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from cryptography.hazmat.primitives.hashes import SHA256, Hash
 from numpy.typing import NDArray
 
 from sparsesecagg.errors import InvalidInput
 
 Vector = NDArray[np.float32]
+
+BLOCK = 512
+"""Coordinates that share a scale in a step."""
 
 SMALLEST = np.float32(2.0**-103)
 """Its last bit is worth 2^−126, the smallest normal float32."""
@@ -24,31 +28,17 @@ LARGEST = np.float32(2.0**100)
 
 def model_digest(model: Vector) -> bytes:
     """Return SHA-256 of the model's float32 values in little-endian order."""
-    state = Hash(SHA256())
-    state.update(wire_bytes(model))
-    return state.finalize()
+    return hashlib.sha256(wire_bytes(model)).digest()
 
 
 class NumberedModel:
-    """A model that its number and its digest tell apart from all others; read-only from outside."""
+    """A model of shape (dim,), float32, read-only, that its number and its SHA-256 tell apart from all others."""
 
     def __init__(self, model: Vector, sequence: int) -> None:
-        self._model, self._sequence, self._digest = model, require_sequence(sequence), model_digest(model)
+        self._hold(model, require_sequence(sequence), model_digest(model))
 
-    @property
-    def model(self) -> Vector:
-        """The model, shape (dim,), float32; read-only, so that the digest stays true."""
-        return read_only(self._model)
-
-    @property
-    def digest(self) -> bytes:
-        """SHA-256 of the model."""
-        return self._digest
-
-    @property
-    def sequence(self) -> int:
-        """The number of the model."""
-        return self._sequence
+    def _hold(self, model: Vector, sequence: int, digest: bytes) -> None:
+        self.model, self.sequence, self.digest = read_only(model), sequence, digest
 
 
 def wire_bytes(model: Vector) -> memoryview:
@@ -84,19 +74,8 @@ def in_range(values: Vector) -> bool:
     return bool(values.max() <= LARGEST and values.min() >= -LARGEST)
 
 
-def cleaned(model: Vector) -> Vector:
-    """Return a copy in which values of magnitude below 2^−103 are 0; −0 stays −0, so a clean model keeps its bits."""
-    copy = model.astype(np.float32, copy=True)
-    copy[_too_small(copy)] = 0
-    return copy
-
-
-def is_clean(model: Vector) -> bool:
-    """Say whether the model keeps the limits at both ends."""
-    return in_range(model) and not bool(_too_small(model).any())
-
-
-def _too_small(model: Vector) -> NDArray[np.bool_]:
+def too_small(model: Vector) -> NDArray[np.bool_]:
+    """Say for each value whether it must be 0 instead; −0 need not, so a clean model keeps its bits."""
     size = np.abs(model)
     return (size > 0) & (size < SMALLEST)
 
@@ -106,3 +85,43 @@ def read_only(model: Vector) -> Vector:
     view = model.view()
     view.flags.writeable = False
     return view
+
+
+def block_count(dim: int) -> int:
+    """Return how many blocks a model has; the last one may be shorter."""
+    return -(-dim // BLOCK)
+
+
+class Spread:
+    """Where arrays of given sizes lie in the vector that steps are made of: each begins a block.
+
+    Arrays differ in size by orders of magnitude (weights, and the variances of batch normalisation), and a common scale
+    would round the small ones away. A round with slices changes coordinates that are spread over the whole model
+    (`Pattern.turns` says in which round which); inside an array, those of one turn lie side by side, so that a step
+    costs in proportion to the part that the round covered.
+    """
+
+    def __init__(self, sizes: Sequence[int], turns: NDArray[np.integer[Any]] | None = None) -> None:
+        """`turns` has a number for each coordinate of all arrays, one after the other: equal ones change together."""
+        self.size = 0
+        """The length of the vector."""
+        self._places: list[slice | NDArray[np.int64]] = []
+        for size, stop in zip(sizes, np.cumsum(sizes), strict=True):
+            if turns is None:
+                self._places.append(slice(self.size, self.size + size))
+            else:
+                place = np.empty(size, np.int64)
+                place[np.argsort(turns[stop - size : stop], kind="stable")] = np.arange(self.size, self.size + size)
+                self._places.append(place)
+            self.size += BLOCK * block_count(size)
+
+    def join(self, arrays: Sequence[NDArray[Any]]) -> Vector:
+        """Return the vector that holds these arrays, as float32; zeros fill it up."""
+        vector = np.zeros(self.size, np.float32)
+        for place, array in zip(self._places, arrays, strict=True):
+            vector[place] = array.reshape(-1)
+        return vector
+
+    def split(self, vector: Vector) -> list[Vector]:
+        """Return the flat arrays in a vector; views where the order is theirs."""
+        return [vector[place] for place in self._places]

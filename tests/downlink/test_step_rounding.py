@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,20 +11,17 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from reference.steps import level
-from sparsesecagg.downlink.blocks import (
-    BLOCK,
+from sparsesecagg.downlink import BLOCK, STEP_BITS, ModelStep, StepLog
+from sparsesecagg.downlink.step import (
     EXPONENT_BIAS,
     LARGEST_EXPONENT,
-    STEP_BITS,
-    has_only_levels,
     largest_level,
     pack_levels,
-    require_bits,
     round_blocks,
     scales_of,
     unpack_levels,
 )
-from sparsesecagg.errors import InvalidInput
+from sparsesecagg.errors import InvalidInput, MalformedMessage
 
 widths = st.sampled_from(STEP_BITS)
 
@@ -51,16 +50,17 @@ def test_levels_are_packed_lowest_bits_first(bits: int, seed: int) -> None:
     ] == levels.flatten().tolist()
     assert len(packed) == 2 * BLOCK * bits // 8
     assert unpack_levels(packed, bits).tolist() == levels.flatten().tolist()
-    assert has_only_levels(packed.tobytes(), bits)
 
 
 @pytest.mark.parametrize("bits", STEP_BITS)
 def test_one_code_of_each_width_is_not_a_level(bits: int) -> None:
     """Levels are symmetric, two's complement is not."""
+    step = StepLog(np.zeros(24 // bits, np.float32), bits).step(np.ones(24 // bits, np.float32))
     code = 1 << (bits - 1)
     for place in range(0, 8, bits):
-        assert not has_only_levels(bytes([0, code << place, 0]), bits)
-        assert has_only_levels(bytes([0, (code - 1) << place, 0]), bits)
+        with pytest.raises(MalformedMessage, match="a code is not a level"):
+            ModelStep.decode(replace(step, levels=bytes([0, code << place, 0])).encode())
+        ModelStep.decode(replace(step, levels=bytes([0, (code - 1) << place, 0])).encode())
 
 
 @given(widths, st.integers(0, 2**32), st.sampled_from([1e-30, 1e-3, 1.0, 1e20]), st.floats(0, 3))
@@ -124,4 +124,4 @@ def test_an_exponent_byte_is_the_exponent_field_of_a_float(power: int) -> None:
 @pytest.mark.parametrize("bits", [0, 1, 3, 16])
 def test_other_widths_are_rejected(bits: int) -> None:
     with pytest.raises(InvalidInput, match=f"bits must be 2, 4 or 8, got {bits}"):
-        require_bits(bits)
+        StepLog(np.ones(4, np.float32), bits)
