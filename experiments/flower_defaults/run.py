@@ -146,6 +146,16 @@ def published(result: dict[str, Any]) -> str:
     )
 
 
+def ranges_table(result: dict[str, Any]) -> list[str]:
+    """Return the table of docs/flower-settings.md."""
+    ways = {"plain": "plain FedAvg", "uniform": "defaults", "weighted": "`max_weight`", "clip=1.0": "`clip=1.0`"}
+    lines = [f"| | {' | '.join(ways.values())} |", f"| --- |{' ---: |' * len(ways)}"]
+    for name, found in result["ranges"].items():
+        if name != "commit":
+            lines.append(f"| {name} | {' | '.join(f'{100 * fmean(found[way]):.0f} %' for way in ways)} |")
+    return lines
+
+
 def main() -> None:
     """Measure, and write what was found beside what was there."""
     parser = argparse.ArgumentParser(description=__doc__)

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("torch")
 
 from experiments.flower_defaults.apps import play
-from experiments.flower_defaults.run import RESULTS, cifar, published, secured, table
+from experiments.flower_defaults.run import RESULTS, cifar, published, ranges_table, secured, table
 from sparsesecagg.downlink.gain import DEFAULT_ALPHA
 from sparsesecagg.flower import SecAgg
 from sparsesecagg.lab.learning.data.catalogue import DATA_VARIABLE
@@ -21,11 +21,13 @@ DATA = os.environ.get(DATA_VARIABLE)
 WAYS = {"uniform": SecAgg, "weighted": secured(max_weight=100)}
 
 
-def test_the_page_says_what_was_measured_with_the_defaults() -> None:
+def test_the_pages_say_what_was_measured_with_the_defaults() -> None:
     """At least eight times fewer bytes, within a point of plain FedAvg; and ranges as good as none."""
     result = json.loads(RESULTS.read_text(encoding="utf-8"))
     assert result["alpha"] == DEFAULT_ALPHA
-    assert published(result) in (RESULTS.parents[1] / "docs" / "flower.md").read_text(encoding="utf-8")
+    docs = RESULTS.parents[1] / "docs"
+    assert published(result) in (docs / "flower.md").read_text(encoding="utf-8")
+    assert "\n".join(ranges_table(result)) in (docs / "flower-settings.md").read_text(encoding="utf-8")
     plain, ours = result["bytes"]["plain"], result["bytes"]["secured"]
     assert fmean(plain["bytes_per_round"]) > 8 * fmean(ours["bytes_per_round"])
     assert fmean(ours["accuracy"]) > fmean(plain["accuracy"]) - 0.01
