@@ -33,8 +33,8 @@ def run(config: Config, seed: int, work: Work) -> Findings:
     """
     jobs = [
         (figure, clients, seed + more, rule)
-        for clients in config.cohorts
         for figure in config.figures
+        for clients in figure.cohorts
         for more in range(config.seeds)
         for rule in RULES
     ]

@@ -78,10 +78,10 @@ def test_the_table_multiplies_rounds_and_savings() -> None:
 
 @pytest.mark.slow
 def test_training_resumes_after_the_last_round(tmp_path: Path) -> None:
-    config = Config((Figure("fig5", "digits", "iid", 0.99, "softmax", None),), (5,), rounds=2)
+    config = Config((Figure("fig5", "digits", "iid", 0.99, "softmax", None, (5,)),), rounds=2)
     whole = run(config, 0, Work(tmp_path / "whole", {})).numbers
     assert {len(one["accuracy"]) for one in whole["runs"]} == {2}
-    short = Config(config.figures, config.cohorts, rounds=1)
+    short = Config(config.figures, rounds=1)
     run(short, 0, Work(tmp_path / "cut", {}))
     assert run(config, 0, Work(tmp_path / "cut", {})).numbers == whole
     # On another machine only the result file is there.
@@ -94,6 +94,6 @@ def test_training_resumes_after_the_last_round(tmp_path: Path) -> None:
 
 
 def test_a_rule_that_does_not_learn_is_given_up_after_some_times_secaggs_rounds(tmp_path: Path) -> None:
-    config = Config((Figure("fig5", "digits", "iid", 0.7, "softmax", None),), (5,), rounds=60, beyond=1, patience=2)
+    config = Config((Figure("fig5", "digits", "iid", 0.7, "softmax", None, (5,)),), rounds=60, beyond=1, patience=2)
     rounds = {one["rule"]: len(one["accuracy"]) for one in run(config, 0, Work(tmp_path, {})).numbers["runs"]}
     assert max(rounds.values()) <= 2 * rounds["secagg"] < 60

@@ -19,6 +19,7 @@ def images(*shape: int) -> Dataset:
         ("softmax", (64,), 650),
         ("mlp", (64,), 9_610),
         ("strided-cnn", (1, 28, 28), 21_840),
+        ("strided-cnn", (3, 32, 32), 31_340),
         ("small-cnn", (1, 28, 28), 21_840),
         ("mnist-cnn", (1, 28, 28), 1_663_370),
         ("cifar-cnn", (3, 32, 32), 165_122),
@@ -42,8 +43,10 @@ def test_unknown_names_list_the_known_ones() -> None:
 
 def test_a_model_for_other_images_says_which_would_do() -> None:
     """A CIFAR network on digits."""
-    with pytest.raises(InvalidInput, match="use one of softmax, mlp"):
+    with pytest.raises(InvalidInput, match="use one of softmax, mlp$"):
         make_model("cifar-cnn", images(64))
+    with pytest.raises(InvalidInput, match=r"takes images, .* has samples of \(64,\)"):
+        make_model("strided-cnn", images(64))
 
 
 def test_without_torch_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:

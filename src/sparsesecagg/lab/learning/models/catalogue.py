@@ -13,11 +13,11 @@ from sparsesecagg.lab.learning.models.convolution import Convolution, StridedNet
 from sparsesecagg.lab.learning.models.dense import DenseNetwork
 from sparsesecagg.lab.learning.models.torch_model import TorchModel, require_torch
 
-# Name → the shape of sample it takes; None takes any.
+# Name → the shape of sample it takes; None takes any (strided-cnn any image that is large enough).
 MODELS: dict[str, tuple[int, int, int] | None] = {
     "softmax": None,
     "mlp": None,
-    "strided-cnn": (1, 28, 28),
+    "strided-cnn": None,
     "small-cnn": (1, 28, 28),
     "mnist-cnn": (1, 28, 28),
     "cifar-cnn": (3, 32, 32),
@@ -48,18 +48,27 @@ def make_model(name: str, dataset: Dataset, hidden: int = DEFAULT_HIDDEN) -> Mod
     if name not in MODELS:
         raise InvalidInput("model", f"must be one of {', '.join(MODELS)}, got {name!r}")
     wanted, classes = MODELS[name], len(dataset.classes)
+    if name == "strided-cnn":  # On MNIST as many parameters as small-cnn.
+        if len(dataset.sample_shape) != 3:
+            raise InvalidInput("model", f"{name} takes images, {dataset.name} has samples of {dataset.sample_shape}")
+        channels, height, width = dataset.sample_shape
+        layers = Convolution(5, 10), Convolution(5, 20)
+        return StridedNetwork((channels, height, width), classes, layers, 50, name)
     if wanted is None:
         inputs = math.prod(dataset.sample_shape)
         return DenseNetwork(inputs, classes, (hidden,) if name == "mlp" else (), name)
     if dataset.sample_shape != wanted:
-        fitting = [other for other, shape in MODELS.items() if shape in (None, dataset.sample_shape)]
+        image = len(dataset.sample_shape) == 3
+        fitting = [
+            other
+            for other, shape in MODELS.items()
+            if shape in (None, dataset.sample_shape) and (image or other != "strided-cnn")
+        ]
         raise InvalidInput(
             "model",
             f"{name} takes samples of shape {wanted}, {dataset.name} has {dataset.sample_shape}: "
             f"use one of {', '.join(fitting)}",
         )
-    if name == "strided-cnn":  # As many parameters as small-cnn.
-        return StridedNetwork(wanted, classes, (Convolution(5, 10), Convolution(5, 20)), 50, name)
     require_torch(f"the model {name}")
     from sparsesecagg.lab.learning.models import torch_zoo
 
