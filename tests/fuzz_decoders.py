@@ -13,11 +13,11 @@ import atheris
 import numpy as np
 
 with atheris.instrument_imports(include=["sparsesecagg"]):
-    from sparsesecagg.crypto.checksum import checksum
+    from sparsesecagg.crypto.kdf import checksum
     from sparsesecagg.downlink import ModelStep, Replica, StepLog, decode_catchup
     from sparsesecagg.errors import SparseSecAggError
     from sparsesecagg.field import Word, unpack
-    from sparsesecagg.field.locations import decode_locations
+    from sparsesecagg.patterns.gaps import decode_locations
     from sparsesecagg.protocol import Client, Parameters, Server
     from sparsesecagg.protocol.messages import decode_client_message, decode_server_message, decode_users
     from sparsesecagg.protocol.parameters import VERSION

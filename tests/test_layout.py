@@ -171,8 +171,8 @@ def test_no_module_of_the_core_imports_an_extra_at_all(path: Path) -> None:
 
 def test_the_check_sees_what_it_must(tmp_path: Path) -> None:
     """Imports in functions, relative ones, and those for type checkers."""
-    path = SOURCE / "field" / "imaginary.py"
-    code = "import torch\nfrom ..protocol import x\nfrom . import words\ndef f():\n    from sparsesecagg import cli\n"
+    path = SOURCE / "crypto" / "imaginary.py"
+    code = "import torch\nfrom ..protocol import x\nfrom . import kdf\ndef f():\n    from sparsesecagg import cli\n"
     code += "if TYPE_CHECKING:\n    import flwr\n"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Path, "read_text", lambda *_, **__: code)
@@ -180,11 +180,11 @@ def test_the_check_sees_what_it_must(tmp_path: Path) -> None:
     assert set(everything) == {
         "torch",
         "sparsesecagg.protocol",
-        "sparsesecagg.field",
+        "sparsesecagg.crypto",
         "sparsesecagg.cli",
         "flwr",
     }
-    assert set(on_import) == {"torch", "sparsesecagg.protocol", "sparsesecagg.field"}
+    assert set(on_import) == {"torch", "sparsesecagg.protocol", "sparsesecagg.crypto"}
 
 
 BLOCK = f"""

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from sparsesecagg.crypto.checksum import checksum
+from sparsesecagg.crypto.kdf import checksum
 from sparsesecagg.protocol.messages import decode_client_message, decode_server_message, encode
 from vectors.form import Vector
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from sparsesecagg.crypto.checksum import CHECKSUM_SIZE
+from sparsesecagg.crypto.kdf import CHECKSUM_SIZE
 from sparsesecagg.protocol.messages import (
     AdvertiseKeys,
     EpochKeys,

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from sparsesecagg.field import WORD_BITS, Word, pack
-from sparsesecagg.field.locations import encode_locations
+from sparsesecagg.patterns.gaps import encode_locations
 from sparsesecagg.patterns.sliced import Sliced
 from sparsesecagg.protocol import Parameters, RoundOptions
 from sparsesecagg.protocol.messages import (

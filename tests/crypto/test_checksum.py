@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reference.checksum import poly1305
-from sparsesecagg.crypto.checksum import CHECKSUM_SIZE, checksum
-from sparsesecagg.crypto.kdf import digest
+from sparsesecagg.crypto.kdf import CHECKSUM_SIZE, checksum, digest
 
 MESSAGE = Random(0).randbytes(5_000)
 

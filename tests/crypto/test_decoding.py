@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from reference import decoding as twin
 from sparsesecagg.crypto import decoding
 from sparsesecagg.crypto.decoding import Decoded, restore
-from sparsesecagg.crypto.prime_field import PRIME
 from sparsesecagg.crypto.secrets import Secret
-from sparsesecagg.crypto.shamir import LIMBS, combine, lagrange_at_zero, split
+from sparsesecagg.crypto.shamir import LIMBS, PRIME, combine, lagrange_at_zero, split
 
 Shares = NDArray[np.uint64]
 

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from reference import shamir as twin
 from reference import statistics
 from sparsesecagg.crypto import shamir
-from sparsesecagg.crypto.prime_field import PRIME
 from sparsesecagg.crypto.secrets import Secret
 from sparsesecagg.crypto.shamir import (
     LIMBS,
+    PRIME,
     SHARE_SIZE,
     are_shares,
     combine,

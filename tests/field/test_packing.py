@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reference.words import packed, unpacked
+from sparsesecagg import field
 from sparsesecagg.errors import MalformedMessage
-from sparsesecagg.field import WORD_BITS, Word, pack, packed_size, packing, unpack
+from sparsesecagg.field import WORD_BITS, Word, pack, packed_size, unpack
 from strategies import residues, word_sizes
 
 
@@ -31,7 +32,7 @@ def test_unpacking_returns_the_words(word: Word, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("bits", WORD_BITS)
 def test_long_arrays_are_packed_in_parts_without_a_seam(bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packing, "_CHUNK_LANES", 16)
+    monkeypatch.setattr(field, "_CHUNK_LANES", 16)
     word = Word.of(bits)
     for count in (127, 128, 129, 383, 384, 385):
         words = np.random.default_rng(count).integers(0, word.modulus, count).astype(word.dtype)

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from protocol.rounds import LENIENT, Run, grouped, small
-from sparsesecagg.crypto.checksum import CHECKSUM_SIZE, checksum
+from sparsesecagg.crypto.kdf import CHECKSUM_SIZE, checksum
 from sparsesecagg.errors import MalformedMessage, SparseSecAggError
-from sparsesecagg.field.locations import decode_locations, encode_locations
+from sparsesecagg.patterns.gaps import decode_locations, encode_locations
 from sparsesecagg.protocol import Client, Server, Stage
 from sparsesecagg.protocol.messages import decode_client_message, decode_server_message
 from sparsesecagg.simulate import Cohort, InProcessRun

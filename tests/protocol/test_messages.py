@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from msgspec import inspect
 
 from reference.checksum import poly1305
-from sparsesecagg.crypto.checksum import CHECKSUM_SIZE
+from sparsesecagg.crypto.kdf import CHECKSUM_SIZE
 from sparsesecagg.errors import MalformedMessage
 from sparsesecagg.protocol import messages
 from sparsesecagg.protocol.messages import (

@@ -12,7 +12,7 @@ from sparsesecagg.crypto import sealing, shamir
 from sparsesecagg.crypto.keys import KeyAgreement
 from sparsesecagg.crypto.secrets import PrivateKey, RoundSecret
 from sparsesecagg.field import Word, unpack
-from sparsesecagg.field.locations import decode_locations
+from sparsesecagg.patterns.gaps import decode_locations
 from sparsesecagg.protocol import Parameters
 from sparsesecagg.protocol.messages import UnmaskRequest, decode_server_message, decode_users
 from vector_replay import ReplayedRun, load, names, read_roster

@@ -24,8 +24,7 @@ from sparsesecagg.crypto.secrets import (
 )
 from sparsesecagg.crypto.stream import KeyStream, MaskStream, Scratch
 from sparsesecagg.field import WORD_BITS, Word, pack, unpack
-from sparsesecagg.field.locations import decode_locations, encode_locations
-from sparsesecagg.patterns.gaps import GapTable, bernoulli_positions
+from sparsesecagg.patterns.gaps import GapTable, bernoulli_positions, decode_locations, encode_locations
 from sparsesecagg.patterns.masks import Pair, pair_seeds, private_mask_seed
 from sparsesecagg.patterns.sliced import Sliced, block_of
 from sparsesecagg.privacy.mechanism import NoiseSeed

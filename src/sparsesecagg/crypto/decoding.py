@@ -25,11 +25,14 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsesecagg.crypto.prime_field import (
+from sparsesecagg.crypto.shamir import (
+    LIMBS,
     PRIME,
     Elements,
     canonical,
+    from_limbs,
     inverses_below,
+    lagrange_coefficients,
     left_factor,
     multiply,
     powers,
@@ -37,7 +40,6 @@ from sparsesecagg.crypto.prime_field import (
     reduce,
     times,
 )
-from sparsesecagg.crypto.shamir import LIMBS, from_limbs, lagrange_coefficients
 
 _CHUNK_ELEMENTS = 1 << 18
 """Elements of shares that are worked on at a time: 2 MB."""

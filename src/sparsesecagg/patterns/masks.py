@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from sparsesecagg.crypto.kdf import derive, derive_all
 from sparsesecagg.crypto.secrets import AgreedSecret, MaskSeed, PatternSeed, SharedSecret
 from sparsesecagg.crypto.stream import CHUNK_BYTES, ONCE_BYTES, MaskStream, Scratch, words_side_by_side
-from sparsesecagg.field import Word
-from sparsesecagg.field.words import Accumulator, Words
+from sparsesecagg.field import Accumulator, Word, Words
 from sparsesecagg.patterns.gaps import Positions
 
 _BATCH_WORDS = 1 << 16

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from sparsesecagg.crypto.secrets import SharedSecret
 from sparsesecagg.crypto.stream import MaskStream
 from sparsesecagg.field import packed_size, unpack
-from sparsesecagg.field.locations import decode_steps, encode_locations
 from sparsesecagg.patterns.base import GroupSum, Index, MaskedSum, MaskedUpdate, Pattern, Trace, UpdateSource
-from sparsesecagg.patterns.gaps import ONE, bernoulli_positions
+from sparsesecagg.patterns.gaps import ONE, bernoulli_positions, decode_steps, encode_locations
 from sparsesecagg.patterns.masks import DrawnMask, Mask, Pair, add_to_column, add_up, add_whole, pair_seeds
 from sparsesecagg.rounding import Digits, Step
 

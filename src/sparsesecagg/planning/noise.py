@@ -21,8 +21,7 @@ from sparsesecagg.privacy.accountant import l1_bound, noise_for, require_epsilon
 from sparsesecagg.privacy.anonymity import availability
 from sparsesecagg.privacy.mechanism import Mechanism
 from sparsesecagg.privacy.skellam import LARGEST_VARIANCE
-from sparsesecagg.protocol.options import RoundOptions
-from sparsesecagg.protocol.parameters import LARGEST_CLIP, Parameters
+from sparsesecagg.protocol.parameters import LARGEST_CLIP, Parameters, RoundOptions
 
 LARGEST_NORM: Final = 3.0
 """Noise of a larger norm, in clips, drowns what the users send."""

@@ -11,8 +11,7 @@ from sparsesecagg.errors import InvalidInput
 from sparsesecagg.patterns.groups import SMALLEST_GROUP
 from sparsesecagg.planning.noise import FAILURE_LOG2, DifferentialPrivacy, NoisePlan
 from sparsesecagg.privacy.anonymity import SERVER_MODELS, ServerModel, planned_colluders
-from sparsesecagg.protocol.options import RoundOptions
-from sparsesecagg.protocol.parameters import MAX_CLIENTS, MAX_DIM
+from sparsesecagg.protocol.parameters import MAX_CLIENTS, MAX_DIM, RoundOptions
 
 LOWEST_FAILURE_LOG2: Final = -1000.0
 """Smaller probabilities, and what can't happen, are reported as this one: a true bound, and a number in JSON."""

@@ -32,8 +32,7 @@ from sparsesecagg.privacy.anonymity import (
     honest_in_sum,
     promise,
 )
-from sparsesecagg.protocol.options import RoundOptions
-from sparsesecagg.protocol.parameters import Parameters
+from sparsesecagg.protocol.parameters import Parameters, RoundOptions
 
 LOST_ROUNDS: Final = (0.05, 0.1)
 """The fraction of a group's rounds that a plan may lose: the first if some groups can, never more than the second."""

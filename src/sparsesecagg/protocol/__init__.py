@@ -1,7 +1,6 @@
 """The protocol: secure aggregation as two state machines without I/O.
 
-options        the choices of a round, in one value
-parameters     everything public that stays the same in a run
+parameters     the choices of a round, in one value; everything public that stays the same in a run
 stages         ADVERTISE_KEYS once, then SHARE_KEYS ahead of each round, UPLOAD → UNMASK in it
 messages       what travels, and its bytes
 epoch          one group and its keys, ratchets of pairs, key packages
@@ -14,15 +13,13 @@ client         one user's side
 server         the server's side of a run; server_group: of one group
 opening        restoring secrets from shares
 combine        from the sums of groups to the result of a round; robust: so that a few bad groups move it little
-result         what a round leaves behind
 """
 
 from sparsesecagg.protocol.client import Client
+from sparsesecagg.protocol.combine import Result
 from sparsesecagg.protocol.ledger import Ledger, MemoryLedger
-from sparsesecagg.protocol.options import RoundOptions
-from sparsesecagg.protocol.parameters import Parameters
+from sparsesecagg.protocol.parameters import Parameters, RoundOptions
 from sparsesecagg.protocol.policy import Policy
-from sparsesecagg.protocol.result import Result
 from sparsesecagg.protocol.server import Server
 from sparsesecagg.protocol.sqlite_ledger import SqliteLedger
 from sparsesecagg.protocol.stages import STAGES, Stage

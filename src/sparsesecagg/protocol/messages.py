@@ -15,8 +15,7 @@ from typing import Annotated, TypeVar
 import msgspec
 import numpy as np
 
-from sparsesecagg.crypto.checksum import CHECKSUM_SIZE, checksum
-from sparsesecagg.crypto.kdf import DIGEST_SIZE
+from sparsesecagg.crypto.kdf import CHECKSUM_SIZE, DIGEST_SIZE, checksum
 from sparsesecagg.crypto.keys import PUBLIC_KEY_SIZE
 from sparsesecagg.crypto.sealing import SEAL_OVERHEAD
 from sparsesecagg.crypto.shamir import SHARE_SIZE

@@ -1,12 +1,15 @@
-"""The parameters of a run: public, the same for everybody, and bound into every key.
+"""The choices of a round in one value, and the parameters of a run: public, the same for all, bound into every key.
 
-Server and clients each hold a copy. What changes from round to round (the model, who takes part) is in the round's
+`secure_sum`, `simulate`, `train`, `SecAgg` and the planner take or make `RoundOptions`. Server and clients each hold a
+copy of the `Parameters` that follow. What changes from round to round (the model, who takes part) is in the round's
 header; `protocol/header.py`.
 """
 
 from __future__ import annotations
 
+import numbers
 import os
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -22,7 +25,6 @@ from sparsesecagg.patterns import PATTERNS, Groups, Layout, Pattern, draw_groups
 from sparsesecagg.patterns.groups import SMALLEST_GROUP
 from sparsesecagg.privacy.anonymity import MAX_EPOCHS, planned_colluders
 from sparsesecagg.privacy.mechanism import Mechanism
-from sparsesecagg.protocol.options import RoundOptions
 from sparsesecagg.rounding import Step
 
 VERSION = 3
@@ -30,6 +32,62 @@ MAX_CLIENTS = 1 << 20
 MAX_DIM = 1 << 40
 MAX_WEIGHT = 1 << 40
 SMALLEST_CLIP, LARGEST_CLIP = 1e-30, 1e30  # Beyond these, float32 runs out.
+
+
+_KINDS: dict[str, tuple[str, type]] = {
+    "bool": ("true or false", bool),
+    "int": ("a whole number", numbers.Integral),
+    "float": ("a number", numbers.Real),
+    "str": ("a name", str),
+}
+
+
+def check_kinds(options: Any, skip: tuple[str, ...] = ()) -> None:
+    """Raise unless every field of a dataclass holds a value of the type that it declares."""
+    for field in fields(options):
+        value, declared = getattr(options, field.name), str(field.type).split(" | ")
+        if field.name in skip or (value is None and "None" in declared):
+            continue
+        wanted, kind = _KINDS[declared[0]]
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise InvalidInput(field.name, f"must be {wanted}, got {value!r}")
+
+
+@dataclass(frozen=True)
+class RoundOptions:
+    """How users aggregate. The defaults protect; α = 1 sends everything."""
+
+    pattern: str = "sliced"
+    alpha: float = 1.0
+    """The fraction of the model that each user sends in a round."""
+    group_size: int | None = None
+    """Users of a group, at most; None: one group up to 128 users, else groups of at most 100."""
+    threshold: int | None = None
+    """Users that must stay for a sum to open (t); None: the highest that the dropouts allow."""
+    dropout: float = 0.1
+    """The dropout rate θ that is expected: for the default threshold and the paper's normalisation."""
+    colluding: float | None = None
+    """The fraction of the users that may help the server, for the default threshold; None: the roster's, or none."""
+    modulus_bits: int | None = None
+    """Bits of a word; None: 32, and in Flower as few as the groups allow."""
+    neighbours: int | None = None
+    """Degree of the graph of masks and shares, rounded up to even (SecAgg+); None: complete."""
+    clip: float | None = None
+    """The largest magnitude that a coordinate of an update may have; None: 1, or what fits in `secure_sum`."""
+    max_weight: int = 0
+    """0: all weights are one. Otherwise weights are private integers up to this."""
+    clip_norm: float | None = None
+    """With differential privacy: the largest 2-norm of an update; None: no differential privacy."""
+    noise_multiplier: float = 0.0
+    """Standard deviation of the noise in a sum, over what one user's slice can change in it."""
+    per_example: bool = False
+    """The noise protects single examples: an update is a matrix, and `clip_norm` bounds each of its rows."""
+    same_slices: bool = False
+    """All groups send the same slice, so that their means can be compared; else different ones, to cover more."""
+
+    def __post_init__(self) -> None:
+        """Check the types; ranges depend on the users and the model (`Parameters.create`)."""
+        check_kinds(self)
 
 
 class Parameters(Layout, frozen=True):
@@ -213,8 +271,8 @@ class Parameters(Layout, frozen=True):
 
     def encode(self) -> bytes:
         """Return the canonical bytes."""
-        fields = msgspec.structs.astuple(self)
-        return msgspec.msgpack.encode(fields if self.per_example else fields[:-1])
+        values = msgspec.structs.astuple(self)
+        return msgspec.msgpack.encode(values if self.per_example else values[:-1])
 
     @staticmethod
     def decode(data: bytes) -> Parameters:

@@ -18,12 +18,11 @@ from sparsesecagg.crypto.identity import Roster
 from sparsesecagg.crypto.kdf import DIGEST_SIZE
 from sparsesecagg.errors import InvalidInput, ThresholdNotMet, TooLittleOpened, WrongRound, WrongStage
 from sparsesecagg.patterns import Groups
-from sparsesecagg.protocol.combine import Combiner, Sum
+from sparsesecagg.protocol.combine import Combiner, Result, Sum
 from sparsesecagg.protocol.epoch import AHEAD
 from sparsesecagg.protocol.header import NO_CONTEXT
 from sparsesecagg.protocol.messages import AdvertiseKeys, Message, ShareKeys, Unmask, Upload, decode_client_message
 from sparsesecagg.protocol.parameters import Parameters
-from sparsesecagg.protocol.result import Result
 from sparsesecagg.protocol.server_group import GroupRound, GroupState, ServerEpoch
 from sparsesecagg.protocol.stages import ROUND_STAGES, SERVER_TRANSITIONS, STAGES, Stage, after
 

@@ -19,11 +19,11 @@ from sparsesecagg.crypto.secrets import Entropy
 from sparsesecagg.errors import MalformedMessage
 from sparsesecagg.patterns.base import Update
 from sparsesecagg.protocol.client import Client
+from sparsesecagg.protocol.combine import Result
 from sparsesecagg.protocol.header import NO_CONTEXT
 from sparsesecagg.protocol.ledger import Entry, Ledger, MemoryLedger
 from sparsesecagg.protocol.parameters import Parameters
 from sparsesecagg.protocol.policy import Policy
-from sparsesecagg.protocol.result import Result
 from sparsesecagg.protocol.server import Server
 from sparsesecagg.protocol.stages import Stage
 from sparsesecagg.protocol.state import restore_state

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.protocol.options import RoundOptions
-from sparsesecagg.protocol.parameters import Parameters
+from sparsesecagg.protocol.combine import Result
+from sparsesecagg.protocol.parameters import Parameters, RoundOptions
 from sparsesecagg.protocol.policy import Policy
-from sparsesecagg.protocol.result import Result
 from sparsesecagg.protocol.stages import ROUND_STAGES, Stage
 from sparsesecagg.simulate.run import Cohort, run_round
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sparsesecagg.crypto import shamir
 from sparsesecagg.crypto.decoding import Decoded
-from sparsesecagg.crypto.prime_field import PRIME
+from sparsesecagg.crypto.shamir import PRIME
 from sparsesecagg.errors import PolicyViolation
 from sparsesecagg.lab.attacks.base import Loot, Setting, attack, without
 from sparsesecagg.lab.attacks.world import World

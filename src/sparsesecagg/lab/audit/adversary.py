@@ -16,8 +16,8 @@ import numpy as np
 
 from sparsesecagg.crypto import sealing, shamir
 from sparsesecagg.crypto.keys import KeyAgreement, public_key
-from sparsesecagg.crypto.prime_field import Elements
 from sparsesecagg.crypto.secrets import AgreedSecret, SharedSecret
+from sparsesecagg.crypto.shamir import Elements
 from sparsesecagg.errors import InvalidShare
 from sparsesecagg.patterns.base import GroupSum
 from sparsesecagg.patterns.masks import Pair

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from sparsesecagg.crypto.keys import KeyAgreement
 from sparsesecagg.crypto.secrets import SharedSecret
 from sparsesecagg.field import Word, unpack
-from sparsesecagg.field.locations import decode_locations
 from sparsesecagg.lab.audit.adversary import Adversary
+from sparsesecagg.patterns.gaps import decode_locations
 from sparsesecagg.patterns.masks import DrawnMask, Pair, add_to_column, add_whole
 from sparsesecagg.patterns.pairwise import PairwiseSum
 from sparsesecagg.protocol.epoch import mask_private

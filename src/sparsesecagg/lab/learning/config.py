@@ -22,7 +22,7 @@ from sparsesecagg.lab.learning.models.base import LocalTraining
 from sparsesecagg.lab.learning.models.catalogue import DEFAULT_HIDDEN, OWN_DATA, PRESETS
 from sparsesecagg.lab.learning.way_down import DOWNLINKS
 from sparsesecagg.protocol import STAGES, RoundOptions, Stage
-from sparsesecagg.protocol.options import check_kinds
+from sparsesecagg.protocol.parameters import check_kinds
 
 WEIGHTS = ("uniform", "examples")
 NORMALISATIONS = ("observed", "expected", "everybody")

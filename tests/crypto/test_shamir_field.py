@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparsesecagg.crypto import prime_field
-from sparsesecagg.crypto.prime_field import (
+from sparsesecagg.crypto import shamir
+from sparsesecagg.crypto.shamir import (
     PRIME,
     canonical,
     inverse,
@@ -97,7 +97,7 @@ def test_large_products_are_made_of_small_ones_without_a_seam(
         for size in ((rows, terms), (terms, columns))
     )
     expected = left.astype(object) @ right.astype(object) % PRIME
-    monkeypatch.setattr(prime_field, "_ALONE", alone)
+    monkeypatch.setattr(shamir, "_ALONE", alone)
     assert multiply(left_factor(left), right).tolist() == expected.tolist()
 
 
@@ -112,6 +112,6 @@ def test_long_sums_of_the_largest_elements_are_exact(terms: int, left: int) -> N
 
 
 def test_the_bound_on_exact_sums_is_what_floats_hold() -> None:
-    longest = max(bits for _, bits in prime_field._PIECES)
-    assert prime_field._EXACT_TERMS * (PRIME - 1) * (2**longest - 1) < 2**53
-    assert sum(bits for _, bits in prime_field._PIECES) == 31
+    longest = max(bits for _, bits in shamir._PIECES)
+    assert shamir._EXACT_TERMS * (PRIME - 1) * (2**longest - 1) < 2**53
+    assert sum(bits for _, bits in shamir._PIECES) == 31

@@ -7,7 +7,7 @@ import pytest
 
 from reference import locations as twin
 from sparsesecagg.errors import MalformedMessage
-from sparsesecagg.field.locations import decode_locations, encode_locations
+from sparsesecagg.patterns.gaps import decode_locations, encode_locations
 
 
 def test_a_gap_code_may_be_as_long_as_a_bitmap_and_no_longer() -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from reference import locations as twin
 from sparsesecagg.errors import MalformedMessage
-from sparsesecagg.field.locations import decode_locations, encode_locations
+from sparsesecagg.patterns.gaps import decode_locations, encode_locations
 from strategies import mutated, positions_below
 
 
