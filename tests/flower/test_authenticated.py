@@ -339,7 +339,7 @@ class TestSeats:
 
 class TestConfiguration:
     def test_the_files_of_the_roster_command_are_what_nodes_and_server_read(self, tmp_path: Path) -> None:
-        """As docs/flower-nodes.md tells it: identity, enrol, build, check; the identity's key is of no use to the node."""
+        """As docs/flower-nodes.md says: identity, enrol, build, check; the identity's key is of no use to the node."""
 
         def roster(*arguments: object) -> None:
             with pytest.raises(SystemExit) as ended:

@@ -185,7 +185,8 @@ def test_rows_of_other_runs_and_users_are_apart(tmp_path: Path) -> None:
 
 def test_only_the_owner_can_read_folder_and_file(tmp_path: Path) -> None:
     SqliteLedger(tmp_path / "new" / "ledger", b"a", 0).close()
-    assert (tmp_path / "new" / "ledger").stat().st_mode & 0o777 == 0o700
+    for folder in (tmp_path / "new", tmp_path / "new" / "ledger"):
+        assert folder.stat().st_mode & 0o777 == 0o700
     assert (tmp_path / "new" / "ledger" / FILE).stat().st_mode & 0o777 == 0o600
 
 

@@ -222,7 +222,8 @@ class SqliteLedger:
 def _make_private(folder: Path, path: Path) -> None:
     """Make folder and file, for their owner's eyes only; refuse what others could read or have made."""
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for each in (*reversed(folder.parents), folder):  # `parents=True` would leave those open to others.
+            each.mkdir(mode=0o700, exist_ok=True)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600))
         found = folder.stat(), path.stat()
     except OSError as problem:
