@@ -40,7 +40,7 @@ class PlanOptions:
     group_size: int | None = option(None, "Users of a group, at most.", "as the anonymity needs")
     clip: float | None = option(None, "Largest magnitude of an update's coordinate.")
     levels: int | None = option(None, "Minimum quantisation levels from 0 to the clip.", "by size of the groups")
-    malicious: int = option(0, "Malicious users that centred clipping over groups has to stand: fewer than half.")
+    malicious: int = option(0, "Malicious users that centred clipping over groups must withstand: fewer than half.")
     epsilon: float | None = option(None, "Differential privacy over all rounds (ε).", "no noise")
     delta: float | None = option(None, "With --epsilon: δ, below 1/N.", f"{USUAL_DELTA:g}")
     rounds: int | None = option(None, "With --epsilon: rounds of the run.")
@@ -84,10 +84,10 @@ class PlanOptions:
 def plan(asked: PlanOptions, *, json: JsonOption = False) -> None:
     """Find groups and a threshold that keep an anonymity, or say why there are none and what would help.
 
-    Exact tail probabilities; nothing is sampled. "Not feasible" is an answer and exits with 0. In the JSON,
-    abort_probability is the chance per round that a given group's sum is lost, because fewer users than the threshold
-    stay; with one group the round fails then. Bytes are per round and user, without the model. With --epsilon users add
-    noise: user level, zero-out neighbours, no amplification. What could not learn under it is not feasible.
+    Probabilities are exact tails; nothing is sampled. "Not feasible" is an answer and exits with 0. In the JSON,
+    abort_probability is the chance per round that a given group's sum is lost because fewer users than the threshold
+    stay; with one group, the round then fails. Bytes are per round and user, without the model. With --epsilon users
+    add noise: user level, zero-out neighbours, no amplification. A plan with too much noise to learn is not feasible.
     """
     answer, malicious = plan_round(asked.goal()), asked.malicious
     if malicious and answer.options is not None:

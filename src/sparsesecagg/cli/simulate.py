@@ -78,7 +78,7 @@ def simulate(asked: SimulateOptions, *, json: JsonOption = False) -> None:
     """Run real rounds among simulated users, check the sum, and report bytes and seconds.
 
     Every key, mask and message is real; the users, their random updates and their dropouts are simulated. Bytes and
-    seconds are those of a round in steady state, the keys of a later round included, the model itself not.
+    seconds are per round in steady state. They include the keys for a later round, but not the model.
     """
     clients, dim, seed, rounds, dropout = asked.clients, asked.dim, asked.seed, asked.rounds, asked.dropout
     if not 1 <= rounds <= MOST_ROUNDS:

@@ -31,9 +31,9 @@ def attack(
 ) -> None:
     """Attack the real clients and the real server, and show what was read.
 
-    Each attack is played twice: as it is, where nothing may be read that is promised, and as a control with the one
-    check taken out that stops it, where it must succeed. Exits with 1 if a promise is broken or a control shows
-    nothing.
+    Each attack is played twice. Against the code as it is, it must read nothing that is promised to stay hidden. As a
+    control, the one check that stops it is removed, and it must succeed. Exits with 1 if a promise is broken or a
+    control shows nothing.
     """
     from sparsesecagg.lab.attacks import ATTACKS, MODES, Setting, flower_installed, run
 

@@ -54,7 +54,7 @@ class AuditOptions:
     weights: str | None = None
     max_weight: int | None = None
     drop_at: str = option(
-        Stage.UPLOAD.name, "UPLOAD, or SHARE_KEYS: who drops out sends no package of a later round either."
+        Stage.UPLOAD.name, "UPLOAD, or SHARE_KEYS: a user that drops out sends no keys for later rounds either."
     )
     authenticated: bool = False
     compare: bool = option(False, "Audit every pattern at these settings.")
@@ -67,10 +67,11 @@ class AuditOptions:
 
 @takes(AuditOptions)
 def audit(asked: AuditOptions, *, json: JsonOption = False) -> None:
-    """Run real rounds and attack them with all that server and colluding users hold.
+    """Run real rounds and attack them with everything that the server and colluding users hold.
 
-    The attacker has every message, the secrets that UNMASK restores and everything the colluders know. It
-    removes the masks that it knows, reads what lies bare, and is compared with the truth.
+    The attacker has every message, the secrets that UNMASK restores and everything that the colluders know. It
+    removes the masks that it knows and reads the values that are left without a mask. Those are compared with the
+    truth.
     """
     stage, pattern, limit = (
         _stage(asked.drop_at),

@@ -42,8 +42,8 @@ def report(
 ) -> None:
     """Write a page about training runs that opens offline, and print them as a table.
 
-    Several folders are compared. Runs that differ in nothing but the seed are one experiment: means, and the standard
-    deviation of the accuracy.
+    Several folders are compared. Runs that differ only in the seed are one experiment: it shows their means, and the
+    standard deviation of the accuracy.
     """
     if table is not None and table not in TABLES:
         raise InvalidInput("table", f"must be one of {', '.join(TABLES)}, got {table!r}")

@@ -90,7 +90,7 @@ class TrainingConfig:
     """The choices of a round: those of `ROUND_OPTIONS`. Aggregators set the others."""
     modulus_bits: int | None = _option(_AGGREGATION, "Bits of a word, 4 to 32.", None, "16 for sliced, else 32")
     gain: float | str = _option(
-        _AGGREGATION, "How far sliced moves what was sent: from 1 to 1 over the part that was, or auto.", AUTO
+        _AGGREGATION, "Factor for the coordinates that sliced sent: from 1 to 1/(fraction sent), or auto.", AUTO
     )
     normalisation: str | None = _option(
         _AGGREGATION,
@@ -106,10 +106,10 @@ class TrainingConfig:
         names=("--weights", "--weighting"),
     )
     first_clip: float | None = _option(
-        _AGGREGATION, "Clip of the first round; later ones follow the aggregate.", None, "as the first weights"
+        _AGGREGATION, "Clip of the first round; later ones follow the aggregate.", None, "largest first weight"
     )
     authenticated: bool = _option(_AGGREGATION, "Use a roster of identities.", False)
-    dp_epsilon: float | None = _option(_PRIVACY, "ε over all rounds, which users' own noise keeps.", None, "no noise")
+    dp_epsilon: float | None = _option(_PRIVACY, "ε over all rounds, kept by noise that users add.", None, "no noise")
     dp_delta: float = _option(_PRIVACY, "δ over all rounds.", 1e-5)
     dp_clip: float = _option(_PRIVACY, "The largest 2-norm of a user's update.", 1.0)
     malicious: float = _option(_MALICIOUS, "Fraction of the users that are malicious, in [0, 0.5).", 0.0)
@@ -121,7 +121,7 @@ class TrainingConfig:
         _SIMULATED, "Stages before whose message users drop out, separated by commas, or ANY.", Stage.UPLOAD.name
     )
     keys_arrive: bool = _option(
-        _SIMULATED, "Who drops out still sends keys for later rounds, as in the paper: only uploads are missing.", False
+        _SIMULATED, "Users that drop out still send keys for later rounds, as in the paper.", False
     )
     bandwidth_mbit: float = _option(_SIMULATED, "Each user's line in Mbit/s.", 100.0)
     latency_ms: float = _option(_SIMULATED, "Latency of that line.", 20.0)
