@@ -103,7 +103,7 @@ def test_a_torch_model_with_batch_normalisation_is_learnt(example: Any, tiny_mni
 
     torch.set_num_threads(1)
     package, settings = example
-    own = {"data-dir": str(tiny_mnist), "run-dir": str(tmp_path / "run"), "samples-per-node": 150, "alpha": 0.5}
+    own = {"data-dir": str(tiny_mnist), "run-dir": str(tmp_path / "run"), "samples-per-node": 150}
     run(package, {**settings, **own, "num-server-rounds": 4}, nodes=4)
     rounds = read_run(tmp_path / "run").rounds
     assert [record.failed for record in rounds] == [False] * 4

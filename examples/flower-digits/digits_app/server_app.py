@@ -6,7 +6,7 @@ from flwr.serverapp.strategy import FedAvg
 
 from digits_app.task import load_test_data, new_model
 from digits_app.task import test as test_fn
-from sparsesecagg.flower import RoundOptions, SecAgg
+from sparsesecagg.flower import SecAgg
 
 app = ServerApp()
 
@@ -18,7 +18,6 @@ def main(grid: Grid, context: Context) -> None:
     strategy = FedAvg(fraction_evaluate=0.0, min_train_nodes=3, min_available_nodes=3)
     strategy = SecAgg(
         strategy,
-        RoundOptions(alpha=float(context.run_config["alpha"])),
         roster=str(context.run_config["secagg-roster"]) or None,
         run_dir=str(context.run_config["run-dir"]) or None,
     )

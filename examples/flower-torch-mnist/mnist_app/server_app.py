@@ -7,7 +7,7 @@ from flwr.serverapp.strategy import FedAvg
 
 from mnist_app.task import Net, load_test_data
 from mnist_app.task import test as test_fn
-from sparsesecagg.flower import RoundOptions, SecAgg
+from sparsesecagg.flower import SecAgg
 
 app = ServerApp()
 
@@ -27,7 +27,6 @@ def main(grid: Grid, context: Context) -> None:
     strategy = FedAvg(fraction_evaluate=0.0, min_train_nodes=3, min_available_nodes=3)
     strategy = SecAgg(
         strategy,
-        RoundOptions(alpha=float(config["alpha"])),
         metrics={"train_loss": 10.0},
         run_dir=str(config["run-dir"]) or None,
     )
