@@ -11,8 +11,7 @@ from sparsesecagg.crypto.stream import KeyStream
 from sparsesecagg.field import Word
 from sparsesecagg.patterns.gaps import GapTable, bernoulli_positions
 from sparsesecagg.patterns.sliced import block_of
-from sparsesecagg.privacy.mechanism import NoiseSeed
-from sparsesecagg.privacy.skellam import SkellamTable
+from sparsesecagg.privacy.mechanism import NoiseSeed, SkellamTable
 from sparsesecagg.protocol import Parameters, RoundOptions
 from sparsesecagg.rounding import Digits, Quantizer
 from vectors.form import Vector, integers, named_bytes, wide

@@ -15,8 +15,7 @@ from experiments.common.results import commit
 from sparsesecagg import __version__
 from sparsesecagg.cli.plan import as_json
 from sparsesecagg.patterns.groups import group_count, group_sizes
-from sparsesecagg.planning.plan import Goal
-from sparsesecagg.planning.planner import plan_round
+from sparsesecagg.planning.planner import Goal, plan_round
 from sparsesecagg.privacy.anonymity import colluders_in_a_group, failed_rounds, honest_in_sum
 
 ROOT = Path(__file__).parents[2]

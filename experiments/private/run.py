@@ -35,12 +35,10 @@ from sparsesecagg import Parameters, __version__
 from sparsesecagg.crypto.stream import KeyStream
 from sparsesecagg.lab.learning.data import Dataset, load_dataset
 from sparsesecagg.planning.noise import DifferentialPrivacy
-from sparsesecagg.planning.plan import Goal
-from sparsesecagg.planning.planner import plan_round
+from sparsesecagg.planning.planner import Goal, plan_round
 from sparsesecagg.privacy.accountant import noise_for
 from sparsesecagg.privacy.anonymity import availability
-from sparsesecagg.privacy.mechanism import Mechanism, NoiseSeed
-from sparsesecagg.privacy.skellam import SkellamTable
+from sparsesecagg.privacy.mechanism import Mechanism, NoiseSeed, SkellamTable
 
 ROOT = Path(__file__).parents[2]
 RESULTS, DOCUMENT = ROOT / "results" / "private.json", ROOT / "docs" / "differential-privacy.md"

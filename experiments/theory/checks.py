@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsesecagg.privacy.tails import log_binomial
+from sparsesecagg.privacy.anonymity import log_binomial
 
 
 def check(

@@ -13,8 +13,7 @@ learning, audit, attacks, report, and their commands.
 
 from sparsesecagg.crypto.identity import Identity, Roster
 from sparsesecagg.errors import InvalidInput, ProtocolError, SparseSecAggError
-from sparsesecagg.planning.plan import Goal, Plan
-from sparsesecagg.planning.planner import plan_round
+from sparsesecagg.planning.planner import Goal, Plan, plan_round
 from sparsesecagg.protocol import (
     Client,
     MemoryLedger,

@@ -25,8 +25,7 @@ from sparsesecagg.errors import InvalidInput
 from sparsesecagg.lab.cli import main
 from sparsesecagg.lab.learning import Dataset, TrainingConfig, train_federated
 from sparsesecagg.lab.report import write_report
-from sparsesecagg.planning.plan import Goal
-from sparsesecagg.planning.planner import plan_round
+from sparsesecagg.planning.planner import Goal, plan_round
 
 PREFIX = {
     "simulate": "simulate --clients 5 --dim 50 --alpha 1",

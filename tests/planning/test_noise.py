@@ -9,8 +9,7 @@ import pytest
 
 from sparsesecagg.errors import InvalidInput, RoundRefused
 from sparsesecagg.planning.noise import LARGEST_NORM, MEANING, DifferentialPrivacy, rounded
-from sparsesecagg.planning.plan import Goal
-from sparsesecagg.planning.planner import plan_round
+from sparsesecagg.planning.planner import Goal, plan_round
 from sparsesecagg.privacy.accountant import Cost
 from sparsesecagg.privacy.anonymity import availability
 from sparsesecagg.protocol import Parameters, Policy

@@ -16,10 +16,8 @@ from sparsesecagg.downlink.gain import DEFAULT_ALPHA
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.field import Word
 from sparsesecagg.patterns import PATTERNS
-from sparsesecagg.planning.advice import PAIRWISE_WARNING, advice
 from sparsesecagg.planning.message_sizes import default_levels, message_bytes, secagg_upload, shortest_word
-from sparsesecagg.planning.plan import Goal, Plan
-from sparsesecagg.planning.planner import LOST_ROUNDS, plan_round
+from sparsesecagg.planning.planner import LOST_ROUNDS, PAIRWISE_WARNING, Goal, Plan, advice, plan_round
 from sparsesecagg.privacy.anonymity import (
     MAX_FAILED,
     ServerModel,
@@ -33,7 +31,13 @@ from sparsesecagg.protocol import Parameters, Policy, RoundOptions
 from sparsesecagg.protocol.policy import kept_by
 from sparsesecagg.protocol.stages import Stage
 from sparsesecagg.simulate import Cohort, InProcessRun
-from sparsesecagg.simulate.simulation import RandomUpdate, draw_dropouts, make_identities, seeded_entropy
+from sparsesecagg.simulate.simulation import (
+    RandomUpdate,
+    draw_dropouts,
+    entropy_of_run,
+    make_identities,
+    seeded_entropy,
+)
 
 MODEL = 1_663_370
 LENIENT = Policy(min_anonymity=1, colluding=0.0, server="semi-honest", patterns=frozenset(PATTERNS))
@@ -207,8 +211,8 @@ def test_bytes_are_those_of_real_rounds(clients: int, options: RoundOptions, ros
     people = make_identities(clients, "bytes", seeded_entropy(1), group_size=options.group_size) if roster else None
     if not options.neighbours:  # Low, so that no round fails.
         options = replace(options, threshold=(options.group_size or clients) // 2 + 2)
-    cohort = Cohort(identities=people)
-    params = Parameters.create(clients, 6000, options, roster=cohort.roster)
+    cohort = Cohort(identities=people, entropy_of=entropy_of_run(1))  # Which coordinates pairs draw is random.
+    params = Parameters.create(clients, 6000, options, session=bytes(32), roster=cohort.roster)
     run = InProcessRun(params, replace(cohort, policy=LENIENT))
     sizes: dict[str, list[float]] = {}
     for number in range(8):

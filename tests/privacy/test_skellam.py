@@ -8,7 +8,7 @@ import pytest
 from sparsesecagg.crypto.secrets import Secret
 from sparsesecagg.crypto.stream import KeyStream
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.privacy.skellam import LARGEST_VARIANCE, SkellamTable
+from sparsesecagg.privacy.mechanism import LARGEST_VARIANCE, SkellamTable
 
 mpmath = pytest.importorskip("mpmath")
 

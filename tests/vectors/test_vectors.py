@@ -27,8 +27,7 @@ from sparsesecagg.field import WORD_BITS, Word, pack, unpack
 from sparsesecagg.patterns.gaps import GapTable, bernoulli_positions, decode_locations, encode_locations
 from sparsesecagg.patterns.masks import Pair, pair_seeds, private_mask_seed
 from sparsesecagg.patterns.sliced import Sliced, block_of
-from sparsesecagg.privacy.mechanism import NoiseSeed
-from sparsesecagg.privacy.skellam import SkellamTable
+from sparsesecagg.privacy.mechanism import NoiseSeed, SkellamTable
 from sparsesecagg.protocol import Parameters
 from sparsesecagg.protocol.messages import decode_client_message, decode_server_message, encode
 from sparsesecagg.rounding import Digits, Quantizer

@@ -15,8 +15,7 @@ from sparsesecagg.errors import InvalidInput
 from sparsesecagg.patterns.groups import SMALLEST_GROUP
 from sparsesecagg.planning.message_sizes import default_levels
 from sparsesecagg.planning.noise import FAILURE_LOG2, MEANING, USUAL_DELTA, DifferentialPrivacy, NoisePlan
-from sparsesecagg.planning.plan import Goal, Plan
-from sparsesecagg.planning.planner import plan_round
+from sparsesecagg.planning.planner import Goal, Plan, plan_round
 from sparsesecagg.protocol import RoundOptions
 from sparsesecagg.protocol.parameters import LARGEST_CLIP
 

@@ -29,7 +29,7 @@ from sparsesecagg.crypto.identity import USUAL_COLLUDING
 from sparsesecagg.crypto.kdf import DIGEST_SIZE
 from sparsesecagg.errors import InvalidInput, ProtocolError, RoundRefused, ThresholdNotMet, TooLittleOpened
 from sparsesecagg.patterns import PATTERNS
-from sparsesecagg.planning.advice import advice
+from sparsesecagg.planning.planner import advice
 from sparsesecagg.privacy.anonymity import planned_colluders
 from sparsesecagg.protocol import STAGES, Parameters, Policy, RoundOptions, Stage
 from sparsesecagg.protocol.parameters import MAX_CLIENTS

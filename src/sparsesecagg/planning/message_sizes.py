@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 
 from sparsesecagg.crypto.kdf import DIGEST_SIZE
 from sparsesecagg.crypto.keys import PUBLIC_KEY_SIZE
@@ -16,6 +16,7 @@ from sparsesecagg.protocol.messages import (
     BINDING_SIZE,
     SEALED_SIZE,
     USER_SIZE,
+    Message,
     RoundHeader,
     ShareKeys,
     Unmask,
@@ -76,35 +77,30 @@ def message_bytes(params: Parameters) -> MessageBytes:
     size, rate = params.clients / params.groups, params.dropout
     partners = params.neighbours or size - 1
     there, staying = 1 - rate**2, availability(rate)
-    bitmap = -(-params.contributors // 8)
-    frames = _frames()
-    package = frames["SHARE_KEYS"] + SEALED_SIZE * partners
+    bitmap, number, key, digest = -(-params.contributors // 8), bytes(USER_SIZE), PUBLIC_KEY_SIZE, bytes(DIGEST_SIZE)
+    package = _frame(ShareKeys, number, bytes(key), digest, b"") + SEALED_SIZE * partners
     sent = {
         "SHARE_KEYS": (1 + rate) * package,
-        "UPLOAD": frames["UPLOAD"] + params.shape.upload_size() + TAG_SIZE * partners * there,
-        "UNMASK": frames["UNMASK"] + 2 * bitmap + SHARE_SIZE * (1 + partners * there),
+        "UPLOAD": _upload_frame() + params.shape.upload_size() + TAG_SIZE * partners * there,
+        "UNMASK": _frame(Unmask, number, b"", b"", b"") + 2 * bitmap + SHARE_SIZE * (1 + partners * there),
     }
+    header, request = _frame(RoundHeader, b"", b"", digest, b""), _frame(UnmaskRequest, b"", b"")
     received = {
-        "UPLOAD": frames["header"] + bitmap + PUBLIC_KEY_SIZE * size * there + SEALED_SIZE * partners * there,
-        "UNMASK": frames["request"] + bitmap + TAG_SIZE * partners * staying,
+        "UPLOAD": header + bitmap + key * size * there + SEALED_SIZE * partners * there,
+        "UNMASK": request + bitmap + TAG_SIZE * partners * staying,
     }
     return MessageBytes(*({stage: round(count) for stage, count in each.items()} for each in (sent, received)))
 
 
 def secagg_upload(dim: int) -> int:
     """Return the bytes of an upload of the whole model in 32-bit words."""
-    return _frames()["UPLOAD"] + 4 * dim
+    return _upload_frame() + 4 * dim
 
 
-@cache
-def _frames() -> dict[str, int]:
-    """Return what each message takes without its lists; their own lengths add a few bytes."""
-    binding, number, key, digest = bytes(BINDING_SIZE), bytes(USER_SIZE), bytes(PUBLIC_KEY_SIZE), bytes(DIGEST_SIZE)
-    messages = {
-        "SHARE_KEYS": ShareKeys(1, binding, number, key, digest, b""),
-        "UPLOAD": Upload(1, binding, number, b"", memoryview(b""), b""),
-        "UNMASK": Unmask(1, binding, number, b"", b"", b""),
-        "header": RoundHeader(1, binding, b"", b"", digest, b""),
-        "request": UnmaskRequest(1, binding, b"", b""),
-    }
-    return {name: len(encode(message)) for name, message in messages.items()}
+def _upload_frame() -> int:
+    return _frame(Upload, bytes(USER_SIZE), b"", memoryview(b""), b"")
+
+
+def _frame(kind: Callable[..., Message], *fields: bytes | memoryview) -> int:
+    """Return what a message takes without its lists; their own lengths add a few bytes."""
+    return len(encode(kind(1, bytes(BINDING_SIZE), *fields)))

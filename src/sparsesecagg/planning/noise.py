@@ -19,8 +19,7 @@ from sparsesecagg.errors import InvalidInput
 from sparsesecagg.field import WORD_BITS
 from sparsesecagg.privacy.accountant import l1_bound, noise_for, require_epsilon, usable_delta
 from sparsesecagg.privacy.anonymity import availability
-from sparsesecagg.privacy.mechanism import Mechanism
-from sparsesecagg.privacy.skellam import LARGEST_VARIANCE
+from sparsesecagg.privacy.mechanism import LARGEST_VARIANCE, Mechanism
 from sparsesecagg.protocol.parameters import LARGEST_CLIP, Parameters, RoundOptions
 
 LARGEST_NORM: Final = 3.0
@@ -125,15 +124,14 @@ def plan_noise(goal: DifferentialPrivacy, params: Parameters, honest: int, failu
     """
     if goal.unit != "user":
         raise InvalidInput("unit", "must be 'user' in a plan, which does not know how many examples users have")
-    clients, mechanism = params.clients, _mechanism(goal, params, failure_log2)
-    survivors = clients / params.groups * availability(params.dropout)
+    mechanism = _mechanism(goal, params, failure_log2)
     return NoisePlan(
         goal=goal,
         multiplier=mechanism.multiplier,
         honest=honest,
-        std_vs_trusted_server=sqrt(params.groups * survivors / honest) if honest else inf,
-        norm_in_clips=sqrt(params.dim) * mechanism.multiplier / clients,
-        modulus_bits=max(WORD_BITS[0], mechanism.largest_sum(params.contributors).bit_length() + 1),
+        std_vs_trusted_server=sqrt(params.clients * availability(params.dropout) / honest) if honest else inf,
+        norm_in_clips=sqrt(params.dim) * mechanism.multiplier / params.clients,
+        modulus_bits=_word_bits(mechanism, params),
         variance=mechanism.variance / max(1, honest),
     )
 
@@ -148,24 +146,24 @@ def with_noise(
     bare = Parameters.create(clients, dim, replace(options, modulus_bits=WORD_BITS[-1]), roster=roster)
     goal.check(clients)
     mechanism = _mechanism(goal, bare, FAILURE_LOG2)
-    needed = max(WORD_BITS[0], mechanism.largest_sum(bare.contributors).bit_length() + 1)
+    needed = _word_bits(mechanism, bare)
+    bits, each = min(options.modulus_bits or needed, needed), mechanism.per_example
+    noise = mechanism.multiplier
+    return replace(options, modulus_bits=bits, clip_norm=goal.clip, noise_multiplier=noise, per_example=each)
+
+
+def _word_bits(mechanism: Mechanism, params: Parameters) -> int:
+    """Return the shortest word that holds sums with noise."""
     if mechanism.per_example:  # Nobody says how many examples there are.
-        needed = WORD_BITS[-1]
-    return replace(
-        options,
-        modulus_bits=min(options.modulus_bits or needed, needed),
-        clip_norm=goal.clip,
-        noise_multiplier=mechanism.multiplier,
-        per_example=mechanism.per_example,
-    )
+        return WORD_BITS[-1]
+    return max(WORD_BITS[0], mechanism.largest_sum(params.contributors).bit_length() + 1)
 
 
 def _mechanism(goal: DifferentialPrivacy, params: Parameters, failure_log2: float) -> Mechanism:
     """Return the mechanism with the least noise that keeps the goal."""
-    delta, length = usable_delta(goal.delta, goal.epsilon, failure_log2), params.shape.length
-    per_example = goal.unit == "example"
-    multiplier = _multiplier(goal.epsilon, delta, goal.rounds, length, per_example)
-    return Mechanism(goal.clip, multiplier, params.shape.fraction(), length, per_example)
+    delta, each = usable_delta(goal.delta, goal.epsilon, failure_log2), goal.unit == "example"
+    multiplier = _multiplier(goal.epsilon, delta, goal.rounds, params.shape.length, each)
+    return Mechanism(goal.clip, multiplier, params.shape.fraction(), params.shape.length, each)
 
 
 @lru_cache(maxsize=256)

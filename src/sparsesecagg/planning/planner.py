@@ -1,4 +1,4 @@
-"""Pick groups, threshold and words for a run from what it has to promise. Exact tails; nothing is sampled.
+"""Pick groups, threshold and words for a run from what it has to promise, a `Goal`. Exact tails; nothing is sampled.
 
 Everybody is one group up to 128 users; larger cohorts are cut into groups of at most 100, and into larger ones only
 where the wanted anonymity needs them. The threshold starts at the protocol's default, as high as dropouts allow, and is
@@ -11,28 +11,40 @@ few users stay to meet it. *Noise*: nothing could be learnt under what (ε, δ) 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from math import isfinite
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final, NamedTuple
 
 from sparsesecagg.downlink.gain import DEFAULT_ALPHA
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.patterns.groups import group_count, group_sizes
+from sparsesecagg.patterns.groups import SMALLEST_GROUP, group_count, group_sizes
 from sparsesecagg.planning.message_sizes import default_levels, message_bytes, secagg_upload, shortest_word
-from sparsesecagg.planning.noise import LARGEST_NORM, NOISY_GROUP, DifferentialPrivacy, NoisePlan, plan_noise, rounded
-from sparsesecagg.planning.plan import LOWEST_FAILURE_LOG2, Goal, Plan
+from sparsesecagg.planning.noise import (
+    FAILURE_LOG2,
+    LARGEST_NORM,
+    NOISY_GROUP,
+    DifferentialPrivacy,
+    NoisePlan,
+    plan_noise,
+    rounded,
+)
 from sparsesecagg.privacy.anonymity import (
     Promise,
+    ServerModel,
     availability,
     available_threshold,
     colluders_in_a_group,
     default_threshold,
     failed_rounds,
     honest_in_sum,
+    planned_colluders,
     promise,
+    require_server,
 )
-from sparsesecagg.protocol.parameters import Parameters, RoundOptions
+from sparsesecagg.protocol.parameters import MAX_CLIENTS, MAX_DIM, Parameters, RoundOptions
+from sparsesecagg.protocol.policy import kept_by
 
 LOST_ROUNDS: Final = (0.05, 0.1)
 """The fraction of a group's rounds that a plan may lose: the first if some groups can, never more than the second."""
@@ -42,6 +54,105 @@ _GROWTH: Final = 1.1
 """Sizes that are tried grow by this factor."""
 _MOST_EPSILON: Final = 20
 """No plan proposes more: it would promise little."""
+LOWEST_FAILURE_LOG2: Final = -1000.0
+"""Smaller probabilities, and what can't happen, are reported as this one: a true bound, and a number in JSON."""
+MANY_FAILED: Final = 0.05
+"""Failing rounds beyond this fraction are worth a note."""
+PAIRWISE_WARNING: Final = (
+    "pairwise, the published pattern, reveals many single values to the server: use it to study, not to protect "
+    "(docs/privacy.md)"
+)
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Keep `min_anonymity` honest users in every sum of a run, except with probability 2^failure_log2."""
+
+    clients: int
+    dim: int
+    dropout: float
+    """θ: every user drops out of a round with this probability, independently of the others."""
+    colluding: float
+    """γ: this fraction of the users tells the server all they know."""
+    min_anonymity: int
+    """T: the server learns sums over at least this many honest users."""
+    failure_log2: float = FAILURE_LOG2
+    server: ServerModel = "malicious"
+    alpha: float | None = None
+    """The fraction of the model that a user sends in a round; None: the default."""
+    clip: float | None = None
+    """The largest magnitude of an update's coordinate; passed on."""
+    levels: int | None = None
+    """Minimum number of quantisation levels from 0 to the clip; None: by size of the groups."""
+    group_size: int | None = None
+    """Users of a group, at most; None: the planner chooses."""
+    noise: DifferentialPrivacy | None = None
+    """Differential privacy that the users' own noise has to keep; None: no noise."""
+
+    def __post_init__(self) -> None:
+        """Refuse what no plan can be made for."""
+        if not SMALLEST_GROUP <= self.clients <= MAX_CLIENTS:
+            raise InvalidInput("clients", f"must be from {SMALLEST_GROUP} to {MAX_CLIENTS}, got {self.clients}")
+        if not 1 <= self.dim <= MAX_DIM:
+            raise InvalidInput("dim", f"must be from 1 to 2^40, got {self.dim}")
+        for option, rate in (("dropout", self.dropout), ("colluding", self.colluding)):
+            if not 0 <= rate < 0.5:
+                raise InvalidInput(option, f"must be in [0, 0.5), got {rate:g}")
+        if not 1 <= (least := self.min_anonymity) <= self.clients:
+            raise InvalidInput("min_anonymity", f"must be from 1 to the {self.clients} clients, got {least}")
+        if not LOWEST_FAILURE_LOG2 <= (chance := self.failure_log2) < 0:
+            raise InvalidInput("failure_log2", f"must be at least {LOWEST_FAILURE_LOG2:g} and below 0, got {chance:g}")
+        require_server(self.server)
+        if self.levels is not None and self.levels < 1:
+            raise InvalidInput("levels", f"must be at least 1, got {self.levels}")
+        if self.noise is not None:
+            self.noise.check(self.clients, self.failure_log2)
+            for option, remedy in (("levels", "noise decides them"), ("clip", "use --clip-norm")):
+                if getattr(self, option) is not None:
+                    raise InvalidInput(option, f"must not be given with --epsilon: {remedy}")
+
+    @property
+    def most_clients(self) -> int:
+        """The largest cohort of which this could be asked: δ has to be below 1/N."""
+        return MAX_CLIENTS if self.noise is None else min(MAX_CLIENTS, math.ceil(1 / self.noise.delta) - 1)
+
+    @cached_property
+    def colluders(self) -> int:
+        """How many users collude: γN to the nearest, and at least one unless γ is 0."""
+        return planned_colluders(self.clients, self.colluding) if self.colluding else 0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Groups, threshold and words of a run, what they promise and what they cost; if not feasible, why not."""
+
+    goal: Goal
+    feasible: bool
+    reason: str
+    """One sentence that tells privacy from availability; if not feasible, with what would help."""
+    options: RoundOptions | None = None
+    """For `Parameters.create`, `secure_sum` and `SecAgg`."""
+    groups: int | None = None
+    group_size: int | None = None
+    """Users of the largest group; others have one less at most."""
+    threshold: int | None = None
+    anonymity: int | None = None
+    """Honest users in every sum that can be opened."""
+    colluders: int | None = None
+    """Colluding users that a group has at most, except with `privacy_failure_log2`."""
+    upload_bytes: int | None = None
+    """The UPLOAD message of one user."""
+    all_bytes_sent: int | None = None
+    all_bytes_received: int | None = None
+    """Per round and user, without the model."""
+    compression_vs_secagg: float | None = None
+    """How many times larger the upload of the full model in 32-bit words is."""
+    privacy_failure_log2: float | None = None
+    """The chance, per run, of more colluding users in some group than the anonymity allows for, as log2."""
+    abort_probability: float | None = None
+    """The chance, per round, that a given group's sum is lost; with one group, that the round fails."""
+    noise: NoisePlan | None = None
+    """Differential privacy; also there if the noise is why nothing is feasible."""
 
 
 class _Choice(NamedTuple):
@@ -59,17 +170,9 @@ def plan_round(goal: Goal) -> Plan:
     choice = _choose(goal)
     if choice is None:
         return Plan(goal, False, f"{_why_not(goal)}; {_remedies(goal)}")
-    options = _options(goal, choice)
-    noise = _noise(goal, choice, options)
-    if noise is not None:
-        if noise.problem is not None:
-            return Plan(goal, False, f"{noise.problem}; {_quieter(goal, noise)}", noise=noise)
-        options = replace(
-            options,
-            modulus_bits=noise.modulus_bits,
-            clip_norm=noise.goal.clip,
-            noise_multiplier=noise.multiplier,
-        )
+    options, noise = _settings(goal, choice)
+    if noise and noise.problem:
+        return Plan(goal, False, f"{noise.problem}; {_quieter(goal, noise)}", noise=noise)
     cost = message_bytes(Parameters.create(goal.clients, goal.dim, options))
     return Plan(
         goal=goal,
@@ -91,10 +194,10 @@ def plan_round(goal: Goal) -> Plan:
     )
 
 
-def _options(goal: Goal, choice: _Choice) -> RoundOptions:
-    """Return the options of a round, without noise."""
+def _settings(goal: Goal, choice: _Choice) -> tuple[RoundOptions, NoisePlan | None]:
+    """Return the options of a round, and the noise of differential privacy."""
     sizes, largest = choice.sizes, max(choice.sizes)
-    return RoundOptions(
+    options = RoundOptions(
         alpha=DEFAULT_ALPHA if goal.alpha is None else goal.alpha,
         group_size=None if group_count(goal.clients, None) == len(sizes) == 1 else largest,
         threshold=choice.threshold,
@@ -103,14 +206,12 @@ def _options(goal: Goal, choice: _Choice) -> RoundOptions:
         modulus_bits=shortest_word(largest, goal.levels or default_levels(min(sizes))),
         clip=goal.clip,
     )
-
-
-def _noise(goal: Goal, choice: _Choice, options: RoundOptions) -> NoisePlan | None:
-    """Return the noise that a run of these groups takes; None without differential privacy."""
     if goal.noise is None:
-        return None
+        return options, None
     params = Parameters.create(goal.clients, goal.dim, options)
-    return plan_noise(goal.noise, params, choice.promise.anonymity, goal.failure_log2)
+    noise = plan_noise(goal.noise, params, choice.promise.anonymity, goal.failure_log2)
+    bits, clip = noise.modulus_bits, goal.noise.clip
+    return replace(options, modulus_bits=bits, clip_norm=clip, noise_multiplier=noise.multiplier), noise
 
 
 def _is_feasible(goal: Goal) -> bool:
@@ -118,7 +219,7 @@ def _is_feasible(goal: Goal) -> bool:
     if choice is None:
         return False
     try:
-        noise = _noise(goal, choice, _options(goal, choice))
+        _, noise = _settings(goal, choice)
     except InvalidInput:  # Such as a slice of a smaller model that has no coordinate.
         return False
     return noise is None or noise.problem is None
@@ -127,11 +228,7 @@ def _is_feasible(goal: Goal) -> bool:
 def _choose(goal: Goal) -> _Choice | None:
     """Return the smallest groups, with the lowest threshold, that keep the goal and lose few rounds."""
     choices = [choice for sizes in _cuts(goal) if (choice := _threshold(goal, sizes))]
-    for allowed in LOST_ROUNDS:
-        for choice in choices:
-            if choice.failed <= allowed:
-                return choice
-    return None
+    return next((choice for allowed in LOST_ROUNDS for choice in choices if choice.failed <= allowed), None)
 
 
 def _cuts(goal: Goal) -> Iterator[tuple[int, ...]]:
@@ -160,13 +257,11 @@ def _threshold(goal: Goal, sizes: tuple[int, ...]) -> _Choice | None:
         kept = (honest_in_sum(size, threshold, min(most, size), goal.server) for size in (smallest, largest))
         return min(kept) >= goal.min_anonymity
 
-    if not is_enough(high := smallest):
+    if not is_enough(smallest):
         return None
-    while low < high:  # A higher threshold never keeps less.
-        middle = (low + high) // 2
-        low, high = (low, middle) if is_enough(middle) else (middle + 1, high)
-    kept = promise(sizes, low, goal.colluders, goal.server, goal.failure_log2)
-    return _Choice(sizes, low, kept, failed_rounds(smallest, low, goal.dropout))
+    threshold = low + bisect_left(range(low, smallest), True, key=is_enough)  # A higher one never keeps less.
+    kept = promise(sizes, threshold, goal.colluders, goal.server, goal.failure_log2)
+    return _Choice(sizes, threshold, kept, failed_rounds(smallest, threshold, goal.dropout))
 
 
 def _why(goal: Goal, choice: _Choice) -> str:
@@ -177,7 +272,7 @@ def _why(goal: Goal, choice: _Choice) -> str:
     server = "even if the server lies" if goal.server == "malicious" else "against a server that follows the protocol"
     chance = (
         f", except with probability 2^{math.ceil(10 * kept.failure_log2) / 10:g} per run"
-        if isfinite(kept.failure_log2)
+        if math.isfinite(kept.failure_log2)
         else ""
     )
     lost = f"a group loses {failed:.1%} of its rounds" if several else f"{failed:.1%} of the rounds fail"
@@ -213,20 +308,16 @@ def _why_not(goal: Goal) -> str:
 
 def _remedies(goal: Goal) -> str:
     """Return what would be feasible, changing one thing at a time."""
-    found = []
-    if goal.server == "malicious" and _is_feasible(replace(goal, server="semi-honest")):
-        found.append("--server semi-honest")
-    dropout = _largest(math.ceil(100 * goal.dropout) - 1, 0, lambda rate: replace(goal, dropout=rate / 100))
-    if dropout is not None:
-        found.append(f"--dropout {dropout / 100:g}")
-    anonymity = _largest(goal.min_anonymity - 1, 1, lambda count: replace(goal, min_anonymity=count))
-    if anonymity is not None:
-        found.append(f"--min-anonymity {anonymity}")
+    curious = goal.server == "malicious" and _is_feasible(replace(goal, server="semi-honest"))
+    percent = _largest(math.ceil(100 * goal.dropout) - 1, 0, lambda rate: replace(goal, dropout=rate / 100))
     larger = [goal.clients << doublings for doublings in range(1, 7) if goal.clients << doublings <= goal.most_clients]
-    enough = next((clients for clients in larger if _is_feasible(replace(goal, clients=clients))), None)
-    if enough is not None:
-        found.append(f"--clients {enough}")
-    return f"feasible: {' or '.join(found)}" if found else "no other server, dropout, anonymity or cohort alone helps"
+    found = {
+        "server": "semi-honest" if curious else None,
+        "dropout": None if percent is None else f"{percent / 100:g}",
+        "min-anonymity": _largest(goal.min_anonymity - 1, 1, lambda count: replace(goal, min_anonymity=count)),
+        "clients": next((clients for clients in larger if _is_feasible(replace(goal, clients=clients))), None),
+    }
+    return _feasible(found) or "no other server, dropout, anonymity or cohort alone helps"
 
 
 def _quieter(goal: Goal, noise: NoisePlan) -> str:
@@ -236,22 +327,24 @@ def _quieter(goal: Goal, noise: NoisePlan) -> str:
     def changed(**changes: float) -> Goal:
         return replace(goal, noise=DifferentialPrivacy(**{**vars(asked), **changes}))
 
-    found = []
-    rounds = _largest(asked.rounds - 1, 1, lambda count: changed(rounds=count))
-    if rounds is not None:
-        found.append(f"--rounds {rounds}")
     dim = int(rounded(max(1.0, goal.dim / excess**2), 2, up=False))
-    if dim < goal.dim and _is_feasible(replace(goal, dim=dim)):
-        found.append(f"--dim {dim}")
     clients = int(rounded(goal.clients * excess, 2, up=True))
-    if goal.clients < clients <= goal.most_clients and _is_feasible(replace(goal, clients=clients)):
-        found.append(f"--clients {clients}")
+    more = goal.clients < clients <= goal.most_clients and _is_feasible(replace(goal, clients=clients))
     tenths = _largest(-math.floor(10 * asked.epsilon) - 1, -10 * _MOST_EPSILON, lambda k: changed(epsilon=-k / 10))
-    if tenths is not None:
-        found.append(f"--epsilon {-tenths / 10:g}")
-    if not found:
-        return "no smaller number of rounds, smaller model, larger cohort or larger epsilon alone helps"
-    return f"feasible: {' or '.join(found)}; adapters are a way to a smaller model"
+    found = {
+        "rounds": _largest(asked.rounds - 1, 1, lambda count: changed(rounds=count)),
+        "dim": dim if dim < goal.dim and _is_feasible(replace(goal, dim=dim)) else None,
+        "clients": clients if more else None,
+        "epsilon": None if tenths is None else f"{-tenths / 10:g}",
+    }
+    none = "no smaller number of rounds, smaller model, larger cohort or larger epsilon alone helps"
+    return f"{ways}; adapters are a way to a smaller model" if (ways := _feasible(found)) else none
+
+
+def _feasible(options: Mapping[str, int | str | None]) -> str:
+    """Return the options that would do, as they are typed."""
+    ways = [f"--{name} {value}" for name, value in options.items() if value is not None]
+    return f"feasible: {' or '.join(ways)}" if ways else ""
 
 
 def _why_noise(noise: NoisePlan) -> str:
@@ -266,7 +359,23 @@ def _largest(high: int, low: int, change: Callable[[int], Goal]) -> int | None:
     """Return the largest number in [low, high] whose goal is feasible, if less is easier."""
     if high < low or not _is_feasible(change(low)):
         return None
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if _is_feasible(change(middle)) else (low, middle - 1)
-    return low
+    return low + bisect_left(range(low + 1, high + 1), True, key=lambda number: not _is_feasible(change(number)))
+
+
+def advice(params: Parameters) -> list[str]:
+    """Return one sentence for each thing that a user of these settings should know."""
+    sentences = [] if params.shape.protects else [PAIRWISE_WARNING]
+    size = params.clients // params.groups
+    failed = failed_rounds(size, params.quorum, params.dropout)
+    if failed > MANY_FAILED:
+        what = "of the rounds fail" if params.groups == 1 else "of the rounds lose a given group"
+        remedy = "lower --dropout or --threshold" if params.quorum > size // 2 + 1 else "lower --dropout"
+        sentences.append(f"about {failed:.0%} {what}, with fewer than {params.quorum} of {size} users left: {remedy}")
+    if params.authenticated and params.shape.protects:
+        promise = kept_by(params, "malicious", params.colluding)
+        if promise.anonymity < 2:
+            sentences.append(
+                f"groups of {params.contributors} with up to {promise.colluders} colluding users and a threshold of "
+                f"{params.threshold} protect nobody from a malicious server: raise --group-size or --threshold"
+            )
+    return sentences

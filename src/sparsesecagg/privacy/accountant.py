@@ -1,26 +1,25 @@
 """How much privacy noisy sums cost: Rényi differential privacy of the Skellam mechanism, and what follows from it.
 
-The setting, said in every output: *user level, zero-out* (a user's update is replaced by zeros; that it takes part is
-public), no amplification by sampling (groups and slices are public). One release is the sum of one group in one round:
-integers with a user's vector of norms Δ₁, Δ₂ in it, and Skellam noise of variance μ. For integer orders a > 1
+One release is the sum of one group in one round: integers with a user's vector of norms Δ₁, Δ₂ in it, and Skellam noise
+of variance μ. For integer orders a > 1 (arXiv 2110.04995, Corollary 3.6)
 
-    RDP(a) ≤ aΔ₂²/2μ + ((2a − 1)Δ₂² + 6Δ₁)/4μ²        (arXiv 2110.04995, Corollary 3.6)
+    RDP(a) ≤ aΔ₂²/2μ + ((2a − 1)Δ₂² + 6Δ₁)/4μ² = a·ρ + ξ,  ρ = Δ₂²(1 + 1/μ)/2μ,  ξ = max(0, (6Δ₁ − Δ₂²)/4μ²)
 
-which is affine in a: a·ρ + ξ with ρ = Δ₂²(1 + 1/μ)/2μ and ξ = max(0, (6Δ₁ − Δ₂²)/4μ²). So what rounds cost adds up in
-two numbers, and a ledger keeps just these. From RDP to (ε, δ): Canonne, Kamath, Steinke (arXiv 2004.00010, Proposition
-12), minimised over integer orders; `dp_accounting` computes the same for its `ZCDpEvent`.
+So what rounds cost adds up in two numbers, and a ledger keeps these (docs/differential-privacy.md).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import exp, expm1, inf, log, log1p, sqrt
 
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.privacy.skellam import DISTANCE
 
 ORDERS = tuple(range(2, 1025))
 """Rényi orders that are tried; beyond them ε is below 0.02 at any usual δ."""
+DISTANCE = 2.0**-110
+"""The most by which one draw of noise is off, in total variation."""
 MOST_DRAWS = 2.0**50
 LARGEST_EPSILON = 25.0
 """More promises nothing that anybody could use, and the tables of noise are not exact enough for it."""
@@ -41,7 +40,7 @@ class Cost:
         return Cost(self.rho * rounds, self.xi * rounds)
 
     def epsilon(self, delta: float) -> float:
-        """Return the least ε for which the releases are (ε, δ)-differentially private."""
+        """Return the least ε for which the releases are (ε, δ)-differentially private (arXiv 2004.00010, Prop. 12)."""
         return self.spent(delta)[0]
 
     def spent(self, delta: float) -> tuple[float, int]:
@@ -76,14 +75,18 @@ def noise_for(epsilon: float, delta: float, rounds: int, l2: float, l1: float) -
     def spent(multiplier: float) -> float:
         return skellam_cost((multiplier * l2) ** 2, l2, l1).times(rounds).epsilon(delta)
 
-    low, high = 0.0, 1.0
-    while spent(high) > epsilon:
+    if spent(1e9) > epsilon:
+        raise InvalidInput("epsilon", f"of {epsilon:g} can't be kept at delta {delta:g}")
+    return least(lambda multiplier: spent(multiplier) <= epsilon)
+
+
+def least(is_enough: Callable[[float], bool], low: float = 0.0, high: float = 1.0) -> float:
+    """Return the least number above `low` that is enough, from above; `high` grows until it is."""
+    while not is_enough(high):
         low, high = high, 2 * high
-        if high > 1e9:
-            raise InvalidInput("epsilon", f"of {epsilon:g} can't be kept at delta {delta:g}")
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (low, middle) if spent(middle) <= epsilon else (middle, high)
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
     return high
 
 

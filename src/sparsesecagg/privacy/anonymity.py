@@ -6,33 +6,22 @@ and a sum opens with t survivors or more. Then every sum that can be read has at
     t − c                                  honest users, if the server follows the protocol (semi-honest);
     t − c − ⌊(P − t)² / (t − c)⌋           if it lies about anything (malicious), provided that 2t > P + c.
 
-The first is the definition of t. The second (docs/protocol.md has the proof): a holder that releases shares counts at
-least t − c honest survivors under its own header, and two headers would need 2(t − c) ≤ P − c, so one header at most
-opens anything; each of the P − c honest holders may be told another set of survivors, each leaves out P − t members at
-most, and a member is out of the sum only if t − c honest holders leave it out. With 2t ≤ P + c one user can be read.
-
-With one group c is what collusion in the cohort is, and nothing is left to chance. With several groups c is random
-(hypergeometric); a plan allows a probability, per run, that some group of some draw has more. Corruption is static:
-the colluders were chosen before the seed of the draw was known.
+The first is the definition of t; docs/protocol.md proves the second. With 2t ≤ P + c one user can be read. With several
+groups c is random (hypergeometric), and a plan allows a probability, per run, that some group of some draw has more.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.privacy.tails import (
-    IMPOSSIBLE,
-    log_binomial_below,
-    log_hypergeometric_at_least,
-    log_sum,
-    log_union,
-)
 
 ServerModel = Literal["malicious", "semi-honest"]
 SERVER_MODELS: Final[tuple[ServerModel, ...]] = ("malicious", "semi-honest")
@@ -54,6 +43,12 @@ class Promise:
     """The most colluders in a group that this allows for."""
     failure_log2: float
     """Of more colluders than that in some group of some draw; −inf where that is impossible."""
+
+
+def require_server(server: str) -> None:
+    """Raise `InvalidInput` for what is no model of a server."""
+    if server not in SERVER_MODELS:
+        raise InvalidInput("server", f"must be one of {', '.join(SERVER_MODELS)}, got {server!r}")
 
 
 def colluder_count(users: int, colluding: float) -> int:
@@ -81,13 +76,10 @@ def failed_rounds(size: int, threshold: int, dropout: float) -> float:
 
 def honest_in_sum(size: int, threshold: int, colluders: int, server: ServerModel) -> int:
     """Return how many honest users every sum of a group has that can be opened; 0 if there is no bound."""
-    if server not in SERVER_MODELS:
-        raise InvalidInput("server", f"must be one of {', '.join(SERVER_MODELS)}, got {server!r}")
+    require_server(server)
     honest = threshold - colluders
-    if honest <= 0:
-        return 0
-    if server == "semi-honest":
-        return honest
+    if honest <= 0 or server == "semi-honest":
+        return max(0, honest)
     if 2 * threshold <= size + colluders:
         return 0
     return max(0, honest - (size - threshold) ** 2 // honest)
@@ -103,11 +95,7 @@ def least_threshold(size: int, colluders: int) -> int:
 def available_threshold(size: int, dropout: float) -> int:
     """Return the largest t that fails in at most 2 % of a group's rounds."""
     rate = max(dropout, LEAST_DROPOUT)
-    low, high = 1, size
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if failed_rounds(size, middle, rate) <= MAX_FAILED else (low, middle - 1)
-    return low
+    return 1 + bisect_left(range(2, size + 1), True, key=lambda t: failed_rounds(size, t, rate) > MAX_FAILED)
 
 
 def default_threshold(smallest: int, largest: int, dropout: float, colluding: float) -> int:
@@ -127,21 +115,16 @@ def excess_log2(sizes: tuple[int, ...], colluders: int, most: int) -> float:
     clients = sum(sizes)
     if len(sizes) == 1:
         return IMPOSSIBLE if colluders <= most else 0.0
-    logs = [
-        log_union(log_hypergeometric_at_least(clients, colluders, size, most + 1), sizes.count(size))
-        for size in set(sizes)
-    ]
+    tails = {size: log_hypergeometric_at_least(clients, colluders, size, most + 1) for size in set(sizes)}
+    logs = [log_union(tail, sizes.count(size)) for size, tail in tails.items()]
     return log_union(log_sum(np.array(logs)), MAX_EPOCHS) / math.log(2)
 
 
 @lru_cache(maxsize=4096)
 def colluders_in_a_group(sizes: tuple[int, ...], colluders: int, failure_log2: float) -> int:
     """Return the least c that the colluders of no group in any draw exceed, except with the given probability."""
-    low, high = 0, min(colluders, max(sizes))
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if excess_log2(sizes, colluders, middle) <= failure_log2 else (middle + 1, high)
-    return low
+    counts = range(min(colluders, max(sizes)))
+    return bisect_left(counts, True, key=lambda most: excess_log2(sizes, colluders, most) <= failure_log2)
 
 
 def promise(
@@ -164,3 +147,76 @@ def sparse_promise(clients: int, quorum: int, graph: tuple[int, int], colluders:
     degree, threshold = graph
     lost = log_union(log_hypergeometric_at_least(clients - 1, colluders, degree, threshold), clients) / math.log(2)
     return Promise(max(0, quorum - colluders) if lost <= failure_log2 else 0, colluders, lost)
+
+
+# Exact tails, as natural logarithms, because the interesting probabilities are near 2^−40 and smaller. All sums have
+# positive terms only, so nothing cancels.
+
+Logs = NDArray[np.float64]
+Counts = NDArray[np.int64]
+IMPOSSIBLE: Final = -math.inf
+ROUNDING: Final = 1e-6
+"""Covers the floating-point error: log-factorials of up to 10^6 are below 1.3·10^7, and six enter a probability."""
+
+
+@lru_cache(maxsize=24)
+def _log_factorial_table(size: int) -> Logs:
+    return np.array([math.lgamma(n + 1) for n in range(size)])
+
+
+def _log_factorials(largest: int) -> Logs:
+    # Powers of two, so that a search over sizes shares one table.
+    return _log_factorial_table(1 << max(10, (largest + 1).bit_length()))
+
+
+def _times_log(counts: Counts, probability: float) -> Logs:
+    """Return counts · ln(probability), with 0 · ln(0) = 0."""
+    if probability > 0:
+        return counts.astype(np.float64) * math.log(probability)
+    return np.where(counts == 0, 0.0, IMPOSSIBLE)
+
+
+def log_sum(logs: Logs) -> float:
+    """Return ln Σ exp(logs)."""
+    largest = float(logs.max(initial=IMPOSSIBLE))
+    if largest == IMPOSSIBLE:
+        return IMPOSSIBLE
+    return largest + math.log(float(np.exp(logs - largest).sum()))
+
+
+def log_choose(whole: int, parts: Counts) -> Logs:
+    """Return ln of the binomial coefficients; impossible where `parts` is below 0 or above `whole`."""
+    table = _log_factorials(whole)
+    possible = (parts >= 0) & (parts <= whole)
+    inside = np.where(possible, parts, 0)
+    return np.where(possible, table[whole] - table[inside] - table[whole - inside], IMPOSSIBLE)
+
+
+def log_binomial(trials: Counts, successes: Counts, probability: float) -> Logs:
+    """Return ln P[Bin(trials, probability) = successes], element by element; needs 0 ≤ successes ≤ trials."""
+    table = _log_factorials(int(trials.max(initial=0)))
+    failures = trials - successes
+    choose: Logs = table[trials] - table[successes] - table[failures]
+    return choose + _times_log(successes, probability) + _times_log(failures, 1 - probability)
+
+
+def log_binomial_below(trials: int, probability: float, bound: int) -> float:
+    """Return ln P[Bin(trials, probability) < bound]."""
+    if bound > trials:
+        return 0.0
+    successes = np.arange(max(bound, 0))
+    return min(0.0, log_sum(log_binomial(np.full_like(successes, trials), successes, probability)))
+
+
+def log_hypergeometric_at_least(population: int, marked: int, draws: int, bound: int) -> float:
+    """Return ln P[at least `bound` marked among `draws` drawn without replacement]."""
+    if bound <= 0:
+        return 0.0
+    hits = np.arange(bound, draws + 1)
+    logs = log_choose(marked, hits) + log_choose(population - marked, draws - hits)
+    return min(0.0, log_sum(logs - log_choose(population, np.array(draws))))
+
+
+def log_union(log_probability: float, events: int) -> float:
+    """Bound ln P[any of `events` events], each of this probability, from above."""
+    return min(0.0, log_probability + math.log(events) + ROUNDING)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.planning.noise import MEANING, DifferentialPrivacy, plan_noise
-from sparsesecagg.privacy.tails import log_binomial_below
+from sparsesecagg.privacy.anonymity import log_binomial_below
 from sparsesecagg.protocol import Parameters, Policy, RoundOptions, Stage
 from sparsesecagg.simulate import Cohort, InProcessRun
 from sparsesecagg.simulate.simulation import entropy_of_run

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.privacy.anonymity import colluder_count
-from sparsesecagg.privacy.tails import log_binomial
+from sparsesecagg.privacy.anonymity import colluder_count, log_binomial
 from sparsesecagg.protocol import Parameters
 from sparsesecagg.protocol.policy import kept_by
 

@@ -27,7 +27,7 @@ from sparsesecagg.lab.audit.audit import run_audit
 from sparsesecagg.lab.audit.audit_report import AuditReport, AuditSettings, Score
 from sparsesecagg.lab.audit.canaries import CanarySettings, compare_noise, dp_in_words
 from sparsesecagg.patterns import PATTERNS
-from sparsesecagg.planning.advice import advice
+from sparsesecagg.planning.planner import advice
 from sparsesecagg.privacy.anonymity import ServerModel
 from sparsesecagg.protocol import RoundOptions, Stage
 

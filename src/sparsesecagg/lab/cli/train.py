@@ -29,7 +29,7 @@ from sparsesecagg.lab.learning.secure import SecureAggregator
 from sparsesecagg.lab.learning.workers import WorkerError, check_workers
 from sparsesecagg.lab.report import read_runs, summary_table, write_report
 from sparsesecagg.lab.report.headline import in_short
-from sparsesecagg.planning.advice import advice
+from sparsesecagg.planning.planner import advice
 from sparsesecagg.protocol import RoundOptions
 
 _FILES = "Files and processes"

@@ -16,7 +16,7 @@ from sparsesecagg.lab.learning.models.base import Vector
 from sparsesecagg.lab.learning.plain import PlainAggregator, RandomK, TopK, kept_values
 from sparsesecagg.lab.learning.secure import WEIGHT_SCALE, SecureAggregator, Secured
 from sparsesecagg.planning.noise import DifferentialPrivacy, with_noise
-from sparsesecagg.privacy.tails import log_binomial_below
+from sparsesecagg.privacy.anonymity import log_binomial_below
 from sparsesecagg.protocol import Parameters, RoundOptions
 from sparsesecagg.protocol.combine import SMALLEST_NUMBER, Sum
 from sparsesecagg.protocol.robust import CentredClipping, Median
