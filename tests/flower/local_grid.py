@@ -12,7 +12,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 
 from sparsesecagg.flower import SecAgg, secagg_mod
-from sparsesecagg.lab.attacks.local_grid import RUN, SERVER, LocalGrid, Silent, round_of, stage_of, travel
+from sparsesecagg.lab.attacks.local_grid import RUN, SERVER, LocalGrid, Silent, stage_of, travel
 from sparsesecagg.protocol import RoundOptions
 
 __all__ = [
@@ -29,6 +29,11 @@ __all__ = [
     "travel",
     "values",
 ]
+
+
+def round_of(message: Message) -> int:
+    """Return the round that a message belongs to."""
+    return int(str(message.content["secagg"]["round"]))
 
 
 def content_of(message: Message) -> Any:

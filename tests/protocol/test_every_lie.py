@@ -117,9 +117,9 @@ class Told:
         forged = [user for user in others if kind_of[user] == "member with a forged key"]
         named = [user for user in others if kind_of[user] != "no member"]
         for user in first:
-            server.show(user, [*first, *named, *colluding], forged)
+            server.show_to(user, [*first, *named, *colluding], forged)
         for user in others:
-            server.show(user, range(group.size), context=b"another model".ljust(32))
+            server.show_to(user, range(group.size), context=b"another model".ljust(32))
         server.collect_uploads()
         told, garbled = {}, {}
         for holder in range(group.honest):
@@ -202,7 +202,7 @@ def told_the_same_header(group: Group, known: Knowledge) -> MaliciousServer:
     server = MaliciousServer(Run(parameters(group)), range(group.honest, group.size))
     server.collect_uploads()
     server.unmask(
-        {holder: {*survivors, *server.colluding} for holder, survivors in enumerate(told) if survivors is not None}
+        {holder: {*survivors, *server.colluders} for holder, survivors in enumerate(told) if survivors is not None}
     )
     seeds, masks = server.knowledge()
     assert (sum(1 << user for user in seeds), sum(1 << user for user in masks)) == (known.seeds, known.masks)

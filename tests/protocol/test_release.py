@@ -161,7 +161,7 @@ def told_of_few_members(run: Run) -> MaliciousServer:
     """Attack 1. The victim masks with so few that these can be dropped; everybody else is told that they did."""
     server = MaliciousServer(run)
     few = range(THRESHOLD)
-    server.show(VICTIM, few)
+    server.show_to(VICTIM, few)
     server.collect_uploads()
     told = [VICTIM, *range(THRESHOLD, USERS)]
     rest = {user: {*told, *range(1, 5)} for user in range(1, USERS)}
@@ -172,7 +172,7 @@ def told_of_few_members(run: Run) -> MaliciousServer:
 def shown_keys_of_the_server(run: Run) -> MaliciousServer:
     """The victim is shown mask keys of the server's own for all its peers; the others release its private seed."""
     server = MaliciousServer(run)
-    server.show(VICTIM, range(USERS), forged=range(1, USERS))
+    server.show_to(VICTIM, range(USERS), forged=range(1, USERS))
     server.collect_uploads()
     server.unmask({user: range(USERS) for user in range(1, USERS)})
     return server
@@ -182,7 +182,7 @@ def with_other_own_key(run: Run) -> MaliciousServer:
     """Everybody is shown keys of the server's own for all but the victim: one header, whose tags are valid."""
     server = MaliciousServer(run)
     for user in range(USERS):
-        server.show(user, range(USERS), forged=range(1, USERS))
+        server.show_to(user, range(USERS), forged=range(1, USERS))
     server.collect_uploads()
     server.unmask({user: range(USERS) for user in range(USERS)})
     return server
@@ -264,7 +264,7 @@ def test_reflected_tags_do_not_count(fresh: Run, monkeypatch: pytest.MonkeyPatch
         server.collect_uploads()
         monkeypatch.setattr(server, "tag", lambda sender, receiver: MaliciousServer.tag(server, receiver, sender))
         server.unmask({0: range(USERS)})
-        return len(server.shares)
+        return len(server._shares)
 
     assert reflected(fresh) == 0
     one, many = sealing.tag, sealing.tags

@@ -4,7 +4,7 @@ import pytest
 
 from sparsesecagg.errors import PolicyViolation
 from sparsesecagg.lab.attacks import ATTACKS, MODES, Setting, run
-from sparsesecagg.lab.attacks.base import Attack, Loot
+from sparsesecagg.lab.attacks.base import Attack, Play
 from sparsesecagg.protocol import checks
 from sparsesecagg.protocol.header import Tags
 
@@ -58,16 +58,16 @@ def test_a_check_that_a_control_takes_out_is_back_afterwards() -> None:
 
 
 def test_what_was_read_before_a_refusal_counts() -> None:
-    def play(setting: Setting, loot: Loot) -> None:
-        loot.values += 3
+    def early(play: Play) -> None:
+        play.values += 3
         raise PolicyViolation("no more")
 
-    outcome = run(Attack("early", "a lie", "a promise", play, ATTACKS["differences"].without_check), Setting())
+    outcome = run(Attack("early", "a lie", "a promise", early, ATTACKS["differences"].without_check), Setting())
     assert outcome.broken
     assert outcome.as_json()["values_read"] == 3
     assert outcome.as_json()["refused_by"] == "PolicyViolation"
 
 
 def test_a_control_that_shows_nothing_breaks_the_outcome() -> None:
-    attack = Attack("idle", "a lie", "a promise", lambda setting, loot: None, ATTACKS["differences"].without_check)
+    attack = Attack("idle", "a lie", "a promise", lambda play: None, ATTACKS["differences"].without_check)
     assert run(attack, Setting()).broken

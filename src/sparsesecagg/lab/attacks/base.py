@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
+import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Literal
+from unittest.mock import patch
 
 from sparsesecagg.errors import SparseSecAggError
 
 Mode = Literal["plain", "authenticated"]
 MODES: tuple[Mode, ...] = ("plain", "authenticated")
+_MEMORY = Path("/dev/shm")  # noqa: S108
 
 
 @dataclass(frozen=True)
@@ -30,13 +35,16 @@ class Setting:
 
 
 @dataclass
-class Loot:
-    """What comes out of an attack while it is played; kept whatever ends it."""
+class Play:
+    """An attack while it is played: against whom, and what comes out of it, kept whatever ends it."""
 
+    setting: Setting
     values: int = 0
     """Values that the attacker should not have and that are right; for an attack on correctness, what is made wrong."""
     refusals: list[str] = field(default_factory=list)
     """The types of the errors that stood in its way."""
+    cleanup: ExitStack = field(default_factory=ExitStack)
+    """What is done afterwards."""
 
     @contextmanager
     def noting(self) -> Iterator[None]:
@@ -46,8 +54,12 @@ class Loot:
         except SparseSecAggError as refusal:
             self.refusals.append(type(refusal).__name__)
 
+    def folder(self) -> Path:
+        """Return a folder for the time of the attack; in memory where there is one, because ledgers wait for disks."""
+        made = tempfile.TemporaryDirectory(prefix="attack-", dir=_MEMORY if _MEMORY.is_dir() else None)
+        return Path(self.cleanup.enter_context(made))
 
-Play = Callable[[Setting, Loot], None]
+
 Control = Callable[[], AbstractContextManager[Any]]
 
 
@@ -59,7 +71,7 @@ class Attack:
     lie: str
     """One sentence."""
     promise: str
-    play: Play
+    play: Callable[[Play], None]
     without_check: Control
     """Takes out the one check that stops it, while the control runs."""
     modes: tuple[Mode, ...] = MODES
@@ -72,13 +84,27 @@ ATTACKS: dict[str, Attack] = {}
 """All of them, by name."""
 
 
-def attack(lie: str, promise: str, without_check: Control = nullcontext, **options: Any) -> Callable[[Play], Play]:
-    """Enter a function into the suite under its own name. Without a check to take out, its control is itself."""
+def attack(
+    without_check: Control = nullcontext,
+    stage: Callable[..., Any] = lambda play: play,
+    *,
+    modes: tuple[Mode, ...] = MODES,
+    promised: tuple[Mode, ...] | None = None,
+    **options: Any,
+) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
+    """Enter a function into the suite under its own name; its docstring is the lie, and then what is promised.
 
-    def enter(play: Play) -> Play:
-        name = play.__name__.replace("_", "-")
-        ATTACKS[name] = Attack(name, lie, promise, play, without_check, **options)
-        return play
+    It is played on a stage, such as a `World` with these options. Without a check to take out, its control is itself.
+    """
+
+    def enter(function: Callable[[Any], None]) -> Callable[[Any], None]:
+        name = function.__name__.replace("_", "-")
+        lie, promise = (" ".join(part.split()) for part in (inspect.getdoc(function) or "").split("\n\n")[:2])
+        kept = modes if promised is None else promised
+        ATTACKS[name] = Attack(
+            name, lie, promise, lambda play: function(stage(play, **options)), without_check, modes, kept
+        )
+        return function
 
     return enter
 
@@ -88,9 +114,13 @@ class AttackOutcome:
     """An attack that was played, with its control."""
 
     attack: Attack
-    mode: Mode
-    loot: Loot
-    control: Loot
+    loot: Play
+    control: Play
+
+    @property
+    def mode(self) -> Mode:
+        """In which it was played."""
+        return self.loot.setting.mode
 
     @property
     def promised(self) -> bool:
@@ -118,18 +148,11 @@ class AttackOutcome:
 
 def run(attack: Attack, setting: Setting) -> AttackOutcome:
     """Play an attack as it is, and its control."""
-    loot = _play(attack, setting)
-    with attack.without_check():
-        control = _play(attack, setting)
-    return AttackOutcome(attack, setting.mode, loot, control)
-
-
-def _play(attack: Attack, setting: Setting) -> Loot:
-    """Return what was read, before an error or without one."""
-    loot = Loot()
-    with loot.noting():
-        attack.play(setting, loot)
-    return loot
+    loot, control = Play(setting), Play(setting)
+    for play, check in ((loot, nullcontext()), (control, attack.without_check())):
+        with check, play.cleanup, play.noting():
+            attack.play(play)
+    return AttackOutcome(attack, loot, control)
 
 
 def flower_installed() -> bool:
@@ -140,17 +163,6 @@ def flower_installed() -> bool:
         return False
 
 
-@contextmanager
-def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """Put something else in the place of a function while a control runs."""
-    kept = owner.__dict__[name]
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        setattr(owner, name, kept)
-
-
-def without(owner: Any, name: str, value: Any) -> Control:
-    """Return a control that puts something else in the place of one check."""
-    return lambda: replaced(owner, name, value)
+def without(owner: Any, **instead: Any) -> Control:
+    """Return a control that puts something else in the place of a check."""
+    return lambda: patch.multiple(owner, **instead)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,21 +11,21 @@ from typing import Any
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
-from flwr.serverapp.strategy import FedAvg, Result
+from flwr.serverapp.strategy import FedAvg
 from numpy.typing import NDArray
 
 from sparsesecagg.crypto.identity import IdentityKey, Roster, RunSecret, enrol
 from sparsesecagg.flower import SecAgg, secagg_mod
 from sparsesecagg.flower.node import LEDGER, ROSTER, RUN_KEY
 from sparsesecagg.flower.records import CONTROL, read_packet
-from sparsesecagg.lab.attacks.base import Loot, Setting
+from sparsesecagg.lab.attacks.base import Play
 from sparsesecagg.lab.attacks.local_grid import LocalGrid, stage_of, travel
 from sparsesecagg.lab.attacks.world import TOLERANCE
+from sparsesecagg.lab.audit.adversary import Adversary
 from sparsesecagg.protocol import RoundOptions
 from sparsesecagg.protocol.messages import Unmask, Upload, decode_client_message
 from sparsesecagg.protocol.server_group import GroupRound
 
-_MEMORY = Path("/dev/shm")  # noqa: S108
 _LOG = logging.getLogger("flwr")
 MOST_NODES = 8
 """Each node writes to a ledger in a file, so a few have to do."""
@@ -41,35 +40,27 @@ Train = Callable[[int, Message], tuple[NDArray[np.float32], dict[str, Any]]]
 
 
 class FlowerWorld:
-    """A federation among honest nodes. Use it as a context: ledgers are files."""
+    """A federation among honest nodes."""
 
-    def __init__(self, setting: Setting, loot: Loot, train: Train | None = None) -> None:
-        self.setting, self.loot = setting, loot
+    def __init__(self, play: Play) -> None:
+        self.play, setting = play, play.setting
         self.nodes = min(setting.clients, MOST_NODES)
         self.victim = self.nodes - 1
         rng = np.random.default_rng([setting.seed, setting.clients])
         signs = rng.choice([-1.0, 1.0], (self.nodes, DIM))
         self.updates = (signs * rng.uniform(0.2, 1, (self.nodes, DIM))).astype(np.float32)
-        self.train = train or self._train
+        self.train: Train = self._train
         self.uploads: dict[int, Upload] = {}
-        # In memory where there is such a folder: a ledger waits for the disk.
-        self._folder = tempfile.TemporaryDirectory(prefix="attack-", dir=_MEMORY if _MEMORY.is_dir() else None)
+        self._folder = play.folder()
         self.roster = self._enrol() if setting.authenticated else None
         self.spy: Callable[[int, Message], Message | None] = lambda user, reply: None
         """Sees every reply before the server does, and may change it."""
         self.grid = LocalGrid(self._app(), self.nodes, after=self._note, node_config=self._node_config)
-        self._level = _LOG.level
-
-    def __enter__(self) -> FlowerWorld:
+        play.cleanup.callback(_LOG.setLevel, _LOG.level)
         _LOG.setLevel(logging.CRITICAL)  # Flower and the mod log what goes wrong here, which is the point.
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        _LOG.setLevel(self._level)
-        self._folder.cleanup()
-
-    def start(self, before: Before | None = None, *, roster: bool = True, rounds: int = 1, **settings: Any) -> Result:
-        """Play rounds with the real strategy, which a lie may step into."""
+    def start(self, before: Before | None = None, *, roster: bool = True, **settings: Any) -> NDArray[Any]:
+        """Play a round with the real strategy, which a lie may step into; return the new model."""
         self.grid.before = None if before is None else lambda node, message: before(node - FIRST, message)
         self.strategy = SecAgg(
             FedAvg(fraction_evaluate=0.0),
@@ -81,7 +72,8 @@ class FlowerWorld:
         )
         self.strategy.downlink_bits = 32
         start = ArrayRecord({"w": Array(np.zeros(DIM, np.float32))})
-        return self.strategy.start(self.grid, start, rounds, 0.3, train_config=ConfigRecord({RATE: 1.0}))
+        result = self.strategy.start(self.grid, start, 1, 0.3, train_config=ConfigRecord({RATE: 1.0}))
+        return result.arrays["w"].numpy()
 
     def ask(self, user: int, message: Message) -> Message:
         """Give a node a message of a server's own making."""
@@ -92,6 +84,14 @@ class FlowerWorld:
     def right(self, values: NDArray[Any]) -> int:
         """Count the values of the victim's update that somebody has got right."""
         return int(np.count_nonzero(np.abs(values - self.updates[self.victim]) < TOLERANCE * CLIP))
+
+    def adversary(self) -> Adversary:
+        """Return the adversary with the uploads of the round."""
+        shown = self.shown
+        found = Adversary(shown.epoch, shown.header.round_number, shown.packages)
+        for user, upload in self.uploads.items():
+            found.take_upload(user, shown.header, upload)
+        return found
 
     @property
     def shown(self) -> GroupRound:
@@ -123,14 +123,11 @@ class FlowerWorld:
         return app
 
     def _node_config(self, user: int) -> dict[str, Any]:
-        folder = Path(self._folder.name)
-        config: dict[str, Any] = {LEDGER: str(folder / f"ledger-{user}")}
-        if self.roster is not None:
-            config |= {ROSTER: str(self.roster), RUN_KEY: str(folder / f"{user}.run")}
-        return config
+        owned = {ROSTER: str(self.roster), RUN_KEY: str(self._folder / f"{user}.run")} if self.roster else {}
+        return {LEDGER: str(self._folder / f"ledger-{user}"), **owned}
 
     def _enrol(self) -> Path:
-        folder, entries = Path(self._folder.name), []
+        folder, entries = self._folder, []
         for user in range(self.nodes):
             secret = os.urandom(32)
             (folder / f"{user}.run").write_bytes(secret)
@@ -149,7 +146,7 @@ class FlowerWorld:
     def _note_reason(self, reply: Message) -> None:
         told = str(reply.error.reason) if reply.has_error() else dict(reply.content.get(CONTROL, {})).get("refused", "")
         if told:
-            self.loot.refusals.append(str(told).removeprefix("sparsesecagg: ").partition(":")[0])
+            self.play.refusals.append(str(told).removeprefix("sparsesecagg: ").partition(":")[0])
 
 
 def answer_of(reply: Message) -> Unmask | Upload | None:

@@ -1,7 +1,5 @@
 """A Grid of Flower in one process: every node is a ClientApp and a Context, messages travel as Flower's own objects.
 
-For attacks on the mod and for tests; nothing else imports it.
-
 Messages are deflated and inflated on the way, so a client never shares memory with the server, and bytes are real.
 Faults are functions that see each message before it reaches its node, and each reply before it reaches the server.
 """
@@ -53,11 +51,7 @@ class LocalGrid(Grid):
             100 + index: Context(
                 run_id=RUN,
                 node_id=100 + index,
-                node_config={
-                    "partition-id": index,
-                    "num-partitions": nodes,
-                    **(node_config(index) if node_config else {}),
-                },
+                node_config={"partition-id": index, "num-partitions": nodes, **(node_config or (lambda _: {}))(index)},
                 state=RecordDict(),
                 run_config=run_config or {},
             )
@@ -86,12 +80,11 @@ class LocalGrid(Grid):
         return ids
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        arrived: list[Message] = []
-        for key in message_ids:
+        keys = list(message_ids)
+        for key in keys:
             if key in self._waiting:
                 self._ready[key] = self._run(self._waiting.pop(key))
-            arrived += self._ready.pop(key, [])
-        return arrived
+        return [reply for key in keys for reply in self._ready.pop(key, [])]
 
     def _run(self, message: Message) -> list[Message]:
         node = message.metadata.dst_node_id
@@ -137,8 +130,3 @@ def travel(message: Message) -> Message:
 def stage_of(message: Message) -> str:
     """Return the stage that a message belongs to; nothing for an error."""
     return str(message.content["secagg"]["stage"]) if message.has_content() else ""
-
-
-def round_of(message: Message) -> int:
-    """Return the round that a message belongs to."""
-    return int(str(message.content["secagg"]["round"]))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsesecagg.errors import InvalidInput, SparseSecAggError
-from sparsesecagg.lab.attacks.base import Loot, Setting, attack, without
+from sparsesecagg.lab.attacks.base import Play, attack, without
 from sparsesecagg.lab.attacks.users import play_round
 from sparsesecagg.lab.attacks.world import TOLERANCE, World, without_policy, without_refusal
 from sparsesecagg.privacy.mechanism import Noise
@@ -26,28 +26,24 @@ def _finite(self: Clip, piece: NDArray[Any], kept: Any = Clip.apply) -> Any:
     return kept(self, piece)
 
 
-@attack(
-    "The server sends a model that overflows on some users' data, and watches who refuses, with which words.",
-    "No answer depends on private data: the same messages get the same kind of answer, of the same size.",
-    without(Clip, "apply", _finite),
-)
-def data_oracle(setting: Setting, loot: Loot) -> None:
-    """S3: count the users whose data can be told from an ordinary update's by the kind of answer."""
-    world = World(setting, loot, max_weight=100)
-    bad = [np.nan, np.inf, -np.inf, 1e300, 0.0]
-    shown, answers = world.show(), []
+@attack(without(Clip, apply=_finite), World, max_weight=100)
+def data_oracle(world: World) -> None:
+    """The server sends a model that overflows on some users' data, and watches who refuses, with which words.
+
+    No answer depends on private data: the same messages get the same kind of answer, of the same size.
+    """
+    bad, answers = [np.nan, np.inf, -np.inf, 1e300, 0.0], []
     for place, index in enumerate(world.everyone[:12]):
         update = world.updates[index].astype(np.float64)
         if place:
             update[:] = bad[place % len(bad)]
+        weight, header = (1, 0, -3, 10**30)[place % 4], world.header_for(index, world.shown)
         try:
-            weight = (1, 0, -3, 10**30)[place % 4]
-            answer = world.client(index).upload(world.header_for(index, shown), update, weight)
-            answers.append(f"{len(answer)} bytes")
+            answers.append(f"{len(world.client(index).upload(header, update, weight))} bytes")
         except SparseSecAggError as refusal:
-            loot.refusals.append(type(refusal).__name__)
+            world.play.refusals.append(type(refusal).__name__)
             answers.append(str(refusal))
-    loot.values += sum(each != answers[0] for each in answers)
+    world.play.values += sum(each != answers[0] for each in answers)
 
 
 def _small(weight: int, params: Parameters) -> int:
@@ -57,56 +53,49 @@ def _small(weight: int, params: Parameters) -> int:
     return weight
 
 
-@attack(
-    "The server sets the largest weight and watches who refuses.",
-    "A weight above the limit is clamped, and no answer differs by it.",
-    without(checks, "checked_weight", _small),
-)
-def weight_oracle(setting: Setting, loot: Loot) -> None:
-    """Attack 12 of version 1: count those of whom the server learns on which side of the limit their weight is."""
-    world = World(setting, loot, max_weight=5)
-    shown = world.show()
-    loot.values += sum(not world.upload(index, shown, 1 + index) for index in world.everyone)
+@attack(without(checks, checked_weight=_small), World, max_weight=5)
+def weight_oracle(world: World) -> None:
+    """The server sets the largest weight and watches who refuses.
+
+    A weight above the limit is clamped, and no answer differs by it.
+    """
+    world.play.values += sum(not world.upload(index, weight=1 + index) for index in world.everyone)
 
 
-@attack(
-    "One user has a large weight and all others have none: the sum of the group is that user's update.",
-    "Not promised: anonymity counts users, not weight. Leave weights equal, or bound their ratio.",
-    promised=(),
-)
-def unequal_weights(setting: Setting, loot: Loot) -> None:
-    """S7, without any lie."""
-    world = World(setting, loot, max_weight=100)
-    shown = world.show()
+@attack(stage=World, promised=(), max_weight=100)
+def unequal_weights(world: World) -> None:
+    """One user has a large weight and all others have none: the sum of the group is that user's update.
+
+    Not promised: anonymity counts users, not weight. Leave weights equal, or bound their ratio.
+    """
     for index in world.everyone:
-        world.upload(index, shown, 100 if index == world.victim else 0)
-    world.unmask_all(shown.header, world.everyone)
-    loot.values += world.right(world.everyone)
+        world.upload(index, weight=100 if index == world.victim else 0)
+    world.unmask_all(world.everyone)
+    world.play.values += world.right(world.everyone)
 
 
-@attack(
-    "The server runs a round with all users and a later one, with the same model and slice, without the victim; it "
-    "subtracts the sums.",
-    "Not promised without noise: a server can leave anybody out, and sums over different users can be subtracted.",
-    promised=(),
-)
-def differences(setting: Setting, loot: Loot) -> None:
-    """S6: a user that is not invited notices nothing."""
-    _subtract(World(setting, loot), TOLERANCE)
+@attack(stage=World, promised=())
+def differences(world: World) -> None:
+    """The server runs a round with all users and a later one, with the same model and slice, without the victim; it
+    subtracts the sums.
+
+    Not promised without noise: a server can leave anybody out, and sums over different users can be subtracted.
+    """
+    _subtract(world, TOLERANCE)
 
 
 TOLD_APART = 0.2
 """Correlation of 600 values, five deviations from what chance gives."""
+NOISY: dict[str, Any] = {"clip_norm": 1.0, "noise_multiplier": 4.0, "default_threshold": True, "values": 600}
 
 
-@attack(
-    "The same in a run with differential privacy.",
-    "Users add noise themselves: a difference of sums tells no more than their budgets allow.",
-    without(Noise, "apply", lambda self, piece: piece),
-)
-def differences_with_noise(setting: Setting, loot: Loot) -> None:
-    """Without noise the difference correlates with the victim's update, though rounding blurs single values."""
-    _subtract(World(setting, loot, clip_norm=1.0, noise_multiplier=4.0, default_threshold=True, values=600), None)
+@attack(without(Noise, apply=lambda self, piece: piece), World, **NOISY)
+def differences_with_noise(world: World) -> None:
+    """The same in a run with differential privacy.
+
+    Users add noise themselves: a difference of sums tells no more than their budgets allow.
+    """
+    _subtract(world, None)  # Rounding blurs single values.
 
 
 def _subtract(world: World, tolerance: float | None) -> None:
@@ -132,95 +121,80 @@ def _subtract(world: World, tolerance: float | None) -> None:
     sent = first.updated & second.updated & (truth != 0)
     found = (first.sum() - second.sum())[sent]
     if tolerance is None:
-        world.loot.values += int(np.corrcoef(found, truth[sent])[0, 1] > TOLD_APART) * len(found)
+        world.play.values += int(np.corrcoef(found, truth[sent])[0, 1] > TOLD_APART) * len(found)
     else:
         error = (found - truth[sent]) / world.params.clip
-        world.loot.values += int(np.count_nonzero(np.abs(error) < tolerance))
+        world.play.values += int(np.count_nonzero(np.abs(error) < tolerance))
 
 
-@attack(
-    "The server names the published pattern, which gives single values away.",
-    "Users take part in pairwise only if their owner has asked for it.",
-    without_policy,
-)
-def published_pattern(setting: Setting, loot: Loot) -> None:
-    """Attack 9 of version 1: count who takes part."""
-    _count_takers(setting, loot, RoundOptions(pattern="pairwise", alpha=setting.alpha), 100)
+@attack(without_policy)
+def published_pattern(play: Play) -> None:
+    """The server names the published pattern, which gives single values away.
+
+    Users take part in pairwise only if their owner has asked for it.
+    """
+    _count_takers(play, RoundOptions(pattern="pairwise", alpha=play.setting.alpha), 100)
 
 
-@attack(
-    "The server names a model of 2^40 coordinates.",
-    "A user's policy bounds the size of model and cohort before anything is allocated.",
-    without_policy,
-)
-def huge_parameters(setting: Setting, loot: Loot) -> None:
-    """Attack 16 of version 1: count who takes part."""
-    _count_takers(setting, loot, RoundOptions(alpha=setting.alpha), MAX_DIM)
+@attack(without_policy)
+def huge_parameters(play: Play) -> None:
+    """The server names a model of 2^40 coordinates.
+
+    A user's policy bounds the size of model and cohort before anything is allocated.
+    """
+    _count_takers(play, RoundOptions(alpha=play.setting.alpha), MAX_DIM)
 
 
-def _count_takers(setting: Setting, loot: Loot, options: RoundOptions, dim: int) -> None:
-    params = Parameters.create(setting.clients, dim, options)
-    for user in range(setting.clients):
-        with loot.noting():
+def _count_takers(play: Play, options: RoundOptions, dim: int) -> None:
+    params = Parameters.create(play.setting.clients, dim, options)
+    for user in range(play.setting.clients):
+        with play.noting():
             Client(user, params)
-            loot.values += 1
+            play.values += 1
 
 
 LEAP = state.LARGEST_SKIP + 10
 
 
-@attack(
-    "The server claims to be thousands of rounds ahead, so that users follow and are of no use to anybody else.",
-    "A user follows a bounded number of rounds; a larger leap is refused and changes nothing.",
-    without(state, "LARGEST_SKIP", 1 << 40),
-)
-def leap(setting: Setting, loot: Loot) -> None:
-    """S15: count users that can't take part in the next round any more."""
-    world = World(setting, loot)
+@attack(without(state, LARGEST_SKIP=1 << 40), World)
+def leap(world: World) -> None:
+    """The server claims to be thousands of rounds ahead, so that users follow and are of no use to anybody else.
+
+    A user follows a bounded number of rounds; a larger leap is refused and changes nothing.
+    """
     for index in world.everyone[:3]:
-        with loot.noting():
+        with world.play.noting():
             world.client(index).share_keys(LEAP)
-        loot.values += world.client(index).round_number > 0
+        world.play.values += world.client(index).round_number > 0
 
 
-# Sparse graphs, which exist in plain runs only
+def _sparse(play: Play, degree: int = 0) -> World:
+    """Return a world with a sparse graph, which plain runs alone have."""
+    return World(play, pattern="full", alpha=1.0, neighbours=degree or max(4, play.setting.clients // 6))
 
 
-@attack(
-    "In a sparse graph, one user is told that all with whom it shares masks have left.",
-    "A user uploads only if enough of its mask partners take part.",
-    without_refusal("share masks with this one"),
-    modes=("plain",),
-    promised=("plain",),
-)
-def no_mask_partners(setting: Setting, loot: Loot) -> None:
-    """Attack 7 of version 1: count the values that leave without any mask of a pair."""
-    world = World(setting, loot, pattern="full", alpha=1.0, neighbours=max(4, setting.clients // 6))
-    shown = world.show(without=world.epoch.partners(world.victim).tolist())
-    if world.upload(world.victim, shown):
-        loot.values += int(np.count_nonzero(world.truth[world.victim]))
+@attack(without_refusal("share masks with this one"), _sparse, modes=("plain",))
+def no_mask_partners(world: World) -> None:
+    """In a sparse graph, one user is told that all with whom it shares masks have left.
+
+    A user uploads only if enough of its mask partners take part.
+    """
+    if world.upload(world.victim, world.show(without=world.epoch.partners(world.victim).tolist())):
+        world.play.values += int(np.count_nonzero(world.truth[world.victim]))
 
 
-@attack(
-    "In a sparse graph, survivors are chosen so that the mask graph falls apart.",
-    "Users count the parts that masks join, not survivors.",
-    without(Header, "components", lambda self, indices: [set(indices)]),
-    modes=("plain",),
-    promised=("plain",),
-)
-def split_graph(setting: Setting, loot: Loot) -> None:
-    """Attack 8 of version 1: cut five neighbours out of the circle."""
-    degree, size = 4, 5
-    world = World(setting, loot, pattern="full", alpha=1.0, neighbours=degree)
-    shown = world.show()
-    world.upload_all(shown)
-    circle = world.epoch.group.graph._circle
+@attack(without(Header, components=lambda self, indices: [set(indices)]), _sparse, modes=("plain",), degree=4)
+def split_graph(world: World) -> None:
+    """In a sparse graph, survivors are chosen so that the mask graph falls apart.
+
+    Users count the parts that masks join, not survivors.
+    """
+    world.upload_all()
+    circle, size, half = world.epoch.group.graph._circle, 5, 2  # Cut five neighbours out of the circle.
     start = int(np.flatnonzero(circle == world.victim)[0])
-    part, *cut = (
-        [int(circle[(start + step) % len(circle)]) for step in steps]
-        for steps in (range(size), range(-degree // 2, 0), range(size, size + degree // 2))
+    part, before, behind = (
+        {int(circle[(start + step) % len(circle)]) for step in steps}
+        for steps in (range(size), range(-half, 0), range(size, size + half))
     )
-    gone = {index for side in cut for index in side}
-    survivors = [index for index in world.everyone if index not in gone]
-    world.unmask_all(shown.header, survivors)
-    loot.values += world.right(part)
+    world.unmask_all([index for index in world.everyone if index not in before | behind])
+    world.play.values += world.right(part)

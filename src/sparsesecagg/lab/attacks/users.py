@@ -13,7 +13,7 @@ from sparsesecagg.crypto import shamir
 from sparsesecagg.crypto.decoding import Decoded
 from sparsesecagg.crypto.shamir import PRIME
 from sparsesecagg.errors import PolicyViolation
-from sparsesecagg.lab.attacks.base import Loot, Setting, attack, without
+from sparsesecagg.lab.attacks.base import attack, without
 from sparsesecagg.lab.attacks.world import World
 from sparsesecagg.patterns.sliced import SlicedSum
 from sparsesecagg.protocol import Result, Server, checks, opening
@@ -38,7 +38,7 @@ def play_round(world: World, changed: Change = lambda user, message: message, we
         server.receive(encode(changed(user, decode_client_message(data))), user)
 
     result = None
-    with world.loot.noting():
+    with world.play.noting():
         for user, header in server.begin_round().items():
             send(user, run.clients[user].upload(header, world.updates[index_of[user]], weight))
             for package in run.clients[user].share_keys(server.round_number):
@@ -55,7 +55,7 @@ def lost_rounds(world: World, changed: Change, rounds: int = 3) -> int:
     return sum(play_round(world, changed) is None for _ in range(rounds))
 
 
-without_exclusion = without(Server, "_exclude", lambda self: {})
+without_exclusion = without(Server, _exclude=lambda self: {})
 """The server invites everybody again."""
 
 
@@ -67,42 +67,36 @@ def _strict(header: Any, index: int, message: Any, tags: Any, kept: Any = checks
     return found
 
 
-@attack(
-    "One user sends tags of zeros with every upload.",
-    "Tags that are bad for all holders cost their sender alone.",
-    without(checks, "own_survivors", _strict),
-)
-def zero_tags(setting: Setting, loot: Loot) -> None:
-    """S10: count the rounds that the group loses."""
-    world = World(setting, loot, default_threshold=True)
+@attack(without(checks, own_survivors=_strict), World, default_threshold=True)
+def zero_tags(world: World) -> None:
+    """One user sends tags of zeros with every upload.
+
+    Tags that are bad for all holders cost their sender alone.
+    """
     zeros = lie([world.liar], Upload, lambda message: _with(message, tags=bytes(len(message.tags))))
-    loot.values += lost_rounds(world, zeros)
+    world.play.values += lost_rounds(world, zeros)
 
 
-@attack(
-    "One user sends valid tags to some holders only, so that neither of its secrets opens, in every round.",
-    "A user that more holders accuse than can collude gets no more rounds: selective tags cost a group one round.",
-    without_exclusion,
-)
-def selective_tags(setting: Setting, loot: Loot) -> None:
-    """Count the rounds beyond the first that the group loses."""
-    world = World(setting, loot, default_threshold=True)
+@attack(without_exclusion, World, default_threshold=True)
+def selective_tags(world: World) -> None:
+    """One user sends valid tags to some holders only, so that neither of its secrets opens, in every round.
+
+    A user that more holders accuse than can collude gets no more rounds: selective tags cost a group one round.
+    """
     good = (world.params.threshold - 2) * 8  # With the liar itself one fewer than t know its seed.
 
     def change(message: Upload) -> Upload:
         return _with(message, tags=message.tags[:good] + bytes(len(message.tags) - good))
 
-    loot.values += max(0, lost_rounds(world, lie([world.liar], Upload, change)) - 1)
+    world.play.values += max(0, lost_rounds(world, lie([world.liar], Upload, change)) - 1)
 
 
-@attack(
-    "One user deals false shares of its secrets to half of the holders, in every key package.",
-    "A user whose secrets cannot be restored is named and gets no more rounds; its group loses one round.",
-    without_exclusion,
-)
-def false_package(setting: Setting, loot: Loot) -> None:
-    """Count the rounds beyond the first that the group loses."""
-    world = World(setting, loot, default_threshold=True)
+@attack(without_exclusion, World, default_threshold=True)
+def false_package(world: World) -> None:
+    """One user deals false shares of its secrets to half of the holders, in every key package.
+
+    A user whose secrets cannot be restored is named and gets no more rounds; its group loses one round.
+    """
 
     def change(message: ShareKeys) -> ShareKeys:
         half = len(message.shares) // 2
@@ -111,7 +105,7 @@ def false_package(setting: Setting, loot: Loot) -> None:
     group, index = world.run.server._epoch.group_of(world.liar)
     for packages in group.packages.values():
         packages[index] = change(packages[index])
-    loot.values += max(0, lost_rounds(world, lie([world.liar], ShareKeys, change), 4) - 1)
+    world.play.values += max(0, lost_rounds(world, lie([world.liar], ShareKeys, change), 4) - 1)
 
 
 def _undecoded(shares: Any, holders: Any, threshold: int, genuine: Any, *_: Any) -> Decoded:
@@ -121,28 +115,31 @@ def _undecoded(shares: Any, holders: Any, threshold: int, genuine: Any, *_: Any)
     return Decoded(kept, np.zeros(shares.shape[:2], np.bool_))
 
 
-@attack(
-    "(n − t)/2 holders give false shares.",
-    "False shares are corrected, their senders are named, and no round is lost.",
-    without(opening, "restore", _undecoded),
-)
-def false_shares(setting: Setting, loot: Loot) -> None:
-    """Attack 14 of version 1: count what is lost, and the liars that are not named."""
-    world = World(setting, loot)
+@attack(without(opening, restore=_undecoded), World)
+def false_shares(world: World) -> None:
+    """(n − t)/2 holders give false shares.
+
+    False shares are corrected, their senders are named, and no round is lost.
+    """
     liars = {world.epoch.user(index) for index in world.everyone[: world.spare // 2]}
 
     def change(message: Unmask) -> Unmask:
         return _with(message, shares=((np.frombuffer(message.shares, "<u4") ^ 1) % PRIME).astype("<u4").tobytes())
 
     result = play_round(world, lie(liars, Unmask, change))
-    loot.values += len(world.everyone) if result is None else len(liars.difference(result.false_shares))
+    world.play.values += len(world.everyone) if result is None else len(liars.difference(result.false_shares))
 
 
-def _add(message: Upload, where: slice, by: int, world: World) -> Upload:
-    """Add to some words of an upload by hand; masks stay on."""
-    words = np.frombuffer(message.words, "<u4").astype(np.int64)
-    words[where] = (words[where] + by) % world.params.word.modulus
-    return _with(message, words=memoryview(words.astype("<u4").tobytes()))
+def _added(world: World, where: slice, by: int, weight: int = 1) -> NDArray[Any]:
+    """Return the mean of a round whose victim adds to some of its masked words by hand; nothing if it is lost."""
+
+    def change(message: Upload) -> Upload:
+        words = np.frombuffer(message.words, "<u4").astype(np.int64)
+        words[where] = (words[where] + by) % world.params.word.modulus
+        return _with(message, words=memoryview(words.astype("<u4").tobytes()))
+
+    result = play_round(world, lie([world.epoch.user(world.victim)], Upload, change), weight)
+    return np.zeros(0) if result is None else result.mean()
 
 
 def _beside(world: World) -> int:
@@ -150,36 +147,27 @@ def _beside(world: World) -> int:
     return -world.params.shape.digits.total
 
 
-@attack(
-    "One user shifts its private weight by hand, so that the mean explodes.",
-    "The server discards a sum beyond what its users may send; it cannot check single users.",
-    without(SlicedSum, "problem", lambda self: ""),
-)
-def shifted_weight(setting: Setting, loot: Loot) -> None:
-    """Attack 13 of version 1: count means beyond the clip."""
-    world = World(setting, loot, max_weight=100)
-    liar, total, first = world.epoch.user(world.victim), 100 * len(world.everyone), _beside(world)
-    change = lie([liar], Upload, lambda message: _add(message, slice(first, first + 1), 1 - total, world))
-    result = play_round(world, change, 100)
-    if result is not None:
-        loot.values += int(np.count_nonzero(np.abs(result.mean()) > 1.01 * world.params.clip))
+@attack(without(SlicedSum, problem=lambda self: ""), World, max_weight=100)
+def shifted_weight(world: World) -> None:
+    """One user shifts its private weight by hand, so that the mean explodes.
+
+    The server discards a sum beyond what its users may send; it cannot check single users.
+    """
+    first = _beside(world)
+    mean = _added(world, slice(first, first + 1), 1 - 100 * len(world.everyone), 100)
+    world.play.values += int(np.count_nonzero(np.abs(mean) > 1.01 * world.params.clip))
 
 
-@attack(
-    "One user adds to its masked words by hand, and moves the mean of its group where it likes.",
-    "Not promised: nobody sees a single update, so nobody can reject one; the clip binds honest users only.",
-    promised=(),
-)
-def moved_mean(setting: Setting, loot: Loot) -> None:
-    """S11: count the coordinates that one user moves by half a clip or more."""
-    world = World(setting, loot)
-    by = len(world.everyone) * world.params.quantizer.limit * 6 // 10
+@attack(stage=World, promised=())
+def moved_mean(world: World) -> None:
+    """One user adds to its masked words by hand, and moves the mean of its group where it likes.
+
+    Not promised: nobody sees a single update, so nobody can reject one; the clip binds honest users only.
+    """
     for index in world.everyone:
         world.updates[index] = world.updates[index] / 100
-    liar, values = world.epoch.user(world.victim), slice(0, _beside(world))
-    result = play_round(world, lie([liar], Upload, lambda message: _add(message, values, by, world)))
-    if result is not None:
-        loot.values += int(np.count_nonzero(np.abs(result.mean()) > world.params.clip / 2))
+    mean = _added(world, slice(0, _beside(world)), len(world.everyone) * world.params.quantizer.limit * 6 // 10)
+    world.play.values += int(np.count_nonzero(np.abs(mean) > world.params.clip / 2))
 
 
 def _naive(self: Clip, piece: NDArray[Any]) -> NDArray[Any]:
@@ -189,14 +177,12 @@ def _naive(self: Clip, piece: NDArray[Any]) -> NDArray[Any]:
         return np.nan_to_num(scaled.astype(np.float64), nan=-(2.0**31))
 
 
-@attack(
-    "A user has weight 0 and a value beyond float32.",
-    "No value beyond the limit leaves a user; a non-finite value counts as 0.",
-    without(Clip, "apply", _naive),
-)
-def huge_value(setting: Setting, loot: Loot) -> None:
-    """Attack 15 of version 1: NaN became the most negative integer."""
-    world = World(setting, loot, max_weight=100)
+@attack(without(Clip, apply=_naive), World, max_weight=100)
+def huge_value(world: World) -> None:
+    """A user has weight 0 and a value beyond float32.
+
+    No value beyond the limit leaves a user; a non-finite value counts as 0.
+    """
     world.updates[world.victim] = np.full(world.params.dim, 1e300)
-    world.upload(world.victim, world.show(), 0)
-    loot.values += int(np.count_nonzero(np.abs(world.truth[world.victim]) > world.params.quantizer.limit))
+    world.upload(world.victim, weight=0)
+    world.play.values += int(np.count_nonzero(np.abs(world.truth[world.victim]) > world.params.quantizer.limit))

@@ -6,8 +6,9 @@ once in 2^32.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from sparsesecagg.crypto.identity import Identity
 from sparsesecagg.crypto.sealing import TAG_SIZE
 from sparsesecagg.errors import PolicyViolation, SparseSecAggError
-from sparsesecagg.lab.attacks.base import Control, Loot, Setting, replaced, without
+from sparsesecagg.lab.attacks.base import Control, Play, Setting, without
 from sparsesecagg.lab.audit.adversary import Adversary
 from sparsesecagg.protocol import Client, Parameters, Policy, RoundOptions, checks
 from sparsesecagg.protocol.header import Header, Tags
@@ -37,12 +38,10 @@ class World(Adversary):
 
     def __init__(
         self,
-        setting: Setting,
-        loot: Loot,
+        play: Play,
         *,
-        policy: Policy | None = None,
         colluding: float = 0.0,
-        identities: list[Identity] | None = None,
+        identities: Callable[[Setting], list[Identity]] | None = None,
         default_threshold: bool = False,
         **changes: Any,
     ) -> None:
@@ -50,112 +49,100 @@ class World(Adversary):
 
         Among them, `values` is about how many values a user sends.
         """
-        self.setting, self.loot = setting, loot
-        if setting.authenticated:
-            size = changes.pop("group_size", None)
-            identities = identities or make_identities(
-                setting.clients, "attack", seeded_entropy(setting.seed), group_size=size
-            )
-        demands = None if default_threshold else policy or Policy()
-        params = accepted_parameters(setting, demands, identities, changes)
-        cohort = Cohort(policy, entropy_of_run(setting.seed), identities)
+        self.play, setting = play, play.setting
+        people = (identities or people_of)(setting) if setting.authenticated else None
+        params = accepted_parameters(setting, None if default_threshold else Policy(), people, **changes)
+        cohort = Cohort(None, entropy_of_run(setting.seed), people)
         number = setting.seed % setting.clients
         drawn = params.draw(params.epoch_seed(1, cohort.roster)).of(number)
         self.run = InProcessRun(params, cohort, groups=[drawn.number])
         group, self.victim = self.run.server._epoch.group_of(number)
         self.everyone = sorted(group.packages[1])
-        helpers = [index for index in self.everyone if index != self.victim][: round(colluding * len(drawn))]
+        self.others = [index for index in self.everyone if index != self.victim]
+        helpers = self.others[: round(colluding * len(drawn))]
         states = {index: restore_state(self.run.clients[int(drawn.users[index])].save()) for index in helpers}
         super().__init__(group.epoch, 1, dict(group.packages[1]), states)
-        self.params, self.cohort = params, cohort
+        self.params = params
+        self.spare = len(self.everyone) - params.threshold
+        """How many of the group a holder can be told have dropped out."""
         rng = np.random.default_rng([setting.seed, setting.clients])
         self.updates = {
             index: rng.normal(size=params.dim).clip(-4, 4).astype(np.float32) / 4 for index in self.everyone
         }
         self.truth: dict[int, NDArray[np.int64]] = {}
         """By user: the integers of its last upload, zero elsewhere."""
-        self._headers: dict[int, tuple[GroupRound, dict[int, bytes]]] = {}
+        self._headers: dict[GroupRound, dict[int, bytes]] = {}
 
-    @property
-    def others(self) -> list[int]:
-        """All but the victim."""
-        return [index for index in self.everyone if index != self.victim]
+    @cached_property
+    def shown(self) -> GroupRound:
+        """The round as an honest server shows it."""
+        return self.show()
 
     @property
     def liar(self) -> int:
         """The user that lies, where one other than the victim does."""
         return self.epoch.user(self.others[0])
 
-    @property
-    def spare(self) -> int:
-        """How many of the group a holder can be told have dropped out."""
-        return len(self.everyone) - self.params.threshold
-
     def client(self, index: int) -> Client:
         """Return a user."""
         return self.run.clients[self.epoch.user(index)]
 
-    def copy_of(self, index: int, state: bytes) -> Client:
-        """Return a client that was restored from a copy of its state, on the same node and so with the same ledger."""
-        kept = self.client(index)
-        return Client.restore(state, kept.policy, identity=self.cohort.identity(kept.user), ledger=kept._journal.ledger)
+    def saved(self) -> dict[int, bytes]:
+        """Return a copy of everybody's state."""
+        return {index: self.client(index).save() for index in self.everyone}
+
+    def put_back(self, states: Mapping[int, bytes]) -> None:
+        """Restore everybody from a copy of its state, on the same node and so with the same ledger."""
+        for index, state in states.items():
+            kept, identity = self.client(index), self.run.cohort.identity(self.epoch.user(index))
+            restored = Client.restore(state, kept.policy, identity=identity, ledger=kept._journal.ledger)
+            self.run.clients[kept.user] = restored
 
     def header_for(self, index: int, shown: GroupRound) -> bytes:
         """Return the header that a user is shown."""
-        if id(shown) not in self._headers:
-            self._headers[id(shown)] = shown, shown.headers()
-        return self._headers[id(shown)][1][index]
+        if shown not in self._headers:
+            self._headers[shown] = shown.headers()
+        return self._headers[shown][index]
 
-    def upload(self, index: int, shown: GroupRound, weight: int = 1, **options: Any) -> bool:
+    def upload(self, index: int, shown: GroupRound | None = None, weight: int = 1, **options: Any) -> bool:
         """Let a user upload under a header; tell whether it does."""
         integers = np.zeros(self.params.dim, np.int64)
+        shown, refusals = shown or self.shown, len(self.play.refusals)
 
         def trace(where: Any, values: Any) -> None:
             integers[where] = values
 
-        data = self.header_for(index, shown)
-        answer = self.ask(lambda: self.client(index).upload(data, self.updates[index], weight, trace=trace, **options))
-        if answer is None:
-            return False
-        message = decode_client_message(answer)
-        assert isinstance(message, Upload)  # noqa: S101
-        self.truth[index] = integers
-        self.take_upload(index, shown.header, message)
-        return True
+        with self.play.noting():
+            header = self.header_for(index, shown)
+            answer = self.client(index).upload(header, self.updates[index], weight, trace=trace, **options)
+            message = decode_client_message(answer)
+            assert isinstance(message, Upload)  # noqa: S101
+            self.truth[index] = integers
+            self.take_upload(index, shown.header, message)
+        return len(self.play.refusals) == refusals
 
-    def upload_all(self, shown: GroupRound) -> list[int]:
+    def upload_all(self, shown: GroupRound | None = None) -> list[int]:
         """Let all members upload; return those who do."""
-        return [index for index in shown.header.members.tolist() if self.upload(index, shown)]
+        return [index for index in (shown or self.shown).header.members.tolist() if self.upload(index, shown)]
 
     def unmask(
         self,
         holder: int,
-        header: Header,
         survivors: Collection[int],
+        header: Header | None = None,
         tags: Mapping[int, bytes] | None = None,
-        by: Client | None = None,
-    ) -> Unmask | None:
-        """Ask a holder for shares and keep them; None if it refuses."""
-        request = encode(self.request(header, holder, survivors, tags))
-        answer = self.ask(lambda: (by or self.client(holder)).unmask(request))
-        if answer is None:
-            return None
-        message = decode_client_message(answer)
-        assert isinstance(message, Unmask)  # noqa: S101
-        self.take_shares(holder, message)
-        return message
+    ) -> None:
+        """Ask a holder for shares, and keep them if it answers."""
+        request = encode(self.request(header or self.shown.header, holder, survivors, tags))
+        with self.play.noting():
+            message = decode_client_message(self.client(holder).unmask(request))
+            assert isinstance(message, Unmask)  # noqa: S101
+            self.take_shares(holder, message)
 
-    def unmask_all(self, header: Header, survivors: Collection[int]) -> None:
+    def unmask_all(self, survivors: Collection[int], header: Header | None = None) -> None:
         """Ask all survivors for their shares, and tell them the truth."""
         for holder in survivors:
-            self.unmask(holder, header, survivors)
-
-    def ask(self, act: Callable[[], bytes | None]) -> bytes | None:
-        """Return what a user answers; None if it refuses, which is noted."""
-        answers = []
-        with self.loot.noting():
-            answers.append(act())
-        return answers[0] if answers else None
+            self.unmask(holder, survivors, header)
 
     def right(self, users: Collection[int], header: Header | None = None) -> int:
         """Count the values in the sum of some users that come out right, once all known masks are removed."""
@@ -170,15 +157,17 @@ class World(Adversary):
         )
 
 
+def people_of(setting: Setting, **options: Any) -> list[Identity]:
+    """Return identities for everybody."""
+    return make_identities(setting.clients, "attack", seeded_entropy(setting.seed), **options)
+
+
 def accepted_parameters(
-    setting: Setting, policy: Policy | None, identities: list[Identity] | None, changes: Mapping[str, Any]
+    setting: Setting, policy: Policy | None, identities: list[Identity] | None, values: int = 20, **changes: Any
 ) -> Parameters:
     """Return a run's parameters, with the smallest threshold that users with this policy accept if one is given."""
     roster = identities[0].roster if identities else None
-    values = changes.get("values", 20)
-    options = RoundOptions(
-        **{"alpha": setting.alpha, **{key: each for key, each in changes.items() if key != "values"}}
-    )
+    options = RoundOptions(**{"alpha": setting.alpha, **changes})
     dim = values * max(1, round(1 / options.alpha))
     params = Parameters.create(
         setting.clients, dim, options, session=seeded_entropy(setting.seed, 1)(32), roster=roster
@@ -187,19 +176,13 @@ def accepted_parameters(
         return params
     for threshold in range(params.holders // 2 + 1, params.holders + 1):
         tried = params.replace(threshold=threshold)
-        try:
+        with suppress(PolicyViolation):
             policy.check(tried, roster)
-        except PolicyViolation:
-            continue
-        return tried
+            return tried
     return params
 
 
 # Checks taken out, for more than one attack
-
-
-without_tags = without(Tags, "valid", lambda self, sender, tag: True)
-"""Every tag counts."""
 
 
 def _uncounted(header: Header, index: int, message: Any, tags: Tags) -> set[int]:
@@ -209,21 +192,18 @@ def _uncounted(header: Header, index: int, message: Any, tags: Tags) -> set[int]
     return declared - {each for each, tag in zip(partners, made, strict=True) if not tags.valid(each, tag)}
 
 
-without_counting = without(checks, "own_survivors", _uncounted)
+def _unrecorded(self: Journal, state: Any, *written: Any) -> None:
+    self.state = state
+
+
+without_tags = without(Tags, valid=lambda self, sender, tag: True)
+"""Every tag counts."""
+without_counting = without(checks, own_survivors=_uncounted)
 """Holders release shares however few survivors there are."""
-without_policy = without(Policy, "check", lambda self, params, roster=None: kept_by(params, "semi-honest", 0.0))
+without_policy = without(Policy, check=lambda self, params, roster=None: kept_by(params, "semi-honest", 0.0))
 """Clients take part in anything."""
-
-
-@contextmanager
-def without_ledger() -> Iterator[None]:
-    """Let clients answer without looking at what they have answered before."""
-
-    def unrecorded(self: Journal, state: Any, *written: Any) -> None:
-        self.state = state
-
-    with replaced(Journal, "answered", lambda self, *asked: None), replaced(Journal, "record", unrecorded):
-        yield
+without_ledger = without(Journal, answered=lambda self, *asked: None, record=_unrecorded)
+"""Clients answer without looking at what they have answered before."""
 
 
 def without_refusal(text: str) -> Control:
@@ -237,4 +217,4 @@ def without_refusal(text: str) -> Control:
             if text not in str(refusal):
                 raise
 
-    return without(checks, "check_header", check)
+    return without(checks, check_header=check)

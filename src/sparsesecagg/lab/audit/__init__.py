@@ -1,7 +1,6 @@
 """What a server and its colluders really learn from rounds, read out of real transcripts.
 
     adversary     a server that lies to one group in one round, and all that it and its colluders hold of it
-    view          from the messages of a run to what the adversary knows
     drawn         reading `pairwise`, where every coordinate has its own mask graph
     audit         run rounds, attack them, count
     audit_report  what an audit is asked and what it found

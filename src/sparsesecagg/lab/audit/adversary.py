@@ -14,15 +14,17 @@ from enum import IntEnum
 import msgspec
 import numpy as np
 
-from sparsesecagg.crypto import sealing, shamir
+from sparsesecagg.crypto import shamir
+from sparsesecagg.crypto.kdf import digest
 from sparsesecagg.crypto.keys import KeyAgreement, public_key
-from sparsesecagg.crypto.secrets import AgreedSecret, SharedSecret
+from sparsesecagg.crypto.sealing import TAG_SIZE
+from sparsesecagg.crypto.secrets import AgreedSecret, PrivateKey, SharedSecret
 from sparsesecagg.crypto.shamir import Elements
 from sparsesecagg.errors import InvalidShare
 from sparsesecagg.patterns.base import GroupSum
 from sparsesecagg.patterns.masks import Pair
 from sparsesecagg.protocol.epoch import Epoch, mask_private, open_pair, seed_commitment
-from sparsesecagg.protocol.header import NO_CONTEXT, Header
+from sparsesecagg.protocol.header import NO_CONTEXT, Header, Tags
 from sparsesecagg.protocol.messages import (
     SEALED_SIZE,
     ShareKeys,
@@ -31,6 +33,7 @@ from sparsesecagg.protocol.messages import (
     Upload,
     decode_users,
     encode_users,
+    number_bytes,
     pieces,
 )
 from sparsesecagg.protocol.server_group import GroupRound
@@ -56,15 +59,18 @@ class Adversary:
     ) -> None:
         """`colluders` are their states before UPLOAD."""
         self.epoch, self.round_number, self.packages = epoch, round_number, packages
-        self.colluders = set(colluders or {})
+        self._states = dict(colluders or {})
+        self.colluders = set(self._states)
         self.uploads: dict[int, Upload] = {}
         self.header_of: dict[int, Header] = {}
         """The header that each upload was made under."""
         self.seeds: dict[int, SharedSecret] = {}
         """Private seeds that are known, by owner."""
         self.mask_secrets: dict[int, SharedSecret] = {}
+        self._forged: dict[bytes, KeyAgreement] = {}
+        """The server's own mask keys, by their public halves."""
         self._shares: dict[tuple[Kind, int], dict[int, Elements]] = {}
-        for index, state in (colluders or {}).items():
+        for index, state in self._states.items():
             self._collude(index, state)
 
     # What it says
@@ -74,11 +80,14 @@ class Adversary:
         *,
         without: Collection[int] = (),
         context: bytes = NO_CONTEXT,
-        mask_keys: Mapping[int, bytes] | None = None,
+        forged: Collection[int] = (),
     ) -> GroupRound:
-        """Return a round as it may be presented: some users left out, some with other mask keys."""
+        """Return a round as it may be presented: some users left out, some with mask keys of the server's own."""
         packages = {index: each for index, each in self.packages.items() if index not in without}
-        for index, key in (mask_keys or {}).items():
+        for index in forged:
+            private = PrivateKey(digest("forged", number_bytes(index)))
+            key = public_key(private)
+            self._forged[key] = KeyAgreement(private)
             packages[index] = msgspec.structs.replace(packages[index], mask_key=key)
         shown = GroupRound(self.epoch, self.round_number, packages, context)
         shown.lost = ""  # Whether there are enough users is for them to find out.
@@ -94,14 +103,14 @@ class Adversary:
         return UnmaskRequest(self.round_number, header.binding, bitmap, b"".join(shown))
 
     def tag(self, sender: int, receiver: int) -> bytes:
-        """Return the tag that came with an upload for one of its receivers; zeros if there is none."""
-        if sender not in self.uploads:
-            return bytes(sealing.TAG_SIZE)
-        partners = self.header_of[sender].partners(sender).tolist()
+        """Return the tag that a colluder makes, or that came with an upload; zeros if there is none."""
+        if sender in self.colluders and receiver in self.header_of:
+            secrets = self._states[sender].secrets[self.round_number]
+            return Tags(self.header_of[receiver], sender, secrets).make([receiver])
+        partners = self.header_of[sender].partners(sender).tolist() if sender in self.uploads else []
         if receiver not in partners:
-            return bytes(sealing.TAG_SIZE)
-        start = partners.index(receiver) * sealing.TAG_SIZE
-        return self.uploads[sender].tags[start : start + sealing.TAG_SIZE]
+            return bytes(TAG_SIZE)
+        return pieces(self.uploads[sender].tags, len(partners), TAG_SIZE, "the tags")[partners.index(receiver)]
 
     # What it hears
 
@@ -153,7 +162,7 @@ class Adversary:
         user, package = self.epoch.user(owner), self.packages[owner]
         if kind is Kind.PRIVATE_SEED:
             return seed_commitment(self.epoch, self.round_number, user, secret) == package.commitment
-        return public_key(mask_private(self.epoch, self.round_number, user, secret)) == package.mask_key
+        return public_key(self._private(owner, secret)) == package.mask_key
 
     def sums(self) -> list[set[int]]:
         """Return the honest users of each sum that can be read, by the public mask graph; finer is nothing.
@@ -191,10 +200,15 @@ class Adversary:
     def agreed(self, header: Header, one: int, other: int) -> AgreedSecret | None:
         """Return what the mask keys of two users agree on, if one of their secrets is known."""
         for known, peer in ((other, one), (one, other)):
-            if known in self.mask_secrets:
-                private = mask_private(self.epoch, self.round_number, self.epoch.user(known), self.mask_secrets[known])
-                return KeyAgreement(private).with_peer(header.mask_key[peer])
+            own = self._forged.get(header.mask_key[known])
+            if own is None and known in self.mask_secrets:
+                own = KeyAgreement(self._private(known, self.mask_secrets[known]))
+            if own is not None:
+                return own.with_peer(header.mask_key[peer])
         return None
+
+    def _private(self, index: int, secret: SharedSecret) -> PrivateKey:
+        return mask_private(self.epoch, self.round_number, self.epoch.user(index), secret)
 
 
 def _elements(shares: bytes) -> Elements:
@@ -243,12 +257,3 @@ def spread_votes(targets: list[int], holders: list[int], each: int) -> dict[int,
 def _count(told: Mapping[int, set[int]], targets: Collection[int]) -> list[int]:
     against = Counter(index for lie in told.values() for index in lie)
     return [against[index] for index in targets]
-
-
-def garbled(request: UnmaskRequest, header: Header, holder: int, gone: Collection[int]) -> UnmaskRequest:
-    """Return the request with the tags of some survivors turned into rubbish: for the holder they have dropped out."""
-    declared = set(decode_users(request.survivors, len(header.epoch.group)).tolist())
-    partners = [each for each in header.partners(holder).tolist() if each in declared]
-    tags = pieces(request.tags, len(partners), sealing.TAG_SIZE, "the tags")
-    made = [bytes(sealing.TAG_SIZE) if each in gone else tag for each, tag in zip(partners, tags, strict=True)]
-    return msgspec.structs.replace(request, tags=b"".join(made))

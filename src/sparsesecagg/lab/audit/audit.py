@@ -8,36 +8,51 @@ unless `drop_at` says otherwise. A group that is not opened reveals nothing; its
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from multiprocessing import get_context
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from sparsesecagg.crypto.identity import Identity, Roster
+from sparsesecagg.crypto.sealing import TAG_SIZE
 from sparsesecagg.errors import ProtocolError, RoundRefused, ThresholdNotMet, TooLittleOpened
-from sparsesecagg.lab.audit.adversary import Adversary, garbled, told_dropped
+from sparsesecagg.lab.audit.adversary import Adversary, told_dropped
 from sparsesecagg.lab.audit.audit_report import AuditReport, AuditSettings, Score, Tally
 from sparsesecagg.lab.audit.drawn import DrawnValues, component_sizes
-from sparsesecagg.lab.audit.view import RunView
 from sparsesecagg.protocol import Parameters, Policy, Server, Stage
-from sparsesecagg.protocol.messages import UnmaskRequest, decode_server_message, encode
+from sparsesecagg.protocol.epoch import Epoch
+from sparsesecagg.protocol.header import Header
+from sparsesecagg.protocol.messages import (
+    EpochKeys,
+    RoundHeader,
+    ShareKeys,
+    Unmask,
+    UnmaskRequest,
+    Upload,
+    decode_client_message,
+    decode_server_message,
+    encode,
+    pieces,
+)
 from sparsesecagg.protocol.server_group import GroupRound
 from sparsesecagg.protocol.state import ClientState, restore_state
-from sparsesecagg.simulate import InProcessRun, Outcome, Transcript
+from sparsesecagg.simulate import InProcessRun, Observer, Outcome
 from sparsesecagg.simulate.run import Cohort, EntropyOf, MakeServer
 from sparsesecagg.simulate.simulation import draw_dropouts, entropy_of_run, make_identities, seeded_entropy
 
 STEPS = 32
 """Quantisation steps from 0 to 1; users' updates lie in [−1, 1], on whole steps.
 
-The share of revealed values does not depend on it. Few steps beside q make the attacker of `pairwise` sure of what
-it reads by size: a masked value passes for a bare one with probability 5e-8 in words of 32 bits.
+Few steps beside q make the attacker of `pairwise` sure of what it reads by size: a masked value passes for a bare one
+with probability 5e-8 in words of 32 bits.
 """
 
 UpdateOf = Callable[[int], NDArray[np.floating[Any]]]
@@ -56,23 +71,23 @@ class MaliciousServer(Server):
         """Change the requests for shares when UPLOAD ends."""
         lies = self.stage is Stage.UPLOAD
         outbound = super().close_stage()
-        return (
-            outbound | {user: data for each in self.rounds for user, data in self._lies(each, outbound).items()}
-            if lies
-            else outbound
-        )
+        for each in self.rounds if lies else ():
+            if not each.lost:
+                outbound |= self._lies(each, outbound)
+        return outbound
 
-    def _lies(self, each: GroupRound, honest_requests: Mapping[int, bytes]) -> dict[int, bytes]:
-        if each.lost:
-            return {}
-        epoch, uploaded = each.epoch, each.survivors
+    def _lies(self, each: GroupRound, requests: Mapping[int, bytes]) -> dict[int, bytes]:
+        """Turn tags into rubbish: for the holder their senders have dropped out."""
+        epoch, uploaded, changed = each.epoch, each.survivors, {}
         honest = [index for index in uploaded if epoch.user(index) not in self._helpers]
         helpers = sum(epoch.user(index) in self._helpers for index in epoch.present.tolist())
-        told, changed = told_dropped(honest, len(uploaded), epoch.params.threshold, helpers), {}
-        for holder, gone in told.items():
-            request = decode_server_message(honest_requests[epoch.user(holder)])
+        for holder, gone in told_dropped(honest, len(uploaded), epoch.params.threshold, helpers).items():
+            request = decode_server_message(requests[epoch.user(holder)])
             assert isinstance(request, UnmaskRequest)  # noqa: S101
-            changed[epoch.user(holder)] = encode(garbled(request, each.header, holder, gone))
+            partners = [index for index in each.header.partners(holder).tolist() if index in uploaded]
+            tags = dict(zip(partners, pieces(request.tags, len(partners), TAG_SIZE, "the tags"), strict=True))
+            garbled = b"".join(bytes(TAG_SIZE) if index in gone else tag for index, tag in tags.items())
+            changed[epoch.user(holder)] = encode(msgspec.structs.replace(request, tags=garbled))
         return changed
 
     def _exclude(self) -> dict[int, str]:
@@ -101,9 +116,7 @@ class AttackedRound:
 
     def _tally_groups(self) -> Tally:
         """Everybody in a group sends the same: a user's values are all in one sum."""
-        senders = np.zeros(self.params.dim, np.int64)
-        by_size: Counter[int] = Counter()
-        closed = 0
+        senders, by_size, closed = np.zeros(self.params.dim, np.int64), Counter[int](), 0
         read, weights = Score(), Score()
         for each in self.known:
             indices = [index for header in list(each.header_of.values())[:1] for index in header.masked_sum().indices()]
@@ -177,8 +190,8 @@ class AttackedRound:
         return np.clip(scaled, -quantizer.limit, quantizer.limit)
 
 
-class AttackedRun:
-    """A real run, everything that was said in it, and an attacker that has the colluders' states."""
+class AttackedRun(Observer):
+    """A real run, and an attacker that hears everything that is said in it and has the colluders' states."""
 
     def __init__(
         self,
@@ -189,12 +202,30 @@ class AttackedRun:
         identities: Sequence[Identity] | None = None,
         make_server: MakeServer = Server,
     ) -> None:
-        self.params, self.colluders, self._transcript = params, set(colluders), Transcript()
+        self.params, self.colluders = params, set(colluders)
+        self._epochs: dict[int, Epoch] = {}
+        """By group."""
+        self._heard: dict[tuple[type, int], dict[int, Any]] = defaultdict(dict)
+        """Messages by kind and round, and then by user."""
         # Settings that protect nobody are what an audit is for.
         policy = Policy(min_anonymity=0, server="semi-honest", colluding=0.0, patterns=frozenset({params.pattern}))
-        cohort = Cohort(policy, entropy_of, identities)
-        self.run = InProcessRun(params, cohort, observer=self._transcript, make_server=make_server)
-        self._view = RunView(params, cohort.roster)
+        self._cohort = Cohort(policy, entropy_of, identities)
+        self.run = InProcessRun(params, self._cohort, observer=self, make_server=make_server)
+
+    def to_client(self, stage: Stage, user: int, data: bytes) -> None:  # noqa: ARG002
+        """Keep the keys of an epoch, and headers."""
+        match message := decode_server_message(data):
+            case EpochKeys():
+                epoch = Epoch.of_user(self.params, message, self._cohort.roster, user)
+                self._epochs.setdefault(epoch.group.number, epoch)
+            case RoundHeader():
+                self._heard[RoundHeader, message.round_number][user] = message
+
+    def to_server(self, stage: Stage, user: int, data: bytes) -> None:  # noqa: ARG002
+        """Keep key packages, uploads and shares."""
+        message = decode_client_message(data)
+        if isinstance(message, ShareKeys | Upload | Unmask):
+            self._heard[type(message), message.round_number][user] = message
 
     def round(
         self,
@@ -210,25 +241,36 @@ class AttackedRun:
             outcome = self.run.round(update_of, weights=weights, drops=drops)
         except (RoundRefused, ThresholdNotMet, TooLittleOpened) as failure:
             problem = str(failure)
-        self._view.take(self._transcript.sent, self._transcript.received)
-        self._transcript.sent.clear()
-        self._transcript.received.clear()
-        colluders = {user: states[user] for user in self.colluders}
-        known = self._view.round(self.run.server.round_number, colluders)
+        number = self.run.server.round_number
+        known = [self._known(number, epoch, states) for epoch in self._epochs.values()]
+        self._heard = defaultdict(dict, {key: each for key, each in self._heard.items() if key[1] > number})
         return AttackedRound(outcome, problem, self.params, known, states, update_of, dict(enumerate(weights or [])))
+
+    def _known(self, number: int, epoch: Epoch, states: Mapping[int, ClientState]) -> Adversary:
+        """Return what is known of a group: messages, and what the colluders hand over. Nothing else goes in."""
+        index_of = epoch.group.index_of
+        packages, headers, uploads, unmask = (
+            {index_of[user]: each for user, each in self._heard[kind, number].items() if user in index_of}
+            for kind in (ShareKeys, RoundHeader, Upload, Unmask)
+        )
+        colluders = {index_of[user]: states[user] for user in self.colluders if user in index_of}
+        adversary = Adversary(epoch, number, packages, colluders)
+        for index, upload in uploads.items():
+            adversary.take_upload(index, Header(epoch, headers[index]), upload)
+        for index in unmask.keys() - colluders.keys():
+            adversary.take_shares(index, unmask[index])
+        adversary.restore()
+        return adversary
 
 
 def attack_run(settings: AuditSettings, run: int, tell: Callable[[], None] | None = None) -> tuple[Tally, str]:
     """Run and attack one run with everything random taken from the seed; return its counts and what went wrong last."""
-    rng = np.random.default_rng([settings.seed, run])
-    identities = None
+    rng, identities = np.random.default_rng([settings.seed, run]), None
     if settings.authenticated:
         entropy = seeded_entropy(settings.seed, run)
         identities = make_identities(settings.clients, f"audit {run}", entropy, group_size=settings.options.group_size)
-    # `STEPS` quantisation steps per unit.
-    params = settings.params_of(
-        identities[0].roster if identities else None, session=seeded_entropy(settings.seed, run)(32)
-    )
+    roster, session = identities[0].roster if identities else None, seeded_entropy(settings.seed, run)(32)
+    params = settings.params_of(roster, session)
     params = params.replace(clip=params.quantizer.limit / STEPS)
     colluders = rng.choice(params.clients, settings.colluders, replace=False).tolist()
     weights = rng.integers(1, params.max_weight + 1, params.clients).tolist() if params.max_weight else None
@@ -265,25 +307,20 @@ def _update(seed: int, run: int, number: int, params: Parameters, user: int) -> 
 def run_audit(settings: AuditSettings, workers: int = 1, progress: Progress | None = None) -> AuditReport:
     """Run and attack all runs, several at a time if there are `workers`. The result depends on the settings alone."""
     workers = min(workers, settings.runs)
-    found = _one_by_one(settings, progress) if workers <= 1 else _side_by_side(settings, workers, progress)
+    if workers > 1:
+        found = _side_by_side(settings, workers, progress)
+    else:
+        done = count(1)
+        found = [
+            attack_run(settings, run, lambda: progress(next(done)) if progress else None)
+            for run in range(settings.runs)
+        ]
     tally = sum((each for each, _ in found), Tally())
     if not tally.rounds:
         reasons = [problem for _, problem in found if problem]
         why = f": {reasons[0]}" if reasons else ""
         raise ProtocolError(f"none of {tally.unopened} rounds could be opened{why}")
     return AuditReport(settings, tally)
-
-
-def _one_by_one(settings: AuditSettings, progress: Progress | None) -> list[tuple[Tally, str]]:
-    done = 0
-
-    def tell() -> None:
-        nonlocal done
-        done += 1
-        if progress:
-            progress(done)
-
-    return [attack_run(settings, run, tell) for run in range(settings.runs)]
 
 
 def _side_by_side(settings: AuditSettings, workers: int, progress: Progress | None) -> list[tuple[Tally, str]]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from sparsesecagg.crypto.identity import Roster
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.lab.audit.theory import expected_fraction
-from sparsesecagg.privacy.anonymity import SERVER_MODELS, ServerModel, colluder_count
+from sparsesecagg.privacy.anonymity import ServerModel, colluder_count, require_server
 from sparsesecagg.protocol import Parameters, RoundOptions, Stage
 from sparsesecagg.protocol.policy import kept_by
 
@@ -43,8 +43,7 @@ class AuditSettings:
         for name in ("rounds", "runs"):
             if getattr(self, name) < 1:
                 raise InvalidInput(name, f"must be at least 1, got {getattr(self, name)}")
-        if self.server not in SERVER_MODELS:
-            raise InvalidInput("server", f"must be one of {', '.join(SERVER_MODELS)}, got {self.server!r}")
+        require_server(self.server)
         if self.drop_at not in DROP_STAGES:
             raise InvalidInput("drop_at", f"must be one of UPLOAD, SHARE_KEYS, got {self.drop_at.name}")
         if self.params.clients - self.colluders < 1:
@@ -81,9 +80,7 @@ class AuditSettings:
     @property
     def promised(self) -> int:
         """Honest users in every sum, as the planner promises them against this server."""
-        if not self.params.shape.protects:
-            return 0
-        return kept_by(self.params, self.server, self.colluding).anonymity
+        return kept_by(self.params, self.server, self.colluding).anonymity if self.params.shape.protects else 0
 
     @property
     def expected_fraction(self) -> float | None:
@@ -138,48 +135,25 @@ class Tally:
         return self.by_size.total()
 
 
-@dataclass(frozen=True)
 class AuditReport:
-    """What an audit found."""
+    """What an audit found. Values are those of honest survivors."""
 
-    settings: AuditSettings
-    tally: Tally
-
-    @property
-    def revealed_fraction(self) -> float:
-        """Share of the honest survivors' values that the attacker read out of the transcripts."""
-        return self.tally.read.count / max(1, self.tally.values)
-
-    @property
-    def unmasked_fraction(self) -> float:
-        """Share of values in components of one: what the mask graph says is revealed."""
-        return self.histogram.get(1, 0.0)
-
-    @property
-    def histogram(self) -> dict[int, float]:
+    def __init__(self, settings: AuditSettings, tally: Tally) -> None:
+        self.settings, self.tally = settings, tally
+        values = max(1, tally.values)
+        self.revealed_fraction = tally.read.count / values
+        """Share of the values that the attacker read out of the transcripts."""
+        self.histogram = {size: count / values for size, count in sorted(tally.by_size.items())}
         """Share of values by the size of their component."""
-        values = max(1, self.tally.values)
-        return {size: count / values for size, count in sorted(self.tally.by_size.items())}
-
-    @property
-    def smallest_component(self) -> int:
-        """The size of the smallest component."""
-        return min(self.tally.by_size, default=0)
-
-    @property
-    def mean_component(self) -> float:
+        self.unmasked_fraction = self.histogram.get(1, 0.0)
+        """Share of values in components of one: what the mask graph says is revealed."""
+        self.smallest_component = min(tally.by_size, default=0)
+        self.mean_component = sum(size * fraction for size, fraction in self.histogram.items())
         """The mean size of the component that a value sits in."""
-        return sum(size * fraction for size, fraction in self.histogram.items())
-
-    @property
-    def contributors_mean(self) -> float:
+        self.contributors_mean = tally.values / max(1, tally.coordinates)
         """Honest survivors who sent a coordinate that anybody sent, on average: what the paper's T promises."""
-        return self.tally.values / max(1, self.tally.coordinates)
-
-    @property
-    def singled_out_fraction(self) -> float:
+        self.singled_out_fraction = tally.singled_out / values
         """Share of values whose coordinate no other honest survivor sent: what the paper counts."""
-        return self.tally.singled_out / max(1, self.tally.values)
 
     def as_json(self) -> dict[str, Any]:
         """Return the contract's keys first, then what else was counted."""

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.planning.noise import MEANING, DifferentialPrivacy, plan_noise
+from sparsesecagg.privacy.accountant import least
 from sparsesecagg.privacy.anonymity import log_binomial_below
 from sparsesecagg.protocol import Parameters, Policy, RoundOptions, Stage
 from sparsesecagg.simulate import Cohort, InProcessRun
@@ -83,18 +84,15 @@ class CanaryReport:
     @cached_property
     def most_errors(self) -> tuple[float, float]:
         """The largest rates of misses and false alarms; together they hold with the confidence."""
-        unsure = (1 - self.settings.confidence) / 2
-        return (
-            highest_rate(self.misses, self.with_canary, unsure),
-            highest_rate(self.false_alarms, self.without, unsure),
-        )
+        seen = ((self.misses, self.with_canary), (self.false_alarms, self.without))
+        misses, alarms = (highest_rate(*each, (1 - self.settings.confidence) / 2) for each in seen)
+        return misses, alarms
 
     @property
     def epsilon_lower(self) -> float:
         """Whatever the noise is."""
         misses, alarms = self.most_errors
-        ratio = (1 - self.settings.delta - misses) / alarms
-        return max(0.0, log(ratio)) if ratio > 0 else 0.0
+        return log(max(1.0, (1 - self.settings.delta - misses) / alarms))
 
     @property
     def epsilon_lower_gaussian(self) -> float:
@@ -176,11 +174,7 @@ def highest_rate(errors: int, trials: int, unsure: float) -> float:
     """Return the largest rate at which so few errors have a probability of `unsure` (Clopper and Pearson)."""
     if errors >= trials:
         return 1.0
-    low, high = errors / trials, 1.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (low, middle) if exp(log_binomial_below(trials, middle, errors + 1)) < unsure else (middle, high)
-    return high
+    return least(lambda rate: exp(log_binomial_below(trials, rate, errors + 1)) < unsure, errors / trials)
 
 
 def gaussian_epsilon(signal: float, delta: float) -> float:
@@ -188,17 +182,10 @@ def gaussian_epsilon(signal: float, delta: float) -> float:
     if signal <= 0:
         return 0.0
 
+    def above(value: float) -> float:
+        return erfc(value / sqrt(2)) / 2
+
     def excess(epsilon: float) -> float:
-        return _above(epsilon / signal - signal / 2) - exp(epsilon) * _above(epsilon / signal + signal / 2)
+        return above(epsilon / signal - signal / 2) - exp(epsilon) * above(epsilon / signal + signal / 2)
 
-    low, high = 0.0, 1.0
-    while excess(high) > delta:
-        high *= 2
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (low, middle) if excess(middle) <= delta else (middle, high)
-    return high
-
-
-def _above(value: float) -> float:
-    return erfc(value / sqrt(2)) / 2
+    return least(lambda epsilon: excess(epsilon) <= delta)
