@@ -41,7 +41,7 @@ def serve(params: Parameters, inboxes: list[Queue], arrivals: Queue) -> np.ndarr
         while server.stage is stage and server.waiting_for:
             try:
                 sender, answer = arrivals.get(timeout=PATIENCE)
-            except Empty:  # Whoever has not answered has dropped out.
+            except Empty:  # Users that have not answered have dropped out.
                 return {} if stage is Stage.SHARE_KEYS else server.close_stage()
             try:
                 following = server.handle(sender, answer)
