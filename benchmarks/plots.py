@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.systems import NAMES
 from sparsesecagg.errors import MissingExtra
-from sparsesecagg.lab.report.palette import GRID, RUNS
+from sparsesecagg.lab.report.plots import GRID, RUNS
 
 _STYLES = {"sliced": (RUNS[0], "o"), "secagg": (RUNS[2], "D")}
 _AXES = {"dim": "coordinates d", "clients": "users N"}

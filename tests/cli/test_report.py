@@ -36,7 +36,7 @@ def test_folders_of_training_and_of_flower_are_compared_in_one_page(
     assert [each["name"] for each in answer["runs"]] == ["sliced (all)", "secagg", "sliced (flower)"]
     assert [each["engine"] for each in answer["runs"]] == ["in_process", "in_process", "flower"]
     page = (tmp_path / "report.html").read_text("utf-8")
-    assert "<dd>flower (sliced (flower))</dd>" in page
+    assert "engine (differs)" in page and "<td>flower</td>" in page
 
 
 def test_the_table_is_printed_and_the_page_goes_where_it_is_wanted(tmp_path: Path, capsys: Any) -> None:
@@ -70,7 +70,7 @@ def test_seeds_are_one_experiment_in_every_form(tmp_path: Path, capsys: Any) -> 
     _, markdown, _ = run(capsys, "report", *given, "--table", "md")
     assert "| sliced | {} ± {} % | 3 |".format(*shown) in markdown
     _, latex, _ = run(capsys, "report", *given, "--table", "latex")
-    assert r"sliced & {}\,$\pm$\,{}\,\% & 3 &".format(*shown) in latex and r"\bottomrule" in latex
+    assert r"sliced & {} $\pm$ {} \% & 3 &".format(*shown) in latex and r"\bottomrule" in latex
     assert "fillcolor" in (tmp_path / "page.html").read_text("utf-8"), "bands"
     assert folders[0].joinpath("report.html").exists() is False
 

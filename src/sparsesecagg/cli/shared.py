@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Any, Final, TypeVar
 
@@ -135,19 +135,16 @@ def check_memory(dim: int) -> None:
 
 def bytes_text(size: float) -> str:
     """Write a number of bytes in its best unit."""
-    return _in_units(size, ("B", "kB", "MB", "GB"))
+    return _in_units(size, {"GB": 1e9, "MB": 1e6, "kB": 1e3, "B": 1})
 
 
 def seconds_text(seconds: float) -> str:
     """Write a duration in its best unit."""
-    return _in_units(seconds * 1e6, ("µs", "ms", "s"))
+    return _in_units(seconds, {"h": 3600, "min": 60, "s": 1, "ms": 1e-3, "µs": 1e-6})
 
 
-def _in_units(value: float, units: Sequence[str]) -> str:
-    """Write a value in the first of its units, each a thousand times the one before, that leaves three digits."""
-    *smaller, largest = units
-    for unit in smaller:
-        if value < 999.5:
-            return f"{value:.3g} {unit}"
-        value /= 1000
-    return f"{value:.3g} {largest}"
+def _in_units(value: float, units: Mapping[str, float]) -> str:
+    """Write a value with three digits in the largest unit that it reaches, or else in the smallest."""
+    unit = next((name for name, size in units.items() if value >= 0.9995 * size), [*units][-1])
+    amount = value / units[unit]
+    return f"{amount:.3g} {unit}" if amount < 999.5 else f"{amount:,.0f} {unit}"

@@ -49,13 +49,6 @@ def test_computing_and_transfer_are_never_added() -> None:
     assert measures.transfer_seconds == 0.125
 
 
-def test_recorded_running_totals_win(tmp_path: Path) -> None:
-    """The run knows best what it spent."""
-    run = read_run(write_run(tmp_path / "run", rounds=4))
-    measures = measure(run)
-    assert measures.computing_seconds == run.rounds[-1].cumulative_seconds["computing"]
-
-
 def test_running_sums_grow_round_by_round() -> None:
     """A failed round counts too."""
     run = run_of(GOOD, FAILED)

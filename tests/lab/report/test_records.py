@@ -138,7 +138,7 @@ def test_a_comparison_cannot_point_outside_itself(tmp_path: Path, name: object) 
     """A run is a sub-folder, never a path."""
     folder = write_comparison(tmp_path / "all", ("secagg",), rounds=1)
     (folder / "comparison.json").write_text(json.dumps({"runs": [name]}))
-    with pytest.raises(InvalidInput, match="must be the name of a sub-folder"):
+    with pytest.raises(InvalidInput, match="not the name of a sub-folder"):
         read_folder(folder)
 
 

@@ -13,8 +13,8 @@ from sparsesecagg.errors import InvalidInput
 from sparsesecagg.files import write_atomically
 from sparsesecagg.lab.report import read_runs, summary_table, write_report
 from sparsesecagg.lab.report.measures import Measures, measure
-from sparsesecagg.lab.report.pictures import write_pictures
-from sparsesecagg.lab.report.table import TABLES, long_csv, table_text
+from sparsesecagg.lab.report.plots import write_pdf
+from sparsesecagg.lab.report.results import TABLES, long_csv, table_text
 
 _FILE = Path("report.html")
 
@@ -58,7 +58,7 @@ def report(
     if pdf is not None and pdf.is_file():
         raise InvalidInput("pdf", f"must name a folder, got the file {str(pdf)!r}")
     page = write_report(folders, target)
-    written = [] if pdf is None else write_pictures(folders, pdf)
+    written = [] if pdf is None else write_pdf(folders, pdf)
     if csv is not None:
         write_atomically(csv, long_csv(folders))
         written.append(csv)

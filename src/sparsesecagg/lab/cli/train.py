@@ -27,8 +27,8 @@ from sparsesecagg.lab.learning.config import ROUND_OPTIONS, TrainingConfig, opti
 from sparsesecagg.lab.learning.federated import RECORDED, FederatedRun, Task
 from sparsesecagg.lab.learning.secure import SecureAggregator
 from sparsesecagg.lab.learning.workers import WorkerError, check_workers
-from sparsesecagg.lab.report import read_runs, summary_table, write_report
-from sparsesecagg.lab.report.headline import in_short
+from sparsesecagg.lab.report import summary_table, write_report
+from sparsesecagg.lab.report.results import in_short, measured
 from sparsesecagg.planning.planner import advice
 from sparsesecagg.protocol import RoundOptions
 
@@ -190,7 +190,7 @@ def _finish(runs: Sequence[FederatedRun], run_dir: Path, json: bool) -> None:
     out.print(f"\nRun folder: {run_dir}", highlight=False, soft_wrap=True)
     if report:
         out.print(f"Report: {report}", highlight=False, soft_wrap=True)
-    if sentence := in_short(read_runs([run_dir])):
+    if sentence := in_short(measured([run_dir])[0]):
         out.print(f"\n{sentence}", highlight=False, markup=False)
 
 

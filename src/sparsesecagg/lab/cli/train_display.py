@@ -14,11 +14,10 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from sparsesecagg.cli.shared import err
+from sparsesecagg.cli.shared import bytes_text, err
 from sparsesecagg.lab.learning.data.download import DownloadProgress
 from sparsesecagg.lab.learning.federated import FederatedRun
 from sparsesecagg.lab.learning.metrics import RoundLine
-from sparsesecagg.lab.report.words import bytes_text
 
 _LINES = 10  # per run, where there is no terminal
 

@@ -1,13 +1,13 @@
 """What a run came to: the few figures that the page, its plots and the terminal's table share.
 
-Two byte counts run through the report. UPLOAD is the message that carries the update, the one sparsity
-shrinks. "All messages" adds keys, shares and unmasking, on which a small model may well spend more. Both are
-always given.
+UPLOAD is the message that carries the update, the one sparsity shrinks; "all sent" adds keys, shares and unmasking, on
+which a small model may well spend more.
 """
 
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -33,9 +33,7 @@ class Measures:
     upload_per_round: float
     sent_per_round: float
     received_per_round: float
-    """The model included."""
     model_per_round: float
-    """The model on its way down, whole or in steps."""
     sent_total: float
     exchanges: int | None
     """Per round in steady state."""
@@ -81,17 +79,18 @@ def measure(run: Run) -> Measures:
         sent_total=sum(record.all_sent_bytes for record in run.rounds),
         exchanges=min((record.exchanges for record in run.rounds if record.exchanges is not None), default=None),
         coordinates_updated=mean(updated) if updated else None,
-        computing_seconds=_seconds(run, "computing", _computing),
-        transfer_seconds=_seconds(run, "transfer", lambda record: record.transfer_seconds),
+        computing_seconds=sum(
+            record.training_seconds + total(record.client_seconds) + total(record.server_seconds)
+            for record in run.rounds
+        ),
+        transfer_seconds=sum(record.transfer_seconds for record in run.rounds),
     )
 
 
 def _over_seeds(run: Run) -> Measures:
-    each = [measure(one) for one in run.seeds]
-    columns = {name: [getattr(one, name) for one in each] for name in Measures.__dataclass_fields__ if name != "run"}
-    means: dict[str, Any] = {
-        name: None if None in values else statistics.fmean(values) for name, values in columns.items()
-    }
+    each = [vars(measure(one)) for one in run.seeds]
+    columns = {name: [one[name] for one in each] for name in each[0] if name != "run"}
+    means: dict[str, Any] = {name: None if None in row else statistics.fmean(row) for name, row in columns.items()}
     if means["accuracy"] is not None:
         means["deviation"] = statistics.stdev(columns["accuracy"])
     for name in ("rounds", "exchanges"):
@@ -105,11 +104,8 @@ def baseline(runs: Sequence[Run]) -> Baseline | None:
         if run.aggregator == "secagg" and worked(run):
             measured = measure(run)
             return Baseline(upload=measured.upload_per_round, sent=measured.sent_per_round, measured=True)
-    dims = [run.config.get("dim") for run in runs]
-    known = [dim for dim in dims if isinstance(dim, int) and dim > 0]
-    if not known:
-        return None
-    return Baseline(upload=SECAGG_HEADER_BYTES + SECAGG_WORD_BYTES * known[0], sent=None, measured=False)
+    dim = next((dim for run in runs if isinstance(dim := run.config.get("dim"), int) and dim > 0), None)
+    return None if dim is None else Baseline(SECAGG_HEADER_BYTES + SECAGG_WORD_BYTES * dim, sent=None, measured=False)
 
 
 def upload_ratio(m: Measures, secagg: Baseline | None) -> float | None:
@@ -155,27 +151,14 @@ def mean_by_stage(run: Run, pick: Callable[[RoundLine], Mapping[str, float]]) ->
 def contributors_distribution(run: Run) -> dict[int, float]:
     """Average the fraction of coordinates with k contributors over the rounds that recorded it."""
     recorded = [r.contributors_histogram for r in worked(run) if r.contributors_histogram]
-    shares: dict[int, float] = {}
+    shares: Counter[int] = Counter()
     for histogram in recorded:
-        for count, fraction in histogram.items():
-            shares[int(float(count))] = shares.get(int(float(count)), 0.0) + fraction / len(recorded)
+        shares.update({int(float(users)): fraction / len(recorded) for users, fraction in histogram.items()})
     return dict(sorted(shares.items()))
-
-
-def _computing(record: RoundLine) -> float:
-    return record.training_seconds + total(record.client_seconds) + total(record.server_seconds)
-
-
-def _seconds(run: Run, kind: str, per_round: Callable[[RoundLine], float]) -> float:
-    """Prefer the run's own running total; a folder without it gets the sum over its rounds."""
-    if run.rounds and kind in run.rounds[-1].cumulative_seconds:
-        return run.rounds[-1].cumulative_seconds[kind]
-    return sum(per_round(record) for record in run.rounds)
 
 
 def _reached_target_at(run: Run) -> int | None:
     target = run.config.get("target_accuracy")
     if not isinstance(target, int | float) or isinstance(target, bool):
         return None
-    reached = (r.round for r in run.rounds if r.accuracy is not None and r.accuracy >= target)
-    return next(reached, None)
+    return next((r.round for r in run.rounds if r.accuracy is not None and r.accuracy >= target), None)

@@ -1,13 +1,16 @@
 """Put a report together: one HTML file that opens offline and asks nothing of the network.
 
 Plotly writes its own part (`plotly.io.to_html`); the page around it is words and tables. Its Content-Security-Policy
-forbids every request.
+forbids every request. Run folders come from other people's machines, and an option or a failure reason may hold
+anything, so text is escaped by construction: `element` escapes every string but the markup it made itself.
 """
 
 from __future__ import annotations
 
+import html
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -15,24 +18,36 @@ from typing import Any
 from sparsesecagg.errors import MissingExtra
 from sparsesecagg.files import write_atomically
 from sparsesecagg.lab.learning.metrics import flat
-from sparsesecagg.lab.report.headline import Headline, headline
-from sparsesecagg.lab.report.markup import Html, element, joined, trusted
-from sparsesecagg.lab.report.measures import Baseline, baseline, measure
-from sparsesecagg.lab.report.plots import Figure, Series, figure_groups, series_of
+from sparsesecagg.lab.report.measures import baseline, measure
+from sparsesecagg.lab.report.plots import Figure, figures
 from sparsesecagg.lab.report.records import Run, read_runs
-from sparsesecagg.lab.report.table import results
-from sparsesecagg.lab.report.words import NOTHING
+from sparsesecagg.lab.report.results import NOTHING, caption, results, sentences, title, warning
 
 REPORT = "report.html"
 CONFIG = {"responsive": True, "displaylogo": False, "modeBarButtons": [["toImage", "resetScale2d"]]}
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
+TASK = ("dataset", "partition", "model", "dim", "clients", "alpha", "dropout")
+"""The options a reader looks for first, where all runs share them; the table of settings has everything."""
 
-SETTINGS = (
-    *("engine", "strategy", "dataset", "partition", "model", "dim", "clients", "rounds", "seed", "alpha", "gain"),
-    *("groups", "group_size", "threshold", "neighbours", "authenticated", "modulus_bits", "weights", "normalisation"),
-    *("dropout", "drop_at", "keys_arrive", "colluding", "downlink", "downlink_bits", "epochs", "batch", "lr"),
-)
-"""The options a reader looks for first; everything else is under Configuration."""
+
+class Html(str):
+    """Markup that is safe already: made by `element`, or our own. Never anything read from a run folder."""
+
+    __slots__ = ()
+
+
+def element(tag: str, *children: str | None, **attributes: str | None) -> Html:
+    """Build one element. Strings are escaped, Html is kept, None is left out.
+
+    Attributes are spelt as Python allows: `class_` becomes class, `aria_label` becomes aria-label.
+    """
+    written = "".join(
+        f' {name.rstrip("_").replace("_", "-")}="{html.escape(value)}"'
+        for name, value in attributes.items()
+        if value is not None
+    )
+    inside = (child if isinstance(child, Html) else html.escape(child) for child in children if child is not None)
+    return Html(f"<{tag}{written}>" + ("" if tag == "meta" else f"{''.join(inside)}</{tag}>"))
 
 
 def write_report(run_dirs: Path | Sequence[Path], target: Path | None = None) -> Path:
@@ -54,18 +69,27 @@ def render(runs: Sequence[Run]) -> str:
         from plotly.offline import get_plotlyjs
     except ImportError as error:
         raise MissingExtra("learn", "The HTML report") from error
-    measures = [measure(run) for run in runs]
-    series = series_of(measures)
-    secagg = baseline(runs)
-    words = headline(measures, secagg)
+    measures, secagg = [measure(run) for run in runs], baseline(runs)
+    names = [run.name for run in runs]
+    alarm = warning(measures)
+    headline = re.sub(r"(\d) (?=[kMG]?B |%)", "\\1\u00a0", title(measures, secagg))  # No line ends before a unit.
     body = element(
         "main",
-        _header(words, len(runs) > 1),
-        _section("Results", _results(series, secagg)),
-        _section("Settings", _settings(runs)),
-        *(_section(title, element("div", *map(_card, group), class_="grid")) for title, group in figure_groups(series)),
-        _failures(runs),
-        _section("In full", _configuration(runs)),
+        element(
+            "header",
+            element("p", f"sparsesecagg · {_task(runs)}", class_="note"),
+            element("h1", headline),
+            *(element("p", sentence) for sentence in sentences(measures)),
+            element("p", alarm, class_="callout", role="note") if alarm else None,
+        ),
+        element("h2", "Results"),
+        _table("", names, results(measures, secagg)),
+        element("p", caption(measures, secagg), class_="note"),
+        element("h2", "Plots"),
+        element("div", *map(_card, figures(measures)), class_="grid"),
+        *_failures(runs),
+        element("h2", "Settings"),
+        _table("Option", names, _settings(runs)),
         element("footer", element("p", _colophon(runs))),
     )
     head = element(
@@ -73,23 +97,19 @@ def render(runs: Sequence[Run]) -> str:
         element("meta", charset="utf-8"),
         element("meta", http_equiv="Content-Security-Policy", content=POLICY),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("title", f"{words.title} · sparsesecagg"),
-        element("style", trusted((files(__package__) / "assets" / "report.css").read_text("utf-8"))),
-        element("script", trusted(get_plotlyjs())),
+        element("title", f"{headline} · sparsesecagg"),
+        element("style", Html((files(__package__) / "assets" / "report.css").read_text("utf-8"))),
+        element("script", Html(get_plotlyjs())),
     )
     return f"<!doctype html>\n{element('html', head, element('body', body), lang='en')}\n"
 
 
-def _header(words: Headline, is_comparison: bool) -> Html:
-    """Write the first screen: what came out. The figures themselves are in the table below it."""
-    kind = "Comparison of training runs" if is_comparison else "Training run"
-    return element(
-        "header",
-        element("p", f"sparsesecagg · {kind}", class_="note"),
-        element("h1", words.title),
-        *(element("p", sentence) for sentence in words.sentences),
-        element("p", words.warning, class_="callout", role="note") if words.warning else None,
-    )
+def _task(runs: Sequence[Run]) -> str:
+    """Say what was trained, as far as the runs agree."""
+    kind = "Comparison of training runs" if len(runs) > 1 else "Training run"
+    values = {key: {_text(run.setting(key)) for run in runs} for key in TASK}
+    shared = [f"{key} {value}" for key, (value, *others) in values.items() if not others and value != NOTHING]
+    return " · ".join([kind, *shared])
 
 
 def _card(figure: Figure) -> Html:
@@ -103,37 +123,17 @@ def _card(figure: Figure) -> Html:
         full_html=False,
         div_id=figure.id,
     )
+    words = f"{figure.title}. {figure.caption}"
     return element(
         "figure",
         element("h3", figure.title),
-        element("div", trusted(drawn), class_="plot", role="img", aria_label=figure.description),
+        element("div", Html(drawn), class_="plot", role="img", aria_label=words),
         element("figcaption", figure.caption),
         class_="card wide" if figure.wide else "card",
     )
 
 
-def _results(series: Sequence[Series], secagg: Baseline | None) -> Html:
-    """Compare the runs: one column each, which stays readable on a phone."""
-    shown = results([s.measures for s in series], secagg)
-    return _table(("", *(s.run.name for s in series)), [(name, *values) for name, values in shown.items()])
-
-
-def _settings(runs: Sequence[Run]) -> Html:
-    """Show the options that matter first; where runs differ, each value with its runs."""
-    pairs = []
-    for key in SETTINGS:
-        named: dict[str, list[str]] = {}
-        for run in runs:
-            if (value := run.setting(key)) not in (None, False):
-                named.setdefault(_text(value), []).append(run.name)
-        alike = len(named) == 1 and len(next(iter(named.values()))) == len(runs)
-        shown = named if alike else (f"{value} ({', '.join(names)})" for value, names in named.items())
-        if named:
-            pairs.append(element("div", element("dt", key.replace("_", " ")), element("dd", ", ".join(shown))))
-    return element("dl", *pairs, class_="facts")
-
-
-def _failures(runs: Sequence[Run]) -> Html | None:
+def _failures(runs: Sequence[Run]) -> list[Html]:
     """List failed rounds with their reasons, which a cross in a plot can't say to everyone."""
     items = [
         element("li", element("strong", f"{run.name}, round {r.round}"), f": {r.reason or 'no reason recorded'}")
@@ -142,57 +142,41 @@ def _failures(runs: Sequence[Run]) -> Html | None:
         for r in run.rounds
         if r.failed
     ]
-    return _section("Failed rounds", element("ul", *items)) if items else None
+    return [element("h2", "Failed rounds"), element("ul", *items)] if items else []
 
 
-def _configuration(runs: Sequence[Run]) -> Html:
-    """Show every option of every run; rows where runs differ say so."""
+def _settings(runs: Sequence[Run]) -> dict[str, list[str]]:
+    """Return every option of every run; those in which runs differ come first and say so."""
     options = [flat(run.config) for run in runs]
-    rows = []
-    for key in dict.fromkeys(key for config in options for key in config):
-        values = [_text(config[key]) if key in config else NOTHING for config in options]
-        rows.append((f"{key} (differs)" if len(set(values)) > 1 else key, *values))
-    table = _table(("Option", *(run.name for run in runs)), rows)
-    return element("details", element("summary", "Configuration"), table)
+    rows = {key: [_text(config.get(key)) for config in options] for config in options for key in config}
+    differ = {f"{key} (differs)": values for key, values in rows.items() if len(set(values)) > 1}
+    return differ | {key: values for key, values in rows.items() if len(set(values)) == 1}
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Html:
-    """Return a table that scrolls by itself, by keyboard too, instead of widening the page."""
-    table = element(
-        "table",
-        element("thead", element("tr", *(element("th", name, scope="col") for name in head))),
-        element(
-            "tbody",
-            *(
-                element("tr", element("th", first, scope="row"), *(element("td", cell) for cell in cells))
-                for first, *cells in rows
-            ),
-        ),
+def _table(corner: str, names: Sequence[str], rows: dict[str, list[str]]) -> Html:
+    """Return a table with one column per run; it scrolls by itself, by keyboard too, instead of widening the page."""
+    head = element("tr", *(element("th", name, scope="col") for name in (corner, *names)))
+    body = (
+        element("tr", element("th", name, scope="row"), *(element("td", cell) for cell in cells))
+        for name, cells in rows.items()
     )
+    table = element("table", element("thead", head), element("tbody", *body))
     return element("div", table, class_="scroll", tabindex="0")
-
-
-def _section(title: str, *content: Html) -> Html:
-    return element("section", element("h2", title), *content, id=title.lower().replace(" ", "-"))
 
 
 def _text(value: Any) -> str:
     """Write an option as people would; floats without digits that say nothing."""
-    if isinstance(value, str):
-        return value
+    if value is None or isinstance(value, str):
+        return NOTHING if value is None else value
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    if isinstance(value, Mapping) and set(value) == {"min", "max"}:
-        return f"{value['min']}" if value["min"] == value["max"] else f"{value['min']} to {value['max']}"
-    return json.dumps(value, ensure_ascii=False, default=str)
+    return f"{value:.4g}" if isinstance(value, float) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _colophon(runs: Sequence[Run]) -> Html:
+def _colophon(runs: Sequence[Run]) -> str:
     versions = dict.fromkeys(str(run.config["version"]) for run in runs if run.config.get("version"))
     simulated = ", the network is simulated" if any(r.transfer_seconds for run in runs for r in run.rounds) else ""
-    return joined(
+    return (
         f"sparsesecagg {' / '.join(versions)}. Bytes are of real messages, computing is measured{simulated}. "
         "This page loads nothing from anywhere."
     )

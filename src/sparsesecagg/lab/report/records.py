@@ -1,7 +1,6 @@
 """What a training run leaves behind: frozen records of a run folder, and how they are read.
 
-This file knows the layout of the folder and nothing of HTML. Reading is tolerant where aggregators differ (plain
-averaging has no key stages) and strict where a file is simply not a run.
+Reading is tolerant where aggregators differ (plain averaging has no key stages), strict where a file is not a run.
 """
 
 from __future__ import annotations
@@ -88,10 +87,8 @@ def read_folder(run_dir: Path) -> tuple[Run, ...]:
         raise InvalidInput("run_dir", f"has a {COMPARISON} that lists no runs; run the comparison again")
     for name in names:
         # A name is one folder inside the comparison, so a record can't point at files elsewhere.
-        if not isinstance(name, str) or name in {"", ".", ".."} or "/" in name or "\\" in name:
-            raise InvalidInput(
-                "run_dir", f"has a {COMPARISON} with the run {name!r}; it must be the name of a sub-folder"
-            )
+        if not isinstance(name, str) or name in {"", ".", ".."} or set(name) & set("/\\"):
+            raise InvalidInput("run_dir", f"has a {COMPARISON} with {name!r}, which is not the name of a sub-folder")
     return tuple(read_run(run_dir / name, name=name) for name in names)
 
 
@@ -138,9 +135,8 @@ def _mean(values: Sequence[Any]) -> Any:
     """Return the mean of numbers, of mappings by their keys, and the first of anything else; what is absent is 0."""
     first = next((value for value in values if value is not None), None)
     if isinstance(first, Mapping):
-        keys = dict.fromkeys(key for value in values for key in value or {})
-        absent = 0 if all(isinstance(v, int | float) for value in values for v in (value or {}).values()) else None
-        return {key: _mean([(value or {}).get(key, absent) for value in values]) for key in keys}
+        keys = dict.fromkeys(key for value in values for key in value)
+        return {key: _mean([value.get(key, 0) for value in values]) for key in keys}
     if isinstance(first, int | float) and not isinstance(first, bool):
         mean = fmean(value for value in values if value is not None)
         return int(mean) if mean.is_integer() else mean
@@ -152,13 +148,11 @@ def read_run(run_dir: Path, name: str | None = None) -> Run:
     """Read one run folder; `name` is what the report calls it, the aggregator by default."""
     if not (run_dir / CONFIG).is_file():
         raise InvalidInput(
-            "run_dir",
-            f"must be a folder written by `sparsesecagg train` or by Flower, got {run_dir} without {CONFIG}",
+            "run_dir", f"must be a folder written by `sparsesecagg train` or by Flower, got {run_dir} without {CONFIG}"
         )
-    config = _load(run_dir / CONFIG)
-    partition = run_dir / PARTITION
+    config, partition = _load(run_dir / CONFIG), run_dir / PARTITION
     return Run(
-        name=name if name is not None else str(config.get("aggregator", run_dir.name)),
+        name=name or str(config.get("aggregator", run_dir.name)),
         config=MappingProxyType(config),
         partition=_partition(partition) if partition.is_file() else None,
         rounds=_rounds(run_dir / METRICS),
@@ -167,7 +161,7 @@ def read_run(run_dir: Path, name: str | None = None) -> Run:
 
 def _load(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_text("utf-8"), parse_constant=_not_a_number)
+        value = _from_json(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise InvalidInput("run_dir", f"has an unreadable {path.name} ({error}); restore it or run again") from error
     if not isinstance(value, dict):
@@ -175,46 +169,34 @@ def _load(path: Path) -> dict[str, Any]:
     return value
 
 
+def _from_json(text: str) -> Any:
+    """Read JSON; NaN and Infinity, which Python writes for a loss that diverged, are absent."""
+    return json.loads(text, parse_constant=lambda _: None)
+
+
 def _partition(path: Path) -> LabelCounts:
-    value = _load(path)
     try:
-        classes = tuple(str(name) for name in value["classes"])
-        counts = msgspec.convert(value["counts"], tuple[tuple[int, ...], ...])
-    except (KeyError, TypeError, msgspec.ValidationError) as error:
+        found = msgspec.convert(_load(path), LabelCounts)
+    except msgspec.ValidationError as error:
         raise InvalidInput("run_dir", f"has a {PARTITION} without classes and counts ({error})") from error
-    if any(len(row) != len(classes) for row in counts):
+    if any(len(row) != len(found.classes) for row in found.counts):
         raise InvalidInput("run_dir", f"has a {PARTITION} whose rows don't count one number per class")
-    return LabelCounts(classes=classes, counts=counts)
+    return found
 
 
 def _rounds(path: Path) -> tuple[RoundLine, ...]:
-    """Read the metrics; a resumed round replaces its first attempt."""
-    if not path.is_file():
-        return ()
-    text = path.read_text("utf-8")
+    """Read the metrics; a resumed round replaces its first attempt, and a null is an absent measurement."""
+    text = path.read_text("utf-8") if path.is_file() else ""
     lines = text.splitlines()
     by_round: dict[int, RoundLine] = {}
     for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
         try:
-            value = _without_nulls(json.loads(line, parse_constant=_not_a_number))
-            record = msgspec.convert(value, RoundLine)
-        except (ValueError, msgspec.ValidationError) as error:
+            known = {name: value for name, value in dict(_from_json(line)).items() if value is not None}
+            record = msgspec.convert(known, RoundLine)
+        except (TypeError, ValueError) as error:  # msgspec's is a ValueError.
             # A killed run may leave its last line half written; everything before it is whole.
             if number == len(lines) and not text.endswith("\n"):
                 break
             raise InvalidInput("run_dir", f"has a bad line {number} in {METRICS} ({error})") from error
         by_round[record.round] = record
     return tuple(by_round[number] for number in sorted(by_round))
-
-
-def _not_a_number(_: str) -> None:
-    """Read NaN and Infinity, which Python writes for a loss that diverged, as absent."""
-
-
-def _without_nulls(value: Any) -> Any:
-    """Drop absent measurements, so that the records' defaults stand in for them."""
-    if isinstance(value, dict):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
-    return value
