@@ -96,10 +96,8 @@ def test_seeds_give_mean_and_deviation(capsys: pytest.CaptureFixture[str], tmp_p
     _, latex, _ = run(capsys, "report", tmp_path / "all", "--table", "latex")
     for name, each in found.items():
         mean, deviation = 100 * each["accuracy"], 100 * each["accuracy_deviation"]
-        assert f"{mean:.1f}\u202f±\u202f{deviation:.1f}\u202f%" in next(
-            line for line in table.splitlines() if line.startswith(name)
-        )
-        assert rf"{name} & {mean:.1f}\,$\pm$\,{deviation:.1f}\,\%" in latex
+        assert f"{mean:.1f} ± {deviation:.1f} %" in next(line for line in table.splitlines() if line.startswith(name))
+        assert rf"{name} & {mean:.1f} $\pm$ {deviation:.1f} \%" in latex
 
 
 def test_a_recorded_configuration_starts_the_same_run_again(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

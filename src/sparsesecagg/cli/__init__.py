@@ -1,13 +1,13 @@
-"""The command line: one file per command, each a function that `main` registers.
+"""The command line: one file per command, each a function that `make_app` registers.
 
 Commands are thin: they read options, call the library, and print. The contract (options, JSON keys, exit codes) is
 described in docs/command-line.md.
 
-simulate         rounds in one process
-plan             settings that keep a promise
-roster           identities
-options          options of a command from one dataclass
-shared, errors   common options and printing, and what a user sees when something goes wrong
+simulate   rounds in one process
+plan       settings that keep a promise
+roster     identities
+shared     options and printing that commands share
+errors     what a user sees when something goes wrong
 
 The lab adds its commands to these (`sparsesecagg.lab.cli`), and the program has all of them.
 """
@@ -24,36 +24,25 @@ from sparsesecagg.cli.shared import help_if_alone
 
 def make_app() -> typer.Typer:
     """Return the program with the commands of the product."""
-    from sparsesecagg.cli import plan, simulate
-    from sparsesecagg.cli.roster import roster_app
+    from sparsesecagg.cli import plan, roster, simulate
 
     app = typer.Typer(
-        name="sparsesecagg",
-        help="Sparse secure aggregation for federated learning.",
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        rich_markup_mode="rich",
+        name="sparsesecagg", add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich"
     )
     app.command(epilog="Example: sparsesecagg simulate --clients 30 --alpha 0.1 --dropout 0.1")(simulate.simulate)
     example = "sparsesecagg plan --clients 100 --dim 100000 --dropout 0.1 --colluding 0.1 --min-anonymity 5"
     app.command(epilog=f"Example: {example}")(plan.plan)
-    app.add_typer(roster_app, name="roster")
+    app.add_typer(roster.app, name="roster")
 
     @app.callback(invoke_without_command=True)
     def root(
         context: typer.Context,
-        _version: Annotated[
-            bool,
-            typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
-        ] = False,
+        version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
     ) -> None:
         """Sparse secure aggregation for federated learning."""
+        if version:
+            typer.echo(f"sparsesecagg {__version__}")
+            raise typer.Exit
         help_if_alone(context)
 
     return app
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"sparsesecagg {__version__}")
-        raise typer.Exit

@@ -8,13 +8,12 @@ from typing import Any
 
 from rich.table import Table
 
-from sparsesecagg.cli.options import option, takes
-from sparsesecagg.cli.shared import JsonOption, bytes_text, out, print_json
+from sparsesecagg.cli.shared import JsonOption, bytes_text, option, out, print_json, say, takes
 from sparsesecagg.downlink.gain import DEFAULT_ALPHA
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.patterns.groups import SMALLEST_GROUP
 from sparsesecagg.planning.message_sizes import default_levels
-from sparsesecagg.planning.noise import FAILURE_LOG2, MEANING, USUAL_DELTA, DifferentialPrivacy, NoisePlan
+from sparsesecagg.planning.noise import FAILURE_LOG2, MEANING, USUAL_DELTA, DifferentialPrivacy
 from sparsesecagg.planning.planner import Goal, Plan, plan_round
 from sparsesecagg.protocol import RoundOptions
 from sparsesecagg.protocol.parameters import LARGEST_CLIP
@@ -52,16 +51,16 @@ class PlanOptions:
 
     def _robust_size(self) -> int | None:
         """Return the size of groups of which the malicious users can spoil fewer than half."""
-        malicious, clients = self.malicious, self.clients
-        if not malicious:
+        if not self.malicious:
             return self.group_size
         if self.group_size is not None:
             raise InvalidInput("group_size", "must not be given with --malicious, from which it follows")
-        groups = 2 * malicious + 1
-        if malicious < 0 or clients // groups < SMALLEST_GROUP:
-            most = max(0, (clients // SMALLEST_GROUP - 1) // 2)
-            raise InvalidInput("malicious", f"must be from 0 to {most} with {clients} clients, got {malicious}")
-        return clients // groups
+        size, most = self.clients // (2 * self.malicious + 1), max(0, (self.clients // SMALLEST_GROUP - 1) // 2)
+        if size < SMALLEST_GROUP:
+            raise InvalidInput(
+                "malicious", f"must be from 0 to {most} with {self.clients} clients, got {self.malicious}"
+            )
+        return size
 
     def _noise(self) -> DifferentialPrivacy | None:
         """Return what noise has to keep; None if nothing is asked for."""
@@ -100,89 +99,71 @@ def plan(asked: PlanOptions, *, json: JsonOption = False) -> None:
         out.print(_table(answer, answer.options))
     out.print(f"{'Feasible' if answer.feasible else 'Not feasible'}. {answer.reason.capitalize()}.", highlight=False)
     if answer.options is not None:
-        out.print("\nTo use it:", highlight=False)
+        say("\nTo use it:")
         for line in lines_to_paste(answer, answer.options):
-            out.print(f"  {line}", highlight=False, soft_wrap=True, markup=False)
+            say(f"  {line}")
 
 
 def as_json(answer: Plan) -> dict[str, Any]:
     """Return the command's JSON object; figures are null if nothing is feasible, but those of too much noise."""
+    figures = "upload_bytes all_bytes_sent all_bytes_received compression_vs_secagg privacy_failure_log2"
+    noise = answer.noise
     return {
         "feasible": answer.feasible,
         "reason": answer.reason,
         "alpha": answer.options and answer.options.alpha,
-        "groups": answer.groups,
-        "group_size": answer.group_size,
-        "threshold": answer.threshold,
-        "anonymity": answer.anonymity,
+        **{name: getattr(answer, name) for name in ("groups", "group_size", "threshold", "anonymity")},
         "modulus_bits": answer.options and answer.options.modulus_bits,
-        "upload_bytes": answer.upload_bytes,
-        "all_bytes_sent": answer.all_bytes_sent,
-        "all_bytes_received": answer.all_bytes_received,
-        "compression_vs_secagg": answer.compression_vs_secagg,
-        "privacy_failure_log2": answer.privacy_failure_log2,
-        "abort_probability": answer.abort_probability,
-        "dp": None if answer.noise is None else _noise_json(answer.noise),
-    }
-
-
-def _noise_json(noise: NoisePlan) -> dict[str, float]:
-    return {
-        "epsilon": noise.goal.epsilon,
-        "delta": noise.goal.delta,
-        "noise_multiplier": noise.multiplier,
-        "honest_noise_users": noise.honest,
-        "noise_std_vs_trusted_server": noise.std_vs_trusted_server,
-        "noise_norm_in_clips": noise.norm_in_clips,
+        **{name: getattr(answer, name) for name in (*figures.split(), "abort_probability")},
+        "dp": noise
+        and {
+            "epsilon": noise.goal.epsilon,
+            "delta": noise.goal.delta,
+            "noise_multiplier": noise.multiplier,
+            "honest_noise_users": noise.honest,
+            "noise_std_vs_trusted_server": noise.std_vs_trusted_server,
+            "noise_norm_in_clips": noise.norm_in_clips,
+        },
     }
 
 
 def lines_to_paste(answer: Plan, options: RoundOptions) -> list[str]:
     """Return the lines that use a plan: `simulate`, `train`, Flower, and the roster that a malicious server takes."""
-    goal = answer.goal
+    goal, noise = answer.goal, answer.goal.noise
     malicious = goal.server == "malicious"
-    size = [] if options.group_size is None else [f"--group-size {options.group_size}"]
-    bits = [f"--modulus-bits {options.modulus_bits}"]
-    common = [
-        f"--clients {goal.clients}",
-        f"--alpha {options.alpha:g}",
-        *size,
-        f"--threshold {options.threshold}",
-        f"--dropout {goal.dropout:g}",
-        *(["--authenticated"] if malicious else []),
-    ]
-    clip = [] if options.clip is None else [f"--clip {options.clip:g}"]
-    noise = goal.noise
-    trained = bits  # With noise, `train` takes the word that its own model needs.
-    if noise is not None:
-        trained = [f"--colluding {goal.colluding:g}", f"--rounds {noise.rounds}", f"--dp-epsilon {noise.epsilon:g}"]
-        trained += [f"--dp-delta {noise.delta:g}", f"--dp-clip {noise.clip:g}"]
-    changed = [
+    size = "" if options.group_size is None else f" --group-size {options.group_size}"
+    common = (
+        f"--clients {goal.clients} --alpha {options.alpha:g}{size} --threshold {options.threshold} "
+        f"--dropout {goal.dropout:g}{' --authenticated' * malicious}"
+    )
+    bits, colluding = f"--modulus-bits {options.modulus_bits}", f"--colluding {goal.colluding:g}"
+    clip = "" if options.clip is None else f" --clip {options.clip:g}"
+    trained, private = bits, ""
+    if noise is not None:  # Then `train` takes the word that its own model needs.
+        figures = {"epsilon": noise.epsilon, "delta": noise.delta, "clip": noise.clip}
+        trained = f"{colluding} --rounds {noise.rounds} " + " ".join(f"--dp-{n} {v:g}" for n, v in figures.items())
+        given = ", ".join(f"{name}={value:g}" for name, value in figures.items())
+        private = f", dp=DifferentialPrivacy({given}, rounds={noise.rounds})"
+    changed = ", ".join(
         f"{field.name}={getattr(options, field.name)!r}"
         for field in fields(options)
         if getattr(options, field.name) != field.default and field.name not in ("clip_norm", "noise_multiplier")
-    ]
-    private = ""
-    if noise is not None:
-        figures = f"epsilon={noise.epsilon:g}, rounds={noise.rounds}, delta={noise.delta:g}, clip={noise.clip:g}"
-        private = f", dp=DifferentialPrivacy({figures})"
+    )
     lines = [
-        " ".join(["sparsesecagg simulate", *common, *bits, f"--dim {goal.dim}", *clip]),
-        " ".join(["sparsesecagg train --aggregator sliced", *common, *trained]),
-        f"SecAgg(FedAvg(), options=RoundOptions({', '.join(changed)}){private})",
+        f"sparsesecagg simulate {common} {bits} --dim {goal.dim}{clip}",
+        f"sparsesecagg train --aggregator sliced {common} {trained}",
+        f"SecAgg(FedAvg(), options=RoundOptions({changed}){private})",
     ]
     if malicious:
-        roster = ["sparsesecagg roster build --run NAME --roster FILE", *size, f"--colluding {goal.colluding:g}"]
-        lines.append(
-            " ".join([*roster, "ENTRIES…    # without a roster a malicious server plays all other users itself"])
-        )
+        remark = "    # without a roster a malicious server plays all other users itself"
+        lines.append(f"sparsesecagg roster build --run NAME --roster FILE{size} {colluding} ENTRIES…{remark}")
     return lines
 
 
 def _table(answer: Plan, options: RoundOptions) -> Table:
-    goal = answer.goal
-    table = Table(title=f"{goal.clients} users, {goal.dim:,} coordinates", title_justify="left", show_header=False)
+    goal, noise = answer.goal, answer.noise
     several = (answer.groups or 1) > 1
+    failure = f"2^{math.ceil(10 * (answer.privacy_failure_log2 or 0)) / 10:g}"
     rows = [
         ("anonymity", f"{answer.anonymity}", f"honest users in every sum, {goal.server} server"),
         ("groups", f"{answer.groups}", f"of {answer.group_size} users at most" if several else "everybody"),
@@ -192,30 +173,24 @@ def _table(answer: Plan, options: RoundOptions) -> Table:
         ("upload", bytes_text(answer.upload_bytes or 0), f"1/{answer.compression_vs_secagg:.1f} of 32-bit SecAgg"),
         ("all sent", bytes_text(answer.all_bytes_sent or 0), "per user and round: upload, keys, shares, tags"),
         ("all received", bytes_text(answer.all_bytes_received or 0), "per user and round, without the model"),
-        (
-            "privacy fails",
-            f"2^{math.ceil(10 * (answer.privacy_failure_log2 or 0)) / 10:g}" if several else "never",
-            f"per run: more than {answer.colluders} colluding users in a group"
-            if several
-            else f"with at most {goal.colluders} colluding users",
-        ),
+        ("privacy fails", failure, f"per run: more than {answer.colluders} colluding users in a group")
+        if several
+        else ("privacy fails", "never", f"with at most {goal.colluders} colluding users"),
         (
             "rounds lost",
             f"{answer.abort_probability:.2g}",
-            f"of {'a group' if several else 'the run'}; nothing is revealed then",
+            f"of {'a group' if several else 'the run'}, revealing nothing",
         ),
     ]
-    if (noise := answer.noise) is not None:
+    if noise is not None:
+        meaning = f"δ = {noise.goal.delta:g}, all {noise.goal.rounds} rounds: {MEANING}"
         rows += [
-            (
-                "epsilon",
-                f"{noise.goal.epsilon:g}",
-                f"δ = {noise.goal.delta:g}, all {noise.goal.rounds} rounds: {MEANING}",
-            ),
+            ("epsilon", f"{noise.goal.epsilon:g}", meaning),
             ("noise", f"{noise.multiplier:g}", f"multiplier; {noise.honest} honest users share it in every sum"),
             ("", f"{noise.std_vs_trusted_server:.2f}", "times the standard deviation of a trusted server's noise"),
             ("", f"{noise.norm_in_clips:.2g}", "clips is the norm of a trusted server's noise in the mean"),
         ]
+    table = Table(title=f"{goal.clients} users, {goal.dim:,} coordinates", title_justify="left", show_header=False)
     for row in rows:
         table.add_row(*row)
     return table

@@ -1,20 +1,22 @@
 """`sparsesecagg roster`: identities, run keys and rosters as files, for authenticated rounds.
 
 Private keys are files that only their owner can read; nothing prints them. There is no --seed here: keys come from the
-system's randomness.
+system's randomness. A file that can't be read or written is explained by `cli.errors`, which knows its option.
 """
 
 from __future__ import annotations
 
 import json as json_format
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from sparsesecagg.cli.errors import Failed
-from sparsesecagg.cli.shared import JsonOption, help_if_alone, out, print_json
+from sparsesecagg.cli.errors import Ended
+from sparsesecagg.cli.shared import COMMON, JsonOption, help_if_alone, print_json, say
 from sparsesecagg.crypto.identity import (
     SEED_SIZE,
     USUAL_COLLUDING,
@@ -29,19 +31,16 @@ from sparsesecagg.crypto.secrets import SECRET_SIZE, Secret
 from sparsesecagg.errors import InvalidInput, InvalidKey
 from sparsesecagg.patterns.groups import SMALLEST_GROUP, group_count
 
-roster_app = typer.Typer(
-    help="Make identities, run keys and rosters for authenticated rounds.",
-    rich_markup_mode="rich",
-)
+app = typer.Typer(rich_markup_mode="rich")
 
 
-@roster_app.callback(invoke_without_command=True)
+@app.callback(invoke_without_command=True)
 def roster_help(context: typer.Context) -> None:
     """Make identities, run keys and rosters for authenticated rounds."""
     help_if_alone(context)
 
 
-@roster_app.command()
+@app.command()
 def identity(
     key: Annotated[Path, typer.Option(help="File for the new private identity key.")], json: JsonOption = False
 ) -> None:
@@ -51,7 +50,7 @@ def identity(
     _tell(json, {"identity": identity_of(secret).hex(), "key": str(key)})
 
 
-@roster_app.command("enrol")
+@app.command("enrol")
 def enrol_user(
     key: Annotated[Path, typer.Option(help="The private identity key.")],
     run: Annotated[str, typer.Option(help="Name of the training run.")],
@@ -62,25 +61,27 @@ def enrol_user(
     """Make the keys of one training run and sign them. Hand the entry to the builder of the roster."""
     if not run:
         raise InvalidInput("run", "must be a name, got an empty one")
-    identity_key, secret = IdentityKey(_read_private(key)), RunSecret(os.urandom(SECRET_SIZE))
-    made = enrol(identity_key, run, secret)
+    data = key.read_bytes()
+    if len(data) != SECRET_SIZE:
+        raise InvalidInput("key", f"must name a file that `roster identity` made, got {key.name}")
+    secret = RunSecret(os.urandom(SECRET_SIZE))
+    made = enrol(IdentityKey(data), run, secret)
     _write_private(run_key, secret, "run_key")
     try:
         entry.write_text(json_format.dumps(made.as_json()) + "\n", encoding="utf-8")
-    except OSError as problem:
+    except OSError:
         run_key.unlink()  # Nobody will know its public half, and the next try needs the name.
-        raise InvalidInput("entry", f"must name a file that can be written, got {entry}: {problem.strerror}") from None
+        raise
     _tell(json, {"run": run, "identity": made.identity.hex(), "entry": str(entry), "run_key": str(run_key)})
 
 
-@roster_app.command()
+@app.command()
 def build(
     run: Annotated[str, typer.Option(help="Name of the training run.")],
     roster: Annotated[Path, typer.Option(help="File for the roster.")],
     entries: Annotated[list[Path], typer.Argument(help="The users' entries; the order gives them their numbers.")],
     group_size: Annotated[
-        int | None,
-        typer.Option(help="Users of a group, at most.", show_default="one group up to 128 users, else 100"),
+        int | None, typer.Option(help=COMMON["group_size"]["help"], show_default=COMMON["group_size"]["shown"])
     ] = None,
     colluding: Annotated[
         float, typer.Option(help="Fraction of users that may help the server (γ), in [0, 0.5).")
@@ -98,24 +99,23 @@ def build(
     if len(entries) < SMALLEST_GROUP:
         raise InvalidInput("entries", f"must be those of at least {SMALLEST_GROUP} users, got {len(entries)}")
     group_count(len(entries), group_size)  # Raises for a size that can't be cut.
-    try:
+    with _ending("no roster was built"):
         made = Roster(run, tuple(map(_read_entry, entries)), group_size=group_size, colluding=colluding, beacon=beacon)
-    except InvalidKey as problem:
-        raise Failed(f"no roster was built: {problem}") from None
     if not beacon:
         made = made.with_seed(os.urandom(SEED_SIZE))
     made.save(roster)
     _describe(made, json)
 
 
-@roster_app.command()
+@app.command()
 def seal(
     roster: Annotated[Path, typer.Option(help="The roster without a seed, which names its beacon; rewritten.")],
     value: Annotated[str, typer.Option(help="The beacon's value, in hex.")],
     json: JsonOption = False,
 ) -> None:
     """Add the seed that follows from the beacon's value. Everybody who does so gets the same roster."""
-    found = _load(roster)
+    with _ending(f"{roster} is not to be trusted"):
+        found = Roster.load(roster)
     if found.seed:
         raise InvalidInput("roster", f"must have no seed yet, got {roster.name}, which has one")
     sealed = _from_beacon(found, value)
@@ -123,7 +123,7 @@ def seal(
     _describe(sealed, json)
 
 
-@roster_app.command()
+@app.command()
 def check(
     roster: Annotated[Path, typer.Option(help="The roster to check.")],
     trusted: Annotated[
@@ -133,22 +133,22 @@ def check(
     json: JsonOption = False,
 ) -> None:
     """Check every signature of a roster, with --trusted its identities, and with --value its seed."""
-    found = _load(roster)
-    try:
+    with _ending(f"{roster} is not to be trusted"):
+        found = Roster.load(roster)
         if trusted is not None:
             found.require_identities(_read_trusted(trusted))
-    except InvalidKey as problem:
-        raise Failed(f"{roster} is not to be trusted: {problem}") from None
-    if value is not None and found.seed != _from_beacon(found, value).seed:
-        raise Failed(f"{roster} is not to be trusted: its seed does not follow from the beacon's value")
+        if value is not None and found.seed != _from_beacon(found, value).seed:
+            raise InvalidKey("its seed does not follow from the beacon's value")
     _describe(found, json, trusted=trusted is not None or None)
 
 
-def _load(path: Path) -> Roster:
+@contextmanager
+def _ending(what: str) -> Iterator[None]:
+    """End the command if a key or signature is not what it must be."""
     try:
-        return Roster.load(path)
+        yield
     except InvalidKey as problem:
-        raise Failed(f"{path} is not to be trusted: {problem}") from None
+        raise Ended(f"{what}: {problem}") from None
 
 
 def _from_beacon(roster: Roster, value: str) -> Roster:
@@ -158,9 +158,9 @@ def _from_beacon(roster: Roster, value: str) -> Roster:
     try:
         data = bytes.fromhex(value)
     except ValueError:
-        raise InvalidInput("value", f"must be hex digits, two for each byte, got {value!r}") from None
+        data = b""
     if not data:
-        raise InvalidInput("value", "must be hex digits, got none")
+        raise InvalidInput("value", f"must be hex digits, two for each byte, got {value!r}")
     return roster.with_beacon(data)
 
 
@@ -180,13 +180,12 @@ def _describe(roster: Roster, json: bool, trusted: bool | None = None) -> None:
     }
     if not json:
         source = f"made from {roster.beacon}" if roster.beacon else "drawn by the builder of the roster"
+        compared = "all as in --trusted" if trusted else "signatures valid; identities not compared, give --trusted"
         facts |= {
             "group_size": roster.group_size or "default",
             "beacon": roster.beacon or "none",
             "seed": f"{roster.seed.hex()} ({source})" if roster.seed else "none yet: roster seal adds it",
-            "trusted": "all as in --trusted"
-            if trusted
-            else "signatures valid; identities not compared, give --trusted",
+            "trusted": compared,
         }
     _tell(json, facts)
 
@@ -197,7 +196,7 @@ def _tell(json: bool, facts: dict[str, Any]) -> None:
         return
     for name, value in facts.items():
         for line in value if isinstance(value, list) else [value]:
-            out.print(f"{name}: {line}", highlight=False, soft_wrap=True)
+            say(f"{name}: {line}")
 
 
 def _write_private(path: Path, secret: Secret, option: str) -> None:
@@ -205,34 +204,21 @@ def _write_private(path: Path, secret: Secret, option: str) -> None:
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        raise InvalidInput(
-            option, f"must name a new file, got {path.name}, which exists: a key is never overwritten"
-        ) from None
-    except OSError as problem:
-        raise InvalidInput(option, f"must name a file that can be written, got {path}: {problem.strerror}") from None
+        problem = f"must name a new file, got {path.name}, which exists: a key is never overwritten"
+        raise InvalidInput(option, problem) from None
     with os.fdopen(handle, "wb") as file:
         file.write(secret.reveal())
-
-
-def _read_private(path: Path) -> bytes:
-    try:
-        data = path.read_bytes()
-    except OSError as problem:
-        raise InvalidInput("key", f"must name a private key file, got {path}: {problem.strerror}") from None
-    if len(data) != SECRET_SIZE:
-        raise InvalidInput("key", f"must name a file that `roster identity` made, got {path.name}")
-    return data
 
 
 def _read_entry(path: Path) -> RosterEntry:
     try:
         return RosterEntry.from_json(json_format.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):
         raise InvalidInput("entries", f"must be entries that `roster enrol` made, got {path.name}") from None
 
 
 def _read_trusted(path: Path) -> list[bytes]:
     try:
         return [bytes.fromhex(line) for line in path.read_text(encoding="utf-8").split()]
-    except (OSError, ValueError):
+    except ValueError:
         raise InvalidInput("trusted", f"must hold one public identity key in hex per line, got {path.name}") from None

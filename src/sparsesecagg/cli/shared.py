@@ -1,22 +1,26 @@
 """What all commands share: options, checks of options, how they print.
 
-A command raises; `sparsesecagg.cli.errors` turns errors into sentences and exit codes.
+The options of a command are the fields of one dataclass, and what a field says about itself is the help. A field
+without words of its own means the same in every command; `COMMON` explains it once.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any, Final, TypeVar
+from dataclasses import MISSING, field, fields
+from functools import wraps
+from typing import Annotated, Any, Final, TypeVar, get_type_hints
 
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 
 from sparsesecagg.downlink import gain
 from sparsesecagg.errors import InvalidInput
@@ -28,6 +32,30 @@ from sparsesecagg.planning.message_sizes import default_levels, shortest_word
 SECONDS_BETWEEN_LINES: Final = 5.0
 _BYTES_PER_COORDINATE: Final = 16
 """That a simulated round takes at the very least; measured, it is 27 to 32."""
+
+DEFAULT_ALPHA: Final = gain.DEFAULT_ALPHA
+"""What a user sends if nobody says otherwise: the same in all commands."""
+WEIGHTS: Final = ("uniform", "examples")
+USUAL_MAX_WEIGHT: Final = 1000
+
+COMMON: Final[dict[str, Mapping[str, Any]]] = {
+    "clients": {"help": "Users in the cohort (N), at least 3."},
+    "dim": {"help": "Coordinates of the model (d)."},
+    "alpha": {"help": "Fraction of the model that each user sends (α), in (0, 1]."},
+    "dropout": {"help": "Chance that a user drops out of a round (θ), in [0, 0.5)."},
+    "pattern": {
+        "help": "Who sends what: sliced, pairwise (as published), or full, also called secagg (everybody everything).",
+        "names": ("--pattern", "--aggregator"),
+    },
+    "group_size": {"help": "Users of a group, at most.", "shown": "one group up to 128 users, else 100"},
+    "modulus_bits": {"help": "Bits of a word, from 4 to 32.", "shown": "by size of the groups for sliced, else 32"},
+    "neighbours": {"help": "Degree of the graph of masks and shares; complete if left out."},
+    "threshold": {"help": "Users of a group that must stay for its sum to open.", "shown": "as dropouts allow"},
+    "weights": {"help": "How users count: uniform, or by examples (private weights).", "shown": "uniform"},
+    "max_weight": {"help": "The largest private weight.", "shown": f"{USUAL_MAX_WEIGHT} with --weights examples"},
+    "authenticated": {"help": "Use a roster of identities."},
+    "seed": {"help": "Seed of everything random in the simulation.", "at_least": 0},
+}
 
 _Number = TypeVar("_Number", int, float, int | None, float | None)
 
@@ -43,19 +71,68 @@ def at_least(minimum: int) -> Callable[[typer.CallbackParam, _Number], _Number]:
     return check
 
 
-DEFAULT_ALPHA: Final = gain.DEFAULT_ALPHA
-"""What a user sends if nobody says otherwise: the same in all commands."""
-WEIGHTS: Final = ("uniform", "examples")
-USUAL_MAX_WEIGHT: Final = 1000
-
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-SeedOption = Annotated[
-    int, typer.Option("--seed", callback=at_least(0), help="Seed of everything random in the simulation.")
-]
+SeedOption = Annotated[int, typer.Option("--seed", callback=at_least(0), help=COMMON["seed"]["help"])]
 
 # Tables and progress go to standard error when --json owns standard output.
 out = Console()
 err = Console(stderr=True)
+
+
+def option(default: Any, text: str, shown: str | None = None, **more: Any) -> Any:
+    """Return a field with words of its own; `shown` is what the help says of the default."""
+    return field(default=default, metadata={"help": text, "shown": shown, **more})
+
+
+def parameters(options: type) -> Iterator[inspect.Parameter]:
+    """Yield an option for each field of a dataclass."""
+    hints = get_type_hints(options)
+    for each in fields(options):
+        default = inspect.Parameter.empty if each.default is MISSING else each.default
+        yield parameter(each.name, hints[each.name], default, each.metadata or COMMON[each.name])
+
+
+def parameter(name: str, kind: Any, default: Any, words: Mapping[str, Any]) -> inspect.Parameter:
+    """Return one option: `words` has its help, what is shown of the default, other names, a panel, a minimum."""
+    names = words.get("names", ()) or ((f"--{name.replace('_', '-')}",) if kind in (bool, bool | None) else ())
+    said = typer.Option(
+        *names,
+        help=words["help"],
+        show_default=words.get("shown") or (default is not None and default is not False),
+        rich_help_panel=words.get("panel"),
+        callback=at_least(words["at_least"]) if "at_least" in words else None,
+    )
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, said])
+
+
+def takes(options: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Let a command take its options as one value of a dataclass, which is its first argument."""
+    mine = {each.name: each for each in parameters(options)}
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        _, *others = inspect.signature(command, eval_str=True).parameters.values()
+
+        @wraps(command)
+        def called(**given: Any) -> None:
+            command(options(**{name: given.pop(name) for name in mine}), **given)
+
+        show(called, [*mine.values(), *others])
+        return called
+
+    return decorate
+
+
+def show(command: Callable[..., None], signature: Sequence[inspect.Parameter]) -> None:
+    """Give a function the signature that typer reads."""
+    command.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]
+    command.__annotations__ = {each.name: each.annotation for each in signature}
+
+
+def help_if_alone(context: typer.Context) -> None:
+    """Print the help of a group of commands that is called without one, and exit as for bad input."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(2)
 
 
 def print_json(value: dict[str, Any]) -> None:
@@ -68,29 +145,33 @@ def note(sentence: str) -> None:
     err.print(f"[yellow]note:[/yellow] {escape(sentence)}.", highlight=False, soft_wrap=True)
 
 
-def progress() -> Progress:
-    """Return a progress bar on standard error that leaves no trace when done."""
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    return Progress(*columns, console=err, transient=True, disable=not err.is_terminal)
+def say(line: str, console: Console = out) -> None:
+    """Print a line as it is, without markup and without breaking it."""
+    console.print(line, highlight=False, soft_wrap=True, markup=False)
+
+
+def progress(*columns: ProgressColumn) -> Progress:
+    """Return a progress bar on standard error that leaves no trace when done; `columns` follow the bar."""
+    told = columns or (MofNCompleteColumn(), TimeRemainingColumn())
+    text = TextColumn("{task.description}")
+    return Progress(text, BarColumn(), *told, console=err, transient=True, disable=not err.is_terminal)
 
 
 @contextmanager
 def counting(what: str, total: int) -> Iterator[Callable[[int], None]]:
     """Show progress on standard error: a bar, or a line now and then where nobody would see a bar move."""
-    if err.is_terminal:
-        with progress() as bar:
-            task = bar.add_task(what, total=total)
-            yield lambda completed: bar.update(task, completed=completed)
-        return
     shown = time.monotonic()
+    with progress() as bar:
+        task = bar.add_task(what, total=total)
 
-    def count(completed: int) -> None:
-        nonlocal shown
-        if time.monotonic() - shown >= SECONDS_BETWEEN_LINES:
-            shown = time.monotonic()
-            err.print(f"{what}: {completed} of {total}", highlight=False, soft_wrap=True)
+        def count(completed: int) -> None:
+            nonlocal shown
+            bar.update(task, completed=completed)
+            if not err.is_terminal and time.monotonic() - shown >= SECONDS_BETWEEN_LINES:
+                shown = time.monotonic()
+                say(f"{what}: {completed} of {total}", err)
 
-    yield count
+        yield count
 
 
 def pattern_of(name: str) -> str:
@@ -113,13 +194,6 @@ def weight_limit(weights: str | None, max_weight: int | None) -> int:
     if weights == "uniform" and max_weight:
         raise InvalidInput("max_weight", f"must not be given with uniform weights, got {max_weight}")
     return max_weight or 0 if max_weight is not None or weights != "examples" else USUAL_MAX_WEIGHT
-
-
-def help_if_alone(context: typer.Context) -> None:
-    """Print the help of a group of commands that is called without one, and exit as for bad input."""
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
-        raise typer.Exit(2)
 
 
 def check_memory(dim: int) -> None:

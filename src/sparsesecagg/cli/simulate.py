@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from sparsesecagg.cli.options import option, takes
 from sparsesecagg.cli.shared import (
     DEFAULT_ALPHA,
     JsonOption,
@@ -18,10 +17,12 @@ from sparsesecagg.cli.shared import (
     check_memory,
     counting,
     note,
+    option,
     out,
     pattern_of,
     print_json,
     seconds_text,
+    takes,
     weight_limit,
     word_bits,
 )
@@ -43,7 +44,6 @@ from sparsesecagg.simulate.simulation import (
     seeded_entropy,
 )
 
-_ANY = "ANY"
 MOST_ROUNDS = 100_000
 _LENIENT = Policy(
     min_anonymity=1, colluding=0.0, server="semi-honest", max_clients=MAX_CLIENTS, patterns=frozenset(PATTERNS)
@@ -80,9 +80,8 @@ def simulate(asked: SimulateOptions, *, json: JsonOption = False) -> None:
     Every key, mask and message is real; the users, their random updates and their dropouts are simulated. Bytes and
     seconds are per round in steady state. They include the keys for a later round, but not the model.
     """
-    clients, dim, seed, rounds, dropout = asked.clients, asked.dim, asked.seed, asked.rounds, asked.dropout
-    if not 1 <= rounds <= MOST_ROUNDS:
-        raise InvalidInput("rounds", f"must be from 1 to {MOST_ROUNDS}, got {rounds}")
+    if not 1 <= asked.rounds <= MOST_ROUNDS:
+        raise InvalidInput("rounds", f"must be from 1 to {MOST_ROUNDS}, got {asked.rounds}")
     stages, pattern = _drop_stages(asked.drop_at), pattern_of(asked.pattern)
     sparse = pattern not in PATTERNS or PATTERNS[pattern].sparse
     options = RoundOptions(
@@ -90,40 +89,35 @@ def simulate(asked: SimulateOptions, *, json: JsonOption = False) -> None:
         alpha=asked.alpha if sparse else 1.0,
         group_size=asked.group_size,
         threshold=asked.threshold,
-        dropout=dropout,
+        dropout=asked.dropout,
         neighbours=asked.neighbours,
         clip=asked.clip,
         max_weight=weight_limit(asked.weights, asked.max_weight),
     )
-    params = Parameters.create(clients, dim, options, session=seeded_entropy(seed)(DIGEST_SIZE))
-    check_memory(dim)
-    if asked.authenticated and asked.threshold is not None:
+    params = Parameters.create(asked.clients, asked.dim, options, session=seeded_entropy(asked.seed)(DIGEST_SIZE))
+    check_memory(asked.dim)
+    people = None
+    if asked.authenticated:
         _require_majority(params.contributors, asked.threshold)
-    people = (
-        make_identities(clients, "simulation", seeded_entropy(seed), group_size=asked.group_size)
-        if asked.authenticated
-        else None
-    )
-    cohort = Cohort(_LENIENT, entropy_of_run(seed), people)
+        entropy = seeded_entropy(asked.seed)
+        people = make_identities(asked.clients, "simulation", entropy, group_size=asked.group_size)
+    cohort = Cohort(_LENIENT, entropy_of_run(asked.seed), people)
     options = replace(options, modulus_bits=word_bits(pattern, asked.modulus_bits, params.contributors))
-    params = Parameters.create(clients, dim, options, session=params.session, roster=cohort.roster)
-    sentences = (
-        []
-        if sparse or asked.alpha in (1, DEFAULT_ALPHA)
-        else [f"{pattern} sends everything: --alpha {asked.alpha:g} is not used"]
-    )
-    for sentence in sentences + advice(params):
+    params = Parameters.create(asked.clients, asked.dim, options, session=params.session, roster=cohort.roster)
+    if not sparse and asked.alpha not in (1, DEFAULT_ALPHA):
+        note(f"{pattern} sends everything: --alpha {asked.alpha:g} is not used")
+    for sentence in advice(params):
         note(sentence)
     peak_memory.forget_peak()
+    generators = [np.random.default_rng([asked.seed, 1 + n]) for n in range(asked.rounds)]
     schedule = [
-        draw_dropouts(clients, dropout, stages, np.random.default_rng([seed, 1 + n]), first_round=n == 0)
-        for n in range(rounds)
+        draw_dropouts(asked.clients, asked.dropout, stages, rng, first_round=rng is generators[0]) for rng in generators
     ]
-    summary = _summary(*_run(params, cohort, schedule, seed), rounds)
+    summary = _summary(*_run(params, cohort, schedule, asked.seed), asked.rounds)
     if json:
         print_json(summary)
     else:
-        out.print(_table(params, summary, rounds))
+        out.print(_table(params, summary, asked.rounds))
 
 
 def _run(
@@ -155,16 +149,13 @@ def _run(
     return run, outcomes
 
 
-def _require_majority(size: int, threshold: int) -> None:
+def _require_majority(size: int, threshold: int | None) -> None:
     """Raise unless 2t > P + c, which users of a roster demand: otherwise a malicious server reads single users."""
     colluders = planned_colluders(size, USUAL_COLLUDING)
     least = (size + colluders) // 2 + 1
-    if threshold < least:
-        raise InvalidInput(
-            "threshold",
-            f"must be from {least} to {size} with a roster, more than half of {size} users and {colluders} colluding "
-            f"ones, got {threshold}",
-        )
+    if threshold is not None and threshold < least:
+        why = f"more than half of {size} users and {colluders} colluding ones"
+        raise InvalidInput("threshold", f"must be from {least} to {size} with a roster, {why}, got {threshold}")
 
 
 class _Counting(Observer):
@@ -181,12 +172,10 @@ class _Counting(Observer):
 
 
 def _drop_stages(name: str) -> Sequence[Stage]:
-    if name.upper() == _ANY:
-        return STAGES
-    names = [stage.name for stage in STAGES]
-    if name.upper() not in names:
-        raise InvalidInput("drop_at", f"must be one of {', '.join([*names, _ANY])}, got {name!r}")
-    return [Stage[name.upper()]]
+    stages = {stage.name: (stage,) for stage in STAGES} | {"ANY": STAGES}
+    if name.upper() not in stages:
+        raise InvalidInput("drop_at", f"must be one of {', '.join(stages)}, got {name!r}")
+    return stages[name.upper()]
 
 
 def _summary(run: InProcessRun, outcomes: Sequence[Outcome], rounds: int) -> dict[str, Any]:

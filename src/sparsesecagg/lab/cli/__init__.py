@@ -1,6 +1,6 @@
 """The program `sparsesecagg`: the commands of the product and those of the lab.
 
-train, reproduce   training, and the paper's figures; train_display: a run on the screen
+train, reproduce   training, and the paper's figures
 audit, attack      what a server reads
 report             run folders, drawn and compared
 doctor             what to change in a Flower app

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Column, Table
 
-from sparsesecagg.cli.shared import DEFAULT_ALPHA, JsonOption, SeedOption, counting, err, out, print_json
+from sparsesecagg.cli.errors import Ended
+from sparsesecagg.cli.shared import DEFAULT_ALPHA, JsonOption, SeedOption, counting, note, out, print_json, say
 from sparsesecagg.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -46,12 +47,11 @@ def attack(
     if name == "list":
         _list(json)
         return
-    modes: tuple[Mode, ...] = MODES
-    if authenticated is not None:
-        modes = ("authenticated",) if authenticated else ("plain",)
+    asked = {None: MODES, True: ("authenticated",), False: ("plain",)}
+    modes: tuple[Mode, ...] = asked[authenticated]
     chosen = list(ATTACKS.values()) if name == "all" else [ATTACKS[name]]
     if not flower_installed():
-        err.print("note: attacks on nodes of Flower are left out: install sparsesecagg\\[flower].")
+        note("attacks on nodes of Flower are left out: install sparsesecagg[flower]")
     played = [(each, mode) for mode in modes for each in chosen if mode in each.modes]
     if not played:
         raise InvalidInput("name", f"must name an attack on {modes[0]} runs, got {name!r}, which is none")
@@ -66,11 +66,9 @@ def attack(
     else:
         out.print(_table(outcomes))
         for sentence in sentences if name == "all" else []:
-            out.print(sentence, highlight=False)
-    broken = [outcome.attack.name for outcome in outcomes if outcome.broken]
-    if broken:
-        err.print(f"sparsesecagg: a promise is broken, or a control shows nothing: {', '.join(broken)}.")
-        raise typer.Exit(1)
+            say(sentence)
+    if broken := [outcome.attack.name for outcome in outcomes if outcome.broken]:
+        raise Ended(f"a promise is broken, or a control shows nothing: {', '.join(broken)}")
 
 
 def in_words(mode: Mode, outcomes: Sequence[AttackOutcome]) -> str:
@@ -78,24 +76,24 @@ def in_words(mode: Mode, outcomes: Sequence[AttackOutcome]) -> str:
     held = [each for each in outcomes if each.promised and not each.broken]
     open_ones = [each for each in outcomes if not each.promised]
     closed = [each.attack.name for each in open_ones if "authenticated" in each.attack.promised]
-    sentence = f"{mode}: {len(held)} of {len(outcomes)} hold"
+    told = [f"{mode}: {len(held)} of {len(outcomes)} hold"]
     if open_ones:
-        sentence += f"; not promised: {', '.join(each.attack.name for each in open_ones)}"
+        told.append(f"not promised: {', '.join(each.attack.name for each in open_ones)}")
     if closed:
-        sentence += f"; a roster closes {', '.join(closed)}"
-    return sentence + "."
+        told.append(f"a roster closes {', '.join(closed)}")
+    return "; ".join(told) + "."
 
 
 def _list(json: bool) -> None:
     from sparsesecagg.lab.attacks import ATTACKS
 
+    rows = [{"name": each.name, "lie": each.lie, "promise": each.promise} for each in ATTACKS.values()]
     if json:
-        rows = [{"name": each.name, "lie": each.lie, "promise": each.promise} for each in ATTACKS.values()]
         print_json({"attacks": rows})
         return
     table = Table(Column("name", no_wrap=True), "lie", "promise")
-    for each in ATTACKS.values():
-        table.add_row(each.name, each.lie, each.promise)
+    for row in rows:
+        table.add_row(*row.values())
     out.print(table)
 
 
@@ -103,14 +101,8 @@ def _table(outcomes: Sequence[AttackOutcome]) -> Table:
     table = Table(Column("attack", no_wrap=True), "mode", "promised", "read", "refused by", "control read", "verdict")
     for each in outcomes:
         row = each.as_json()
+        read, control = str(row["values_read"]), str(row["control_values_read"])
         verdict = "[red]BROKEN[/red]" if each.broken else "holds" if each.promised else "not promised"
-        table.add_row(
-            each.attack.name,
-            each.mode,
-            "yes" if each.promised else "no",
-            str(row["values_read"]),
-            row["refused_by"] or "",
-            str(row["control_values_read"]),
-            verdict,
-        )
+        promised = "yes" if each.promised else "no"
+        table.add_row(each.attack.name, each.mode, promised, read, row["refused_by"], control, verdict)
     return table

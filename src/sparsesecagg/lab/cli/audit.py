@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
 
-from rich.table import Table
+from rich.table import Column, Table
 
-from sparsesecagg.cli.options import option, takes
 from sparsesecagg.cli.shared import (
     DEFAULT_ALPHA,
     JsonOption,
     check_memory,
     counting,
     note,
+    option,
     out,
     pattern_of,
     print_json,
+    say,
+    takes,
     weight_limit,
     word_bits,
 )
@@ -28,8 +30,9 @@ from sparsesecagg.lab.audit.audit_report import AuditReport, AuditSettings, Scor
 from sparsesecagg.lab.audit.canaries import CanarySettings, compare_noise, dp_in_words
 from sparsesecagg.patterns import PATTERNS
 from sparsesecagg.planning.planner import advice
-from sparsesecagg.privacy.anonymity import ServerModel
 from sparsesecagg.protocol import RoundOptions, Stage
+
+_NONE = "–"
 
 
 @dataclass(frozen=True)
@@ -73,11 +76,9 @@ def audit(asked: AuditOptions, *, json: JsonOption = False) -> None:
     removes the masks that it knows and reads the values that are left without a mask. Those are compared with the
     truth.
     """
-    stage, pattern, limit = (
-        _stage(asked.drop_at),
-        pattern_of(asked.pattern),
-        weight_limit(asked.weights, asked.max_weight),
-    )
+    if asked.drop_at not in Stage.__members__:
+        raise InvalidInput("drop_at", f"must be one of UPLOAD, SHARE_KEYS, got {asked.drop_at!r}")
+    pattern, limit = pattern_of(asked.pattern), weight_limit(asked.weights, asked.max_weight)
 
     def settings_of(name: str) -> AuditSettings:
         kind = PATTERNS.get(name)
@@ -91,37 +92,30 @@ def audit(asked: AuditOptions, *, json: JsonOption = False) -> None:
             neighbours=asked.neighbours,
             max_weight=limit if name == pattern or (kind and kind.protects) else 0,
         )
-        model = cast(ServerModel, asked.server)  # Checked by the settings.
-        return AuditSettings(
-            asked.clients,
-            asked.dim,
-            options,
-            asked.colluding,
-            asked.rounds,
-            asked.seed,
-            asked.runs,
-            model,
-            stage,
-            asked.authenticated,
-        )
+        same = {each.name: getattr(asked, each.name) for each in fields(AuditSettings) if each.name != "options"}
+        return AuditSettings(**same | {"options": options, "drop_at": Stage[asked.drop_at]})
 
-    chosen = settings_of(pattern)
-    audited = [chosen, *(settings_of(name) for name in PATTERNS if name != pattern)] if asked.compare else [chosen]
+    audited = [settings_of(name) for name in dict.fromkeys([pattern, *(PATTERNS if asked.compare else ())])]
     noisy = None if asked.dp_epsilon is None else _canaries(asked, asked.dp_epsilon)
     check_memory(asked.dim)
-    for sentence in advice(chosen.params) if chosen.params.shape.protects else ():  # What others reveal, it shows.
+    params = audited[0].params
+    for sentence in advice(params) if params.shape.protects else ():  # What others reveal, it shows.
         note(sentence)
-    reports = [_run(settings, asked.workers or os.cpu_count() or 1) for settings in audited]
+    reports = []
+    for settings in audited:
+        with counting(f"attacking {settings.params.pattern} rounds", settings.rounds * settings.runs) as count:
+            reports.append(run_audit(settings, asked.workers or os.cpu_count() or 1, count))
     dp = compare_noise(noisy) if noisy else None
     if json:
         print_json(as_json(pattern, reports) | ({"dp": dp} if dp else {}))
         return
-    out.print(_title(reports[0].settings), highlight=False)
+    say(
+        f"{params.clients} users, {audited[0].colluders} colluding, α = {params.alpha:.3g}, θ = {params.dropout:.3g}, "
+        f"{asked.rounds} rounds, {asked.server} server"
+    )
     out.print(_table(reports))
-    for report in reports:
-        out.print(in_words(report), highlight=False)
-    if dp:
-        out.print(dp_in_words(dp), highlight=False)
+    for sentence in [*map(in_words, reports), *([dp_in_words(dp)] if dp else [])]:
+        out.print(sentence, highlight=False)
 
 
 def _canaries(asked: AuditOptions, epsilon: float) -> CanarySettings:
@@ -130,17 +124,6 @@ def _canaries(asked: AuditOptions, epsilon: float) -> CanarySettings:
     except InvalidInput as problem:
         name = problem.option if problem.option == "canaries" else f"dp_{problem.option}"
         raise InvalidInput(name, problem.problem) from None
-
-
-def _stage(name: str) -> Stage:
-    if name not in Stage.__members__:
-        raise InvalidInput("drop_at", f"must be one of UPLOAD, SHARE_KEYS, got {name!r}")
-    return Stage[name]
-
-
-def _run(settings: AuditSettings, workers: int) -> AuditReport:
-    with counting(f"attacking {settings.params.pattern} rounds", settings.rounds * settings.runs) as count:
-        return run_audit(settings, workers, count)
 
 
 def as_json(pattern: str, reports: Sequence[AuditReport]) -> dict[str, Any]:
@@ -168,40 +151,29 @@ def in_words(report: AuditReport) -> str:
     return f"{sentence}. `sparsesecagg plan` finds settings that avoid it."
 
 
-def _title(settings: AuditSettings) -> str:
-    params = settings.params
-    return (
-        f"{params.clients} users, {settings.colluders} colluding, α = {params.alpha:.3g}, θ = {params.dropout:.3g}, "
-        f"{settings.rounds} rounds, {settings.server} server"
-    )
-
-
 def _table(reports: Sequence[AuditReport]) -> Table:
-    table = Table()
-    table.add_column("")
-    for report in reports:
-        table.add_column(report.settings.params.pattern, justify="right")
-
-    def row(name: str, *values: str) -> None:
-        table.add_row(name, *values)
-
-    row("values of honest survivors", *(f"{report.tally.values:,}" for report in reports))
-    row("read in the clear", *(_percent(report.revealed_fraction) for report in reports))
-    row("  of which correct", *(_score(report.tally.read) for report in reports))
-    row("without any unknown mask", *(_percent(report.unmasked_fraction) for report in reports))
-    row("masked by one other only", *(_percent(report.histogram.get(2, 0.0)) for report in reports))
-    if any(report.tally.pairs.count for report in reports):
-        row("  pairs found by their sum", *(_score(report.tally.pairs) for report in reports))
-    row("honest users a value hides among", *(f"{report.mean_component:.2f}" for report in reports))
-    row("  at least", *(f"{report.smallest_component}" for report in reports))
-    row("honest users per coordinate", *(f"{report.contributors_mean:.2f}" for report in reports))
-    row("  as the paper promises (T)", *(f"{report.settings.claimed_anonymity:.2f}" for report in reports))
-    row("singled out, as the paper counts", *(_percent(report.singled_out_fraction) for report in reports))
-    if reports[0].settings.params.max_weight:
-        row("private weights read", *(_score(report.tally.weights) for report in reports))
-    row("sums opened", *(f"{report.tally.sums:,}" for report in reports))
-    row("values in sums that stayed closed", *(f"{report.tally.closed:,}" for report in reports))
-    row("promised (docs/planning.md)", *(f"{report.settings.promised or '–'}" for report in reports))
+    rows: dict[str, Callable[[AuditReport], str]] = {
+        "values of honest survivors": lambda each: f"{each.tally.values:,}",
+        "read in the clear": lambda each: _percent(each.revealed_fraction),
+        "  of which correct": lambda each: _score(each.tally.read),
+        "without any unknown mask": lambda each: _percent(each.unmasked_fraction),
+        "masked by one other only": lambda each: _percent(each.histogram.get(2, 0.0)),
+        "  pairs found by their sum": lambda each: _score(each.tally.pairs),
+        "honest users a value hides among": lambda each: f"{each.mean_component:.2f}",
+        "  at least": lambda each: f"{each.smallest_component}",
+        "honest users per coordinate": lambda each: f"{each.contributors_mean:.2f}",
+        "  as the paper promises (T)": lambda each: f"{each.settings.claimed_anonymity:.2f}",
+        "singled out, as the paper counts": lambda each: _percent(each.singled_out_fraction),
+        "private weights read": lambda each: _score(each.tally.weights),
+        "sums opened": lambda each: f"{each.tally.sums:,}",
+        "values in sums that stayed closed": lambda each: f"{each.tally.closed:,}",
+        "promised (docs/planning.md)": lambda each: f"{each.settings.promised or _NONE}",
+    }
+    table = Table("", *(Column(each.settings.params.pattern, justify="right") for each in reports))
+    for name, cell in rows.items():
+        cells = [cell(each) for each in reports]
+        if set(cells) != {_NONE}:
+            table.add_row(name, *cells)
     return table
 
 
@@ -212,4 +184,4 @@ def _percent(fraction: float) -> str:
 
 
 def _score(score: Score) -> str:
-    return f"{score.correct:,} of {score.count:,}" if score.count else "–"
+    return f"{score.correct:,} of {score.count:,}" if score.count else _NONE

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from sparsesecagg.cli.errors import EXIT_FAILED
-from sparsesecagg.cli.shared import JsonOption, out, print_json
+from sparsesecagg.cli.shared import JsonOption, print_json, say
 from sparsesecagg.errors import InvalidInput, install_command
 
 OLDEST_FLOWER = (1, 41)
@@ -51,10 +50,9 @@ def doctor(
         print_json({"app": str(app), "healthy": not wrong, "findings": [vars(finding) for finding in findings]})
     else:
         for finding in findings:
-            sign = "[green]✓[/green]" if finding.ok else "[red]✗[/red]"
-            out.print(f"{sign} {escape(f'{finding.check}: {finding.found}')}", highlight=False, soft_wrap=True)
+            say(f"{'✓' if finding.ok else '✗'} {finding.check}: {finding.found}")
             if finding.change:
-                out.print(f"    → {finding.change}", highlight=False, soft_wrap=True, markup=False)
+                say(f"    → {finding.change}")
     if wrong:
         raise typer.Exit(EXIT_FAILED)
 
@@ -105,19 +103,14 @@ def _ledger() -> Finding:
     """Tell whether a node on this machine could write its ledger; nothing is made for that."""
     named = os.environ.get("SPARSESECAGG_LEDGER")
     folder = Path(named) if named else Path.home() / ".sparsesecagg" / "ledger"
-    if not folder.exists():
-        parent = next(each for each in folder.absolute().parents if each.exists())
-        if parent.is_dir() and os.access(parent, os.W_OK | os.X_OK):
-            return Finding("ledger", True, f"{folder} will be made")
-        change = (
-            "name a folder of the node's own: secagg-ledger in its node-config, SPARSESECAGG_LEDGER in a simulation"
-        )
-        return Finding("ledger", False, f"{folder} can't be made in {parent}", change)
-    problem = ""
-    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-        problem = "is not a folder that can be written"
-    elif os.name == "posix" and stat.S_IMODE(folder.stat().st_mode) & 0o077:
-        problem = "is open to others"
-    if problem:
-        return Finding("ledger", False, f"{folder} {problem}", "chmod 700 the folder, or name another one")
-    return Finding("ledger", True, f"{folder} can be written")
+    place = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    usable = place.is_dir() and os.access(place, os.W_OK | os.X_OK)
+    if place != folder and usable:
+        return Finding("ledger", True, f"{folder} will be made")
+    if place != folder:
+        change = "name another: secagg-ledger in the node-config, SPARSESECAGG_LEDGER in a simulation"
+        return Finding("ledger", False, f"{folder} can't be made in {place}", change)
+    if usable and not (os.name == "posix" and stat.S_IMODE(folder.stat().st_mode) & 0o077):
+        return Finding("ledger", True, f"{folder} can be written")
+    problem = "is open to others" if usable else "is not a folder that can be written"
+    return Finding("ledger", False, f"{folder} {problem}", "chmod 700 the folder, or name another one")

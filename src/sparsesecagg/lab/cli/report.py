@@ -8,13 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from sparsesecagg.cli.shared import JsonOption, out, print_json
+from sparsesecagg.cli.shared import JsonOption, out, print_json, say
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.files import write_atomically
-from sparsesecagg.lab.report import read_runs, summary_table, write_report
-from sparsesecagg.lab.report.measures import Measures, measure
+from sparsesecagg.lab.report import summary_table, write_report
+from sparsesecagg.lab.report.measures import Measures
 from sparsesecagg.lab.report.plots import write_pdf
-from sparsesecagg.lab.report.results import TABLES, long_csv, table_text
+from sparsesecagg.lab.report.results import TABLES, long_csv, measured, table_text
 
 _FILE = Path("report.html")
 
@@ -50,7 +50,10 @@ def report(
     if table is not None and json:
         raise InvalidInput("table", "must not be given with --json, which prints the same figures")
     folders = [run for run in runs if not run.is_file()] or runs
-    experiments = _read(folders)
+    try:
+        experiments, _ = measured(folders)
+    except InvalidInput as problem:
+        raise InvalidInput("runs", problem.problem) from None
     target = out_file or (folders[0] / _FILE if len(folders) == 1 else _FILE)
     _check("out", target, ".html")
     if csv is not None:
@@ -70,14 +73,7 @@ def report(
         return
     out.print(summary_table(folders))
     for path in (page, *written):
-        out.print(f"{'Report' if path == page else 'Written'}: {path}", highlight=False, soft_wrap=True)
-
-
-def _read(folders: list[Path]) -> list[Measures]:
-    try:
-        return [measure(run) for run in read_runs(folders)]
-    except InvalidInput as problem:
-        raise InvalidInput("runs", problem.problem) from None
+        say(f"{'Report' if path == page else 'Written'}: {path}")
 
 
 def _check(option: str, target: Path, suffix: str) -> None:

@@ -14,8 +14,9 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from sparsesecagg.cli.errors import Interrupted, NeedsSourceTree
-from sparsesecagg.cli.shared import JsonOption, SeedOption, at_least, err, out, print_json, progress
+from sparsesecagg.cli.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, Ended
+from sparsesecagg.cli.shared import JsonOption, SeedOption, at_least, err, out, print_json, progress, say
+from sparsesecagg.lab.learning.data import load_dataset
 
 CHECKOUT = Path(__file__).parents[4]
 SOURCE_TREE = "https://github.com/sparsesecagg/sparsesecagg"
@@ -49,34 +50,25 @@ def reproduce(
     """
     common = _experiments()
     scale = "quick" if quick else "default"
-    names = common.NAMES if name == ALL else (common.load(name).name,)
+    experiments = [common.load(one) for one in (common.NAMES if name == ALL else (name,))]
     folder = results_dir or CHECKOUT / "results" / ("" if scale == "default" else scale)
     work_dir = (results_dir or CHECKOUT) / "runs" / "reproduce"
-    _require_data({dataset: None for one in names for dataset in _needed(common.load(one), scale)}, data_dir)
+    # Complain about missing files before the first experiment, not hours later.
+    for dataset in dict.fromkeys(each for one in experiments for each in one.needs(one.configurations[scale])):
+        load_dataset(dataset, data_dir)
     deadline = None if minutes is None else time.monotonic() + 60 * minutes
     done = []
-    for one in names:
+    for one in experiments:
         if not quick:
-            err.print(_estimate(common.load(one)), highlight=False, soft_wrap=True)
+            say(_estimate(one), err)
+        given = {"data_dir": data_dir, "deadline": deadline, "fresh": fresh}
         try:
-            with _reporting(one) as report:
-                done.append(
-                    common.reproduce(
-                        one,
-                        scale,
-                        seed,
-                        folder,
-                        work_dir,
-                        data_dir=data_dir,
-                        deadline=deadline,
-                        fresh=fresh,
-                        report=report,
-                    )
-                )
+            with _reporting(one.name) as report:
+                done.append(common.reproduce(one.name, scale, seed, folder, work_dir, report=report, **given))
         except KeyboardInterrupt:
-            raise Interrupted(f"the same command resumes {one}") from None
+            raise Ended(f"interrupted: the same command resumes {one.name}", EXIT_INTERRUPTED) from None
         if not as_json:
-            _show(done[-1], common.load(one).title)
+            _show(done[-1], one.title)
     if as_json:
         print_json(
             {
@@ -93,9 +85,10 @@ def reproduce(
 def _experiments() -> ModuleType:
     """Return the experiments' common module. They write into a checkout, so they are not part of the package."""
     if not (CHECKOUT / "experiments" / "common").is_dir():
-        raise NeedsSourceTree(
+        raise Ended(
             "reproduce needs the source tree, which an installed package does not carry: "
-            f"git clone {SOURCE_TREE}, then run make setup and .venv/bin/sparsesecagg reproduce in it"
+            f"git clone {SOURCE_TREE}, then run make setup and .venv/bin/sparsesecagg reproduce in it",
+            EXIT_BAD_INPUT,
         )
     if str(CHECKOUT) not in sys.path:
         sys.path.insert(0, str(CHECKOUT))
@@ -109,18 +102,6 @@ def _estimate(experiment: Any) -> str:
     return f"{experiment.name}: about {time_taken} on one idle core; the same command resumes it after an interruption"
 
 
-def _needed(experiment: Any, scale: str) -> list[str]:
-    return list(experiment.needs(experiment.configurations[scale]))
-
-
-def _require_data(datasets: dict[str, None], data_dir: Path | None) -> None:
-    """Complain about missing files before the first experiment, not hours later."""
-    from sparsesecagg.lab.learning.data import load_dataset
-
-    for dataset in datasets:
-        load_dataset(dataset, data_dir)
-
-
 @contextmanager
 def _reporting(name: str) -> Iterator[Any]:
     """Show a bar on a terminal, and a line per piece of work where there is none."""
@@ -132,7 +113,7 @@ def _reporting(name: str) -> Iterator[Any]:
             nonlocal last
             bar.update(task, description=f"{name}: {what}", completed=done, total=total)
             if not err.is_terminal and what != last:
-                err.print(f"{name}: {what} ({done}/{total})", highlight=False, markup=False)
+                say(f"{name}: {what} ({done}/{total})", err)
             last = what
 
         yield report
@@ -140,15 +121,12 @@ def _reporting(name: str) -> Iterator[Any]:
 
 def _show(done: Any, title: str) -> None:
     if done.result is None:
-        err.print(f"{done.name}: out of time before there was anything to show; the same command resumes it.")
+        say(f"{done.name}: out of time before there was anything to show; the same command resumes it.", err)
         return
-    table = Table(title=f"{done.name}: {title}", title_justify="left", title_style="bold", show_lines=True)
-    for heading in ("", "paper", "ours", "note"):
-        table.add_column(heading)
+    table = Table("", "paper", "ours", "note", title=f"{done.name}: {title}", title_justify="left", show_lines=True)
     for row in done.rows:
         table.add_row(*row)
     out.print(table)
-    state = "" if done.result["complete"] else " (not complete: the same command resumes it)"
-    out.print(f"{done.results_file}{state}", highlight=False, soft_wrap=True)
+    say(f"{done.results_file}{'' if done.result['complete'] else ' (not complete: the same command resumes it)'}")
     for path in done.plots:
-        out.print(str(path), highlight=False, soft_wrap=True)
+        say(str(path))

@@ -9,22 +9,38 @@ from __future__ import annotations
 import inspect
 import json as json_format
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, get_type_hints
 
-from sparsesecagg.cli.errors import Failed, Interrupted
-from sparsesecagg.cli.options import option, parameter, parameters, show
-from sparsesecagg.cli.shared import JsonOption, note, out, print_json
+from rich.progress import DownloadColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
+
+from sparsesecagg.cli.errors import EXIT_INTERRUPTED, Ended
+from sparsesecagg.cli.shared import (
+    JsonOption,
+    bytes_text,
+    err,
+    note,
+    option,
+    out,
+    parameter,
+    parameters,
+    print_json,
+    progress,
+    say,
+    show,
+)
 from sparsesecagg.errors import InvalidInput, MissingExtra
-from sparsesecagg.lab.cli.train_display import download_display, round_display
 from sparsesecagg.lab.learning.aggregators import make_aggregator
 from sparsesecagg.lab.learning.api import new_run_folder
 from sparsesecagg.lab.learning.comparison import batches_of, create_runs, is_comparison, plan_runs, resume_runs
 from sparsesecagg.lab.learning.config import ROUND_OPTIONS, TrainingConfig, option_names
+from sparsesecagg.lab.learning.data.download import DownloadProgress
 from sparsesecagg.lab.learning.federated import RECORDED, FederatedRun, Task
+from sparsesecagg.lab.learning.metrics import RoundLine
 from sparsesecagg.lab.learning.secure import SecureAggregator
 from sparsesecagg.lab.learning.workers import WorkerError, check_workers
 from sparsesecagg.lab.report import summary_table, write_report
@@ -33,6 +49,8 @@ from sparsesecagg.planning.planner import advice
 from sparsesecagg.protocol import RoundOptions
 
 _FILES = "Files and processes"
+_LINES = 10
+"""Of progress for a run, where there is no terminal."""
 
 
 @dataclass(frozen=True)
@@ -138,10 +156,10 @@ def _created(given: Mapping[str, Any], asked: RunOptions) -> tuple[Path, list[Fe
     first, *_ = configs.values()
     several = any(isinstance(value, list) for value in given.values())
     run_dir = asked.out_dir or new_run_folder(first, compared=several)
-    with download_display() as progress:
+    with _downloads() as tell:
         if several:
-            return run_dir, create_runs(configs, run_dir, data_dir=asked.data_dir, progress=progress)
-        task = Task.prepare(first, data_dir=asked.data_dir, progress=progress)
+            return run_dir, create_runs(configs, run_dir, data_dir=asked.data_dir, progress=tell)
+        task = Task.prepare(first, data_dir=asked.data_dir, progress=tell)
         return run_dir, [FederatedRun.create(first, task, run_dir)]
 
 
@@ -156,14 +174,54 @@ def _train(runs: Sequence[FederatedRun], run_dir: Path, workers: int | None) -> 
     try:
         for batch in batches_of(runs):
             # A pool forks, so it comes before the display's thread.
-            with batch[0].task.pool(batch[0].config, workers) as pool, round_display(batch, len(runs) > 1) as show:
+            with batch[0].task.pool(batch[0].config, workers) as pool, _display(batch, len(runs) > 1) as tell:
                 for number, run in enumerate(batch):
                     for line in run.rounds(pool):
-                        show.round_done(number, line)
+                        tell(number, line)
     except WorkerError as problem:
-        raise Failed(f"{problem}; --resume {run_dir} resumes the run") from problem
+        raise Ended(f"{problem}; --resume {run_dir} resumes the run") from problem
     except KeyboardInterrupt:
-        raise Interrupted(f"sparsesecagg train --resume {run_dir} resumes the run") from None
+        resume = f"sparsesecagg train --resume {run_dir} resumes the run"
+        raise Ended(f"interrupted: {resume}", EXIT_INTERRUPTED) from None
+
+
+@contextmanager
+def _display(runs: Sequence[FederatedRun], compared: bool) -> Iterator[Callable[[int, RoundLine], None]]:
+    """Show the rounds of all runs on standard error: a bar per run on a terminal, a line now and then elsewhere."""
+    with progress(MofNCompleteColumn(), TextColumn("{task.fields[figures]}"), TimeRemainingColumn()) as bar:
+        names = [run.folder.path.name if compared else run.config.aggregator for run in runs]
+        tasks = [
+            bar.add_task(name, total=run.config.rounds, completed=run.round_number, figures="")
+            for name, run in zip(names, runs, strict=True)
+        ]
+
+        def tell(number: int, done: RoundLine) -> None:
+            config, name = runs[number].config, names[number]
+            accuracy, sent = f"accuracy {100 * (done.accuracy or 0):.1f} %", bytes_text(done.all_sent_bytes)
+            figures = f"{accuracy}, {sent} sent per user, {done.survivors}/{config.cohort} survivors"
+            bar.update(tasks[number], completed=done.round, figures=figures)
+            if done.reason is not None:
+                failed = f"round {done.round} failed, the model is as it was: {done.reason}"
+                say(f"{name}: {failed}; lower --dropout to lose fewer", err)
+            due = done.round in (1, config.rounds) or done.round % max(1, config.rounds // _LINES) == 0
+            if due and not err.is_terminal:
+                say(f"{name}: round {done.round}/{config.rounds}, {figures}", err)
+
+        yield tell
+
+
+@contextmanager
+def _downloads() -> Iterator[DownloadProgress]:
+    """Show downloads, if there are any."""
+    with progress(DownloadColumn()) as bar:
+        tasks: dict[str, TaskID] = {}
+
+        def tell(name: str, done: int, total: int | None) -> None:
+            if name not in tasks:
+                tasks[name] = bar.add_task(f"downloading {name}", total=total)
+            bar.update(tasks[name], completed=done)
+
+        yield tell
 
 
 def _advise(runs: Sequence[FederatedRun]) -> None:
@@ -187,9 +245,9 @@ def _finish(runs: Sequence[FederatedRun], run_dir: Path, json: bool) -> None:
         print_json(_as_json(runs, run_dir, report))
         return
     out.print(summary_table([run_dir]))
-    out.print(f"\nRun folder: {run_dir}", highlight=False, soft_wrap=True)
+    say(f"\nRun folder: {run_dir}")
     if report:
-        out.print(f"Report: {report}", highlight=False, soft_wrap=True)
+        say(f"Report: {report}")
     if sentence := in_short(measured([run_dir])[0]):
         out.print(f"\n{sentence}", highlight=False, markup=False)
 

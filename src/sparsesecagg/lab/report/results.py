@@ -16,7 +16,8 @@ from sparsesecagg.cli.shared import bytes_text, seconds_text
 from sparsesecagg.lab.learning.metrics import flat
 from sparsesecagg.lab.report.measures import Baseline, Measures, baseline, measure, sent_ratio, upload_ratio
 from sparsesecagg.lab.report.records import read_runs
-from sparsesecagg.planning.advice import PAIRWISE_WARNING
+from sparsesecagg.patterns import PATTERNS
+from sparsesecagg.planning.planner import PAIRWISE_WARNING
 
 NOTHING = "–"
 TABLES = ("md", "latex")
@@ -183,7 +184,8 @@ def in_short(measures: Sequence[Measures]) -> str | None:
 
 def warning(measures: Sequence[Measures]) -> str | None:
     """Say what `pairwise` does not protect, with the figure where the run recorded one."""
-    pairwise = next((m.run for m in measures if m.run.aggregator == "pairwise"), None)
+    known = ((m.run, PATTERNS[m.run.aggregator]) for m in measures if m.run.aggregator in PATTERNS)
+    pairwise = next((run for run, pattern in known if not pattern.protects), None)
     if pairwise is None:
         return None
     exposed = pairwise.expected_exposure
