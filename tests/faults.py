@@ -3,20 +3,27 @@
 A schedule is drawn from a seed, so a failure is repeated by its number. It is one run of several rounds. Whatever
 happens, every round must end with the exact sum of the users that it names, or with one of our own errors; never with
 a wrong sum, another exception, or not at all (there is no waiting here: a stage closes when all messages were offered).
+
+Ten schedules share a world: parameters and everybody's randomness. Two of them run from the beginning; in the others the
+set-up went without a fault, so it is done once and restored. What X25519 gave for the same keys is remembered.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
-from sparsesecagg.crypto.identity import Identity
+from sparsesecagg.crypto.identity import Identity, Roster
 from sparsesecagg.crypto.kdf import digest
 from sparsesecagg.errors import InvalidInput, SparseSecAggError
 from sparsesecagg.patterns import PATTERNS
@@ -27,6 +34,8 @@ from sparsesecagg.simulate.simulation import make_identities, seeded_entropy
 
 LARGEST = 9
 """Users of the largest cohort: three groups."""
+SHARED, FROM_THE_BEGINNING = 10, 2
+"""Schedules of one world, and how many of them have faults in the set-up too."""
 
 
 class Fault(Enum):
@@ -64,11 +73,81 @@ class KeepingLedger(MemoryLedger):
         super().record(entry, step, *more)
         self.saved = lambda: save_state(step.after)
 
+    def begin(self, entry: Entry, saved: bytes) -> None:
+        """Begin where another ledger was."""
+        self._last = entry
+        self.saved = lambda: saved
+
 
 @cache
 def people(clients: int, group_size: int | None) -> list[Identity]:
     """Identities take time to make, and say nothing about a run."""
     return make_identities(clients, "faults", seeded_entropy(999, clients), group_size=group_size)
+
+
+class World:
+    """What several schedules have in common, drawn from `seed`."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.identities: list[Identity] | None = None
+        self.params = self._draw_parameters(np.random.default_rng([2025, seed]))
+        self.policy = Policy(min_anonymity=0, patterns=frozenset(PATTERNS))
+        self.set_up: SetUp | None = None
+
+    def identity(self, user: int) -> Identity | None:
+        """Return a user's identity, in a run with a roster."""
+        return self.identities[user] if self.identities else None
+
+    @property
+    def roster(self) -> Roster | None:
+        """The roster of an authenticated run."""
+        return self.identities[0].roster if self.identities else None
+
+    def _draw_parameters(self, rng: np.random.Generator) -> Parameters:
+        # Mostly few, because time grows with their square; six and more can be several groups.
+        clients = int(rng.integers(6, LARGEST + 1) if rng.random() < 0.1 else rng.integers(3, 6))
+        pattern = str(rng.choice(["full", "pairwise", "sliced", "sliced"]))
+        authenticated = bool(rng.random() < 0.25)
+        sizes = [size for size in range(3, clients + 1) if clients // -(-clients // size) >= 3]
+        size = int(rng.choice(sizes)) if pattern == "sliced" else None
+        options = RoundOptions(
+            pattern=pattern,
+            alpha=1.0 if pattern == "full" else float(rng.choice([0.1, 0.25, 0.5, 1.0])),
+            group_size=size,
+            modulus_bits=int(rng.integers(6, 33)),
+            neighbours=int(rng.integers(2, 7)) if size in (None, clients) and rng.random() < 0.3 else None,
+            max_weight=int(rng.choice([0, 50])),
+            threshold=None,
+            dropout=0.45,
+            same_slices=bool(rng.random() < 0.3),
+        )
+        if authenticated:
+            self.identities = people(clients, size)
+            options = replace(options, neighbours=None)
+        dim = int(rng.integers(10, 40))
+        session = digest("seed of a schedule", self.seed.to_bytes(8, "little"))
+        try:
+            return Parameters.create(clients, dim, options, session=session, roster=self.roster)
+        except InvalidInput as problem:
+            assert problem.option == "modulus_bits", problem
+            wide = replace(options, modulus_bits=32)
+            return Parameters.create(clients, dim, wide, session=session, roster=self.roster)
+
+
+@dataclass(frozen=True)
+class SetUp:
+    """A set-up that went without a fault."""
+
+    server: bytes
+    clients: list[bytes]
+    entries: list[Entry]
+
+
+@lru_cache(maxsize=4)
+def world_of(seed: int) -> World:
+    """Schedules that follow one another share a world."""
+    return World(seed)
 
 
 @dataclass
@@ -83,26 +162,46 @@ class Schedule:
     def __post_init__(self) -> None:
         self.rng = np.random.default_rng([2026, self.seed])
         self.rate = float(self.rng.choice([0.01, 0.02, 0.05, 0.15]))
-        self.secret = digest("seed of a schedule", self.seed.to_bytes(8, "little"))
-        self.identities: list[Identity] | None = None
-        self.params = self._draw_parameters()
-        self.policy = Policy(min_anonymity=0, patterns=frozenset(PATTERNS))
-        self.ledgers = [KeepingLedger() for _ in range(self.params.clients)]
-        self.clients = [self._client(user) for user in range(self.params.clients)]
-        self.server = Server(self.params, self.identities[0].roster if self.identities else None, threads=1)
+        self.world = world_of(self.seed // SHARED)
+        self.params, self.policy = self.world.params, self.world.policy
+        users = range(self.params.clients)
+        self.ledgers = [KeepingLedger() for _ in users]
         self.joined: set[int] = set()
         self.contributions: dict[int, np.ndarray] = {}
         self.delayed: list[bytes] = []
         self.history: list[bytes] = []
+        self.server = Server(self.params, self.world.roster, threads=1)
+        self.clients = [self._client(user) for user in users]
+
+    def _restore_set_up(self) -> None:
+        """Begin with a set-up that went without a fault."""
+        if self.world.set_up is None:
+            clean = Schedule(self.seed)
+            clean.rate = 0.0
+            clean._set_up()
+            self.world.set_up = SetUp(
+                clean.server.save(),
+                [client.save() for client in clean.clients],
+                [ledger.last() for ledger in clean.ledgers],
+            )
+        done = self.world.set_up
+        self.server = Server.restore(done.server, self.world.roster, threads=1)
+        for user, (ledger, entry) in enumerate(zip(self.ledgers, done.entries, strict=True)):
+            ledger.begin(entry, done.clients[user])
+            self._restore(user, done.clients[user])
+        self.joined = set(range(self.params.clients))
 
     def run(self) -> list[str]:
         """Return for each round `EXACT`, or the name of the error that ended it; raise on anything else."""
         endings = []
         try:
-            self._set_up()
+            if self.seed % SHARED < FROM_THE_BEGINNING:
+                self._set_up()
+            else:
+                self._restore_set_up()
         except SparseSecAggError as error:
             return [type(error).__name__]
-        for _ in range(int(self.rng.choice([1, 1, 2, 2, 3]))):
+        for _ in range(int(self.rng.choice([1, 1, 1, 2, 2, 3]))):
             self.contributions = {}
             try:
                 inbox = self.server.begin_round()
@@ -261,15 +360,13 @@ class Schedule:
     # Clients and parameters
 
     def _client(self, user: int) -> Client:
-        entropy = seeded_entropy(self.seed, user)
-        return Client(user, self.params, self.policy, entropy, self._identity(user), self.ledgers[user])
+        entropy = seeded_entropy(self.world.seed, user)
+        return Client(user, self.params, self.policy, entropy, self.world.identity(user), self.ledgers[user])
 
     def _restore(self, user: int, saved: bytes) -> None:
-        entropy = seeded_entropy(self.seed, user, len(self.history))
-        self.clients[user] = Client.restore(saved, self.policy, entropy, self._identity(user), self.ledgers[user])
-
-    def _identity(self, user: int) -> Identity | None:
-        return self.identities[user] if self.identities else None
+        entropy = seeded_entropy(self.world.seed, user, len(self.history))
+        identity = self.world.identity(user)
+        self.clients[user] = Client.restore(saved, self.policy, entropy, identity, self.ledgers[user])
 
     def _verdict(self) -> str:
         """Compare the result with the plain sum of the users that it names."""
@@ -283,47 +380,60 @@ class Schedule:
         self.seen["WronglyExcluded"] += len(self.server.excluded)
         return EXACT
 
-    def _draw_parameters(self) -> Parameters:
-        rng = self.rng
-        # Mostly few, because time grows with their square; six and more can be several groups.
-        clients = int(rng.integers(6, LARGEST + 1) if rng.random() < 0.2 else rng.integers(3, 6))
-        pattern = str(rng.choice(["full", "pairwise", "sliced", "sliced"]))
-        authenticated = bool(rng.random() < 0.25)
-        sizes = [size for size in range(3, clients + 1) if clients // -(-clients // size) >= 3]
-        size = int(rng.choice(sizes)) if pattern == "sliced" else None
-        options = RoundOptions(
-            pattern=pattern,
-            alpha=1.0 if pattern == "full" else float(rng.choice([0.1, 0.25, 0.5, 1.0])),
-            group_size=size,
-            modulus_bits=int(rng.integers(6, 33)),
-            neighbours=int(rng.integers(2, 7)) if size in (None, clients) and rng.random() < 0.3 else None,
-            max_weight=int(rng.choice([0, 50])),
-            threshold=None,
-            dropout=0.45,
-            same_slices=bool(rng.random() < 0.3),
-        )
-        if authenticated:
-            self.identities = people(clients, size)
-            options = replace(options, neighbours=None)
-        dim = int(rng.integers(10, 40))
-        roster = self.identities[0].roster if self.identities else None
-        try:
-            return Parameters.create(clients, dim, options, session=self.secret, roster=roster)
-        except InvalidInput as problem:
-            assert problem.option == "modulus_bits", problem
-            wide = replace(options, modulus_bits=32)
-            return Parameters.create(clients, dim, wide, session=self.secret, roster=roster)
-
 
 def run_schedules(first: int, count: int) -> tuple[Counter[str], Counter[str]]:
     """Run many schedules; return how rounds ended, and what was inflicted and raised on the way."""
     endings: Counter[str] = Counter()
     seen: Counter[str] = Counter()
-    for seed in range(first, first + count):
-        schedule = Schedule(seed)
-        try:
-            endings.update(schedule.run())
-        except Exception as error:
-            raise AssertionError(f"schedule {seed} ended with {type(error).__name__}") from error
-        seen += schedule.seen
+    with cheap_runs():
+        for seed in range(first, first + count):
+            schedule = Schedule(seed)
+            try:
+                endings.update(schedule.run())
+            except Exception as error:
+                raise AssertionError(f"schedule {seed} ended with {type(error).__name__}: {error}") from error
+            seen.update(schedule.seen)
     return endings, seen
+
+
+# What makes many small runs cheap
+
+
+class RememberedKey:
+    """An X25519 private key whose public half and agreements are computed once."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def public_key(self) -> X25519PublicKey:
+        """Return the public half."""
+        return _public(self._data)
+
+    def exchange(self, peer: X25519PublicKey) -> bytes:
+        """Return what is agreed, which is the same on both sides."""
+        return _agreed(self._data, peer.public_bytes_raw())
+
+
+_REAL_KEY = X25519PrivateKey.from_private_bytes
+
+
+@lru_cache(maxsize=10_000)
+def _public(data: bytes) -> X25519PublicKey:
+    return _REAL_KEY(data).public_key()
+
+
+@lru_cache(maxsize=30_000)
+def _agreed(data: bytes, peer: bytes) -> bytes:
+    return _REAL_KEY(data).exchange(X25519PublicKey.from_public_bytes(peer))
+
+
+@contextmanager
+def cheap_runs() -> Iterator[None]:
+    """Remember what X25519 gave, and open groups without starting a thread for it."""
+
+    def in_turn(pool: ThreadPoolExecutor, act: Callable[..., Any], *each: Any) -> Iterator[Any]:
+        return map(act, *each)
+
+    remembered = patch.object(X25519PrivateKey, "from_private_bytes", RememberedKey)
+    with remembered, patch.object(ThreadPoolExecutor, "map", in_turn):
+        yield
