@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs notebook test pytest test-fast lint coverage bench soak mutants fuzz flower-demo audit-deps release lock clean
+.PHONY: help setup demo docs notebook test pytest test-fast lint coverage bench soak chaos mutants fuzz flower-demo audit-deps release lock clean
 
 help: ## List the jobs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,17 +55,20 @@ notebook: .venv/.all ## Run examples/notebook.ipynb and keep what it prints and 
 bench: .venv/.all ## Measure, and write benchmarks/results/ (minutes)
 	$(BIN)/python -m benchmarks
 
-soak: .venv/.all ## 100,000 runs over a broken network, 200,000 interleavings on one node (an hour and a half on two cores)
+soak: .venv/.all ## 100,000 runs over a broken network, 200,000 interleavings on one node (half an hour on two cores)
 	$(BIN)/pytest -m soak --timeout 3600
 	$(BIN)/python tests/soak.py --resume --out results/soak.json
 
-mutants: .venv/.all ## Change protocol/ and crypto/ in every small way and see whether a test notices (an hour)
-	PYTHONPATH=tests $(BIN)/python -m mutation
+chaos: .venv/.all ## A Flower deployment of 8 nodes while processes are killed, stopped, and find the disk full (two hours)
+	$(BIN)/python tests/chaos.py --out results/chaos.json
+
+mutants: .venv/.all ## Change protocol, patterns, crypto and noise in every small way and see whether a test notices (an hour)
+	PYTHONPATH=tests $(BIN)/python -m mutation --resume
 
 FUZZ_SECONDS ?= 600
-fuzz: .venv/.all ## Coverage-guided fuzzing of every decoder (FUZZ_SECONDS=600)
+fuzz: .venv/.all ## Coverage-guided fuzzing of every decoder, each for FUZZ_SECONDS=600 (two hours on two cores)
 	$(PIP) atheris
-	$(BIN)/python tests/fuzz_decoders.py -max_total_time=$(FUZZ_SECONDS)
+	$(BIN)/python tests/fuzz_decoders.py --seconds $(FUZZ_SECONDS) --jobs 2 --out results/fuzz.json
 
 flower-demo: .venv/.all ## A real Flower deployment on this machine, one node killed while uploading
 	PYTHONPATH=tests $(BIN)/python examples/flower_demo.py

@@ -4,8 +4,8 @@ A schedule is drawn from a seed, so a failure is repeated by its number. It is o
 happens, every round must end with the exact sum of the users that it names, or with one of our own errors; never with
 a wrong sum, another exception, or not at all (there is no waiting here: a stage closes when all messages were offered).
 
-Ten schedules share a world: parameters and everybody's randomness. Two of them run from the beginning; in the others the
-set-up went without a fault, so it is done once and restored. What X25519 gave for the same keys is remembered.
+Ten schedules share a world: parameters and everybody's randomness. Two of them run from the beginning; in the others
+the set-up went without a fault, so it is done once and restored. What X25519 gave for the same keys is remembered.
 """
 
 from __future__ import annotations

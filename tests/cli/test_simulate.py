@@ -59,7 +59,7 @@ def test_the_alpha_in_use_is_within_a_hundredth_of_the_one_asked_for(
 
 
 def test_bytes_of_a_round_with_thirty_per_cent_dropouts(capsys: pytest.CaptureFixture[str]) -> None:
-    common = "simulate --pattern sliced --dim 165000 --alpha 0.1 --modulus-bits 8 --dropout 0.3 --rounds 3"
+    common = "simulate --pattern sliced --dim 165000 --alpha 0.1 --modulus-bits 8 --dropout 0.3"
     large = run_json(capsys, *f"{common} --clients 100".split())
     assert large["exact"]
     assert large["groups"] == 1
@@ -212,4 +212,4 @@ def test_groups_that_protect_nobody_are_noted(capsys: pytest.CaptureFixture[str]
     _, _, err = run(capsys, *"simulate --authenticated --clients 40 --group-size 5 --dim 100 --json".split())
     assert "protect nobody from a malicious server" in err
     _, _, err = run(capsys, *"simulate --authenticated --clients 40 --dim 100 --json".split())
-    assert err == ""
+    assert "protect" not in err

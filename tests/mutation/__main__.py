@@ -1,4 +1,4 @@
-"""Change protocol/, patterns/ and crypto/ in every small way, and see whether some test notices."""
+"""Change protocol/, patterns/, crypto/ and privacy/ in every small way, and see whether some test notices."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ def main() -> None:
     parser.add_argument(
         "--again", action="store_true", help="leave out what was noticed before, in functions unchanged"
     )
+    parser.add_argument("--resume", action="store_true", help="leave out all that ran before, in functions unchanged")
+    parser.add_argument("--only", default="", help="mutants whose name contains this, such as privacy/skellam")
     parser.add_argument("--minutes", type=float, default=1e6, help="stop then; what ran is a random sample")
     parser.add_argument("--seconds", type=float, default=3.0, help="of tests for one mutant")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
@@ -33,12 +35,14 @@ def main() -> None:
 
     paths = [path for package in PACKAGES for path in sorted((SOURCE / package).glob("*.py"))]
     modules = {module.file: module for module in (Module(path, ROOT) for path in paths)}
-    mutants = [mutant for module in modules.values() for mutant in module.mutants]
+    mutants = [mutant for module in modules.values() for mutant in module.mutants if options.only in mutant.name]
     CACHE.mkdir(parents=True, exist_ok=True)
-    if not options.again:
+    if not (options.again or options.resume):
         OUTCOMES.unlink(missing_ok=True)
     found = remembered(modules)
-    due = [mutant for mutant in mutants if not is_settled(mutant.name, found)]
+    due = [
+        mutant for mutant in mutants if not (mutant.name in found if options.resume else is_settled(mutant.name, found))
+    ]
     # Last time's survivors and checks first, the rest in random order: a run that is cut short has all of those and a
     # fair sample of these.
     random.Random(2026).shuffle(due)
@@ -51,7 +55,8 @@ def main() -> None:
         found |= some
 
     report = summary(mutants, found)
-    RESULTS.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    if not options.only:
+        RESULTS.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     sys.stdout.write("\n" + json.dumps({name: report[name] for name in ("total", "checks", "others")}, indent=1) + "\n")
 
 

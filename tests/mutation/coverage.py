@@ -28,6 +28,7 @@ TESTS = (
     "crypto",
     "patterns",
     "protocol",
+    "privacy",
     "vectors/test_vectors.py",
     "vectors/test_failures.py",
     "test_hygiene.py",

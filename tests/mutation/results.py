@@ -1,4 +1,4 @@
-"""What a run leaves behind: counts, scores, survivors; and on this machine what was noticed, for `--again`."""
+"""What a run leaves behind: counts, scores, survivors; and on this machine what was noticed."""
 
 from __future__ import annotations
 
@@ -38,22 +38,26 @@ def remembered(modules: dict[str, Module]) -> dict[str, str]:
 
 def is_settled(name: str, found: dict[str, str]) -> bool:
     """Tell whether a mutant need not run again; a survivor does, since there may be a test for it now."""
-    return name in found and (bool(found[name]) or name in _reasons())
+    return name in found and (bool(found[name]) or what_of(name) in _reasons())
 
 
 def summary(mutants: list[Mutant], found: dict[str, str]) -> dict[str, Any]:
     """Return everything that is worth keeping."""
+    from sparsesecagg.protocol.parameters import VERSION  # Not before mutants at import have met their tests.
+
     reasons = _reasons()
     survivors: list[dict[str, Any]] = []
     for mutant in [mutant for mutant in mutants if found.get(mutant.name) == ""]:
         survivors.append({"mutant": mutant.name, "line": mutant.line, "kind": mutant.kind, "check": mutant.check})
-        if mutant.name in reasons:
-            survivors[-1]["equivalent"] = reasons[mutant.name]
+        if what_of(mutant.name) in reasons:
+            survivors[-1]["equivalent"] = reasons[what_of(mutant.name)]
     files = dict.fromkeys(mutant.file for mutant in mutants)
     checks, others = ([mutant for mutant in mutants if mutant.check is wanted] for wanted in (True, False))
     return {
         "command": " ".join(["PYTHONPATH=tests python -m mutation", *sys.argv[1:]]),
+        "protocol": VERSION,
         "commit": _commit(),
+        "complete": all(mutant.name in found for mutant in mutants),
         "examples_per_hypothesis_test": EXAMPLES,
         "total": _counts(mutants, found, reasons),
         "checks": _counts(checks, found, reasons),
@@ -64,18 +68,23 @@ def summary(mutants: list[Mutant], found: dict[str, str]) -> dict[str, Any]:
     }
 
 
+def what_of(name: str) -> str:
+    """Return a mutant's name without its file: code that moves behaves as it did."""
+    return name.split("::", 1)[1]
+
+
 @cache
 def _reasons() -> dict[str, str]:
     """Return the mutants that behave like the original, and why."""
     judgements = json.loads(JUDGEMENTS.read_text(encoding="utf-8"))
-    return {name: each["reason"] for each in judgements for name in each["mutants"]}
+    return {what_of(name): each["reason"] for each in judgements for name in each["mutants"]}
 
 
 def _counts(mutants: list[Mutant], found: dict[str, str], reasons: dict[str, str]) -> dict[str, Any]:
     """Count; `score` takes every survivor as a hole, `score_without_equivalent` those that were not judged harmless."""
     outcomes = {mutant.name: found[mutant.name] for mutant in mutants if mutant.name in found}
     alive = [name for name, outcome in outcomes.items() if not outcome]
-    equivalent = sum(name in reasons for name in alive)
+    equivalent = sum(what_of(name) in reasons for name in alive)
     late = sum(outcome == "timeout" for outcome in outcomes.values())
     noticed = len(outcomes) - len(alive)
     return {
