@@ -10,6 +10,7 @@ loopback interface; all processes end with this one, by their ids.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import resource
@@ -26,11 +27,6 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "flower-digits"))
-
-from digits_app.task import load_data, load_test_data, new_model
-from digits_app.task import test as accuracy_on
-from digits_app.task import train as train_plainly
 
 from flower.enrolment import Enrolled, enrol_users
 from flower.federation import LocalFederation, Run
@@ -253,7 +249,7 @@ class Check:
         if votes:
             return None
         self.counts["rounds with clipped values"] += bool(event["clipped"])
-        return np.mean([each["update"] for each in contributed], axis=0, dtype=np.float64)
+        return np.asarray(np.mean([each["update"] for each in contributed], axis=0, dtype=np.float64))
 
     def _compare(self, name: str, moved: np.ndarray, pending: np.ndarray | None) -> None:
         """Compare how the model moved with a mean; without a sum it may not move."""
@@ -282,15 +278,17 @@ class Check:
 
 def plain_accuracy(nodes: int, rounds: int) -> float:
     """Return the accuracy after as many rounds of plain averaging with all nodes."""
-    model = new_model()
+    sys.path.insert(0, str(DIGITS))
+    task = importlib.import_module("digits_app.task")
+    model = task.new_model()
     for _ in range(rounds):
         trained = []
         for node in range(nodes):
             weights = [array.copy() for array in model]
-            train_plainly(weights, load_data(node, nodes), epochs=2, learning_rate=0.2, batch_size=16)
+            task.train(weights, task.load_data(node, nodes), epochs=2, learning_rate=0.2, batch_size=16)
             trained.append(weights)
         model = [np.mean(arrays, axis=0, dtype=np.float32) for arrays in zip(*trained, strict=True)]
-    return accuracy_on(model, load_test_data())[1]
+    return float(task.test(model, task.load_test_data())[1])
 
 
 def commit() -> str:
