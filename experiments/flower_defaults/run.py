@@ -142,7 +142,7 @@ def published(result: dict[str, Any]) -> str:
     accuracy = [f"{100 * fmean(each['accuracy']):.1f} %" for each in (ours, plain)]
     return (
         f"{less:.0f} times fewer bytes than plain FedAvg over all rounds, {steady:.0f} times in steady state; accuracy "
-        f"{' beside '.join(accuracy)}."
+        f"{' instead of '.join(accuracy)}."
     )
 
 

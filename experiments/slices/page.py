@@ -155,7 +155,7 @@ def must_show_table(runs: list[Run]) -> list[str]:
             + [str(one or "–") for one in until]
             + [ratio]
         )
-    title = "Accuracy at round 40 beside everything sent, and rounds until two points below its accuracy at round 60:"
+    title = "Accuracy at round 40 compared with α = 1, and rounds until two points below its accuracy at round 60:"
     return _table(title, head, rows)
 
 
@@ -172,9 +172,9 @@ def alpha_table(runs: list[Run]) -> list[str]:
         if any(row[4:]):
             rows.append(row)
     title = (
-        f"Points beside α = 1, in the worst ten rounds from round {FROM} on. *Chance* is α = 1 again, with samples in "
-        f"another order. The smallest α within half a point and chance in every row, the convolutional network on "
-        f"shards left out: {default_alpha(runs)}."
+        f"Points compared with α = 1, in the worst ten rounds from round {FROM} on. *Chance* is α = 1 again, with "
+        f"samples in another order. The smallest α within half a point and chance in every row, the convolutional network "
+        f"on shards left out: {default_alpha(runs)}."
     )
     return _table(title, ["task", "N", "partition", "epochs", "chance", *(f"α = {alpha:g}" for alpha in chosen)], rows)
 
