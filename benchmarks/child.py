@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks.setting import Setting
 from sparsesecagg.errors import ProtocolError
-from sparsesecagg.simulate.peak_memory import peak
+from sparsesecagg.simulate.memory import peak
 
 _ROOT = Path(__file__).resolve().parent.parent
 JOBS = {

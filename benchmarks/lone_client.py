@@ -30,8 +30,7 @@ from sparsesecagg.protocol.messages import (
     encode,
     encode_users,
 )
-from sparsesecagg.simulate.allocation import keep_freed_memory
-from sparsesecagg.simulate.peak_memory import peak
+from sparsesecagg.simulate.memory import keep_freed_memory, peak
 
 
 def measure_upload(clients: int, dim: int, repeats: int = 3, **options: Any) -> dict[str, Any]:

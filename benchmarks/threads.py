@@ -33,7 +33,9 @@ def measure(clients: int = 100, dim: int = 10_000_000, repeats: int = 3) -> dict
     # Two sets of users drop out in turn: who misses one round still has a package in the next, but not in a third.
     order = np.random.default_rng(0).permutation(clients)
     silent = [part.tolist() for part in (order[: clients // 10], order[-(clients // 10) :])]
-    runs = {count: InProcessRun(parameters("sliced", setting), ANYBODY, threads=count) for count in COUNTS}
+    runs = {count: InProcessRun(parameters("sliced", setting), ANYBODY) for count in COUNTS}
+    for count, run in runs.items():
+        run.server.threads = count
     runs[SERIAL] = InProcessRun(parameters("sliced", setting, dim=_TINY), ANYBODY)
     seconds: dict[int, list[float]] = {count: [] for count in runs}
     exact = True

@@ -26,7 +26,7 @@ from sparsesecagg.lab.audit.theory import expected_fraction
 from sparsesecagg.lab.learning.aggregators import PATTERN_OF
 from sparsesecagg.lab.learning.config import TrainingConfig
 from sparsesecagg.lab.learning.federated import FederatedRun, Task
-from sparsesecagg.lab.learning.models.base import Vector
+from sparsesecagg.lab.learning.models import Vector
 from sparsesecagg.lab.learning.workers import Job, Trained, TrainingPool
 from sparsesecagg.planning.message_sizes import default_levels, shortest_word
 from sparsesecagg.privacy.anonymity import colluder_count

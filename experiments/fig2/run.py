@@ -15,7 +15,7 @@ from experiments.common.work import OutOfTime, Work
 from experiments.fig2.config import Config
 from sparsesecagg.lab.learning.config import TrainingConfig
 from sparsesecagg.lab.learning.federated import Task
-from sparsesecagg.lab.learning.models.base import Vector
+from sparsesecagg.lab.learning.models import Vector
 from sparsesecagg.lab.learning.seeds import Purpose, generator
 from sparsesecagg.lab.learning.workers import TrainingPool
 

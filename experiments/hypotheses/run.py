@@ -21,7 +21,7 @@ from sparsesecagg.files import write_atomically
 from sparsesecagg.lab.audit.theory import edge_probability, selection_probability
 from sparsesecagg.lab.learning.config import TrainingConfig
 from sparsesecagg.lab.learning.federated import Task
-from sparsesecagg.lab.learning.models.base import Vector
+from sparsesecagg.lab.learning.models import Vector
 from sparsesecagg.lab.learning.seeds import Purpose, generator
 from sparsesecagg.lab.learning.workers import TrainingPool
 

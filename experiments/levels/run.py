@@ -29,7 +29,7 @@ from sparsesecagg import __version__
 from sparsesecagg.field import Word
 from sparsesecagg.lab.learning.data import Dataset, load_dataset, make_partition
 from sparsesecagg.lab.learning.models import DenseNetwork, LocalTraining
-from sparsesecagg.lab.learning.scaling import AdaptiveClip
+from sparsesecagg.lab.learning.secure import AdaptiveClip
 from sparsesecagg.planning.message_sizes import default_levels, shortest_word
 from sparsesecagg.rounding import Quantizer
 

@@ -23,8 +23,8 @@ from experiments.private.run import SAMPLES, Data, Network
 from sparsesecagg import Parameters, RoundOptions, __version__
 from sparsesecagg.lab.learning.data import load_dataset
 from sparsesecagg.lab.learning.malicious import BEYOND, Malicious
-from sparsesecagg.lab.learning.models.base import Layer
-from sparsesecagg.lab.learning.scaling import AdaptiveClip
+from sparsesecagg.lab.learning.models import Layer
+from sparsesecagg.lab.learning.secure import AdaptiveClip
 from sparsesecagg.patterns.base import GroupSum
 from sparsesecagg.protocol.combine import Combiner, Sum
 from sparsesecagg.protocol.robust import CentredClipping

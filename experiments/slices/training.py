@@ -16,10 +16,16 @@ from numpy.typing import NDArray
 from experiments.slices.servers import make_server
 from sparsesecagg.downlink.gain import Gain
 from sparsesecagg.lab.learning.data import Dataset, load_dataset, make_partition
-from sparsesecagg.lab.learning.models import DenseNetwork, LocalTraining
-from sparsesecagg.lab.learning.models.convolution import Convolution, StridedNetwork
-from sparsesecagg.lab.learning.models.layered import LayeredNetwork, Values, Views
-from sparsesecagg.lab.learning.scaling import AdaptiveClip
+from sparsesecagg.lab.learning.models import (
+    Convolution,
+    DenseNetwork,
+    LayeredNetwork,
+    LocalTraining,
+    StridedNetwork,
+    Values,
+    Views,
+)
+from sparsesecagg.lab.learning.secure import AdaptiveClip
 from sparsesecagg.rounding import Quantizer
 
 Vector = NDArray[np.float32]
@@ -142,7 +148,7 @@ class _Proximal(LayeredNetwork):
         return super().train_local(parameters, x, y, how, seed)
 
     def _gradient(self, views: Views, gradients: Views, samples: Values, y: NDArray[np.int64]) -> None:
-        super()._gradient(views, gradients, samples, y)  # type: ignore[safe-super]
+        super()._gradient(views, gradients, samples, y)
         for now, gradient, anchor in zip(views, gradients, self._anchor, strict=True):
             for part in range(2):
                 gradient[part][...] += np.float32(PROXIMAL) * (now[part] - anchor[part])

@@ -57,12 +57,9 @@ def run(config: Config, seed: int, work: Work) -> Findings:
 
 def cifar_parameters() -> int:
     """Count the parameters of the network that is trained on CIFAR-10."""
-    from sparsesecagg.lab.learning.models.torch_model import TorchModel, require_torch
+    from sparsesecagg.lab.learning.torch_models import TorchModel, cifar_cnn
 
-    require_torch("the size of the CIFAR-10 network")
-    from sparsesecagg.lab.learning.models import torch_zoo
-
-    return TorchModel(torch_zoo.cifar_cnn, name="cifar-cnn").dim
+    return TorchModel(cifar_cnn, name="cifar-cnn").dim
 
 
 def weigh(config: Config, clients: int, system: System, dim: int, seed: int) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from experiments.theory.checks import check, t_statistic
 from experiments.theory.config import ERROR_RATE, InARun, Lemmas
 from experiments.theory.formulas import pairwise_moments, sampling_variance
 from sparsesecagg.errors import ThresholdNotMet
-from sparsesecagg.lab.learning.models.base import Layer
+from sparsesecagg.lab.learning.models import Layer
 from sparsesecagg.lab.learning.secure import WEIGHT_SCALE, SecureAggregator, Secured
 from sparsesecagg.protocol import RoundOptions, Stage
 from sparsesecagg.simulate import run_round

@@ -15,7 +15,7 @@ from experiments.flower_defaults.apps import play
 from experiments.flower_defaults.run import RESULTS, cifar, published, ranges_table, secured, table
 from sparsesecagg.downlink.gain import DEFAULT_ALPHA
 from sparsesecagg.flower import SecAgg
-from sparsesecagg.lab.learning.data.catalogue import DATA_VARIABLE
+from sparsesecagg.lab.learning.data.sources import DATA_VARIABLE
 
 DATA = os.environ.get(DATA_VARIABLE)
 WAYS = {"uniform": SecAgg, "weighted": secured(max_weight=100)}

@@ -35,7 +35,7 @@ from sparsesecagg.privacy.anonymity import planned_colluders
 from sparsesecagg.protocol import STAGES, Parameters, Policy, RoundOptions, Stage
 from sparsesecagg.protocol.parameters import MAX_CLIENTS
 from sparsesecagg.protocol.stages import ROUND_STAGES
-from sparsesecagg.simulate import Cohort, InProcessRun, Observer, Outcome, peak_memory
+from sparsesecagg.simulate import Cohort, InProcessRun, Observer, Outcome, memory
 from sparsesecagg.simulate.simulation import (
     RandomUpdate,
     draw_dropouts,
@@ -108,7 +108,7 @@ def simulate(asked: SimulateOptions, *, json: JsonOption = False) -> None:
         note(f"{pattern} sends everything: --alpha {asked.alpha:g} is not used")
     for sentence in advice(params):
         note(sentence)
-    peak_memory.forget_peak()
+    memory.forget_peak()
     generators = [np.random.default_rng([asked.seed, 1 + n]) for n in range(asked.rounds)]
     schedule = [
         draw_dropouts(asked.clients, asked.dropout, stages, rng, first_round=rng is generators[0]) for rng in generators
@@ -202,7 +202,7 @@ def _summary(run: InProcessRun, outcomes: Sequence[Outcome], rounds: int) -> dic
             "mean": float(np.mean([count.mean() for count in opened] or [0])),
             "min": min((int(count.min()) for count in opened), default=0),  # A sparse pairwise may send nothing.
         },
-        "peak_memory_bytes": peak_memory.peak(),
+        "peak_memory_bytes": memory.peak(),
         "groups": params.groups,
         "group_size": {"min": min(params.sizes), "max": max(params.sizes)},
         "groups_opened": _mean([result.groups_opened for result in results] + failed),

@@ -1,23 +1,20 @@
 """A whole run in one process: every client, the server, and the dropouts between them.
 
 This is the protocol as one reads it, stage by stage. Deployments run the same `Client` and `Server` over a network.
-What is measured and watched on the way is in `delivery`, `clock`, `observer` and `plain_sum`.
+What is measured and watched on the way is in `delivery`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import msgspec
-import numpy as np
 
 from sparsesecagg.crypto.identity import Identity, Roster
 from sparsesecagg.crypto.secrets import Entropy
 from sparsesecagg.errors import MalformedMessage
-from sparsesecagg.patterns.base import Update
 from sparsesecagg.protocol.client import Client
 from sparsesecagg.protocol.combine import Result
 from sparsesecagg.protocol.header import NO_CONTEXT
@@ -27,29 +24,11 @@ from sparsesecagg.protocol.policy import Policy
 from sparsesecagg.protocol.server import Server
 from sparsesecagg.protocol.stages import Stage
 from sparsesecagg.protocol.state import restore_state
-from sparsesecagg.simulate.allocation import keep_freed_memory
-from sparsesecagg.simulate.delivery import Delivery, Drops
-from sparsesecagg.simulate.observer import Observer
-from sparsesecagg.simulate.plain_sum import PlainSum
+from sparsesecagg.simulate.delivery import Delivery, Drops, Observer, Outcome, Updates
+from sparsesecagg.simulate.memory import keep_freed_memory
 
-Updates = Sequence[Update] | Callable[[int], Update]
 EntropyOf = Callable[[int], Entropy]
 MakeServer = Callable[[Parameters, Roster | None], Server]
-ROUND = (Stage.SHARE_KEYS, Stage.UPLOAD, Stage.UNMASK)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """A completed round in one process: the server's result, and what only a simulation can know."""
-
-    result: Result
-    exact: bool
-    """The aggregate equals the plain sum of the integers of all users of the groups that were opened."""
-    clipped: int
-    """Values clipped by the survivors together."""
-    client_seconds: Mapping[str, float]
-    """By stage: mean per client that took part."""
-    server_seconds: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -61,7 +40,7 @@ class Cohort:
     """Each user's source of randomness; the system's by default."""
     identities: Sequence[Identity] | None = None
     """Those of an authenticated run."""
-    ledger_of: Callable[[int], Ledger] | None = None
+    ledger_of: Callable[[int], Ledger] = lambda _: MemoryLedger(keep_answers=False)
     """Each user's ledger; one in memory by default."""
 
     @property
@@ -79,14 +58,12 @@ class Cohort:
 
     def client(self, user: int, params: Parameters) -> Client:
         """Return a user as it comes."""
-        ledger = self.ledger_of(user) if self.ledger_of else MemoryLedger(keep_answers=False)
-        return Client(user, params, self.policy, self.entropy(user), self.identity(user), ledger)
+        return Client(user, params, self.policy, self.entropy(user), self.identity(user), self.ledger_of(user))
 
     def restored(self, user: int, data: bytes) -> Client:
         """Return a user as it was saved."""
         state = restore_state(data)
-        last = Entry(state.version, state.round_number, state.progress)
-        ledger = MemoryLedger(keep_answers=False, last=last)
+        ledger = MemoryLedger(keep_answers=False, last=Entry(state.version, state.round_number, state.progress))
         return Client.restore(data, self.policy, self.entropy(user), self.identity(user), ledger)
 
 
@@ -117,14 +94,13 @@ class InProcessRun:
         groups: Collection[int] | None = None,
         observer: Observer | None = None,
         make_server: MakeServer = Server,
-        threads: int = 1,
         saved: _Saved | None = None,
     ) -> None:
         keep_freed_memory()
         self.params, self.cohort, self.observer = params, cohort or Cohort(), observer or Observer()
         roster = self.cohort.roster
         self.server = make_server(params, roster) if saved is None else Server.restore(saved.server, roster)
-        self.server.threads = threads
+        self.server.threads = 1
         self._setup = Delivery(self.server, self.observer)
         self.setup_clock = self._setup.clock
         if saved is None:
@@ -143,9 +119,7 @@ class InProcessRun:
         # Users: advertise a sealing key.   Server: publish each group's keys.
         for user, client in self.clients.items():
             if user not in absent:
-                with mail.clock.client(Stage.ADVERTISE_KEYS):
-                    key = client.advertise_keys()
-                mail.to_server(Stage.ADVERTISE_KEYS, user, key)
+                mail.to_server(Stage.ADVERTISE_KEYS, user, mail.at_client(Stage.ADVERTISE_KEYS, client.advertise_keys))
         epoch_keys = mail.at_server(Stage.ADVERTISE_KEYS, server.close_stage)
         if groups is not None:
             simulated = {user for number in groups for user in server.groups.groups[number].users.tolist()}
@@ -172,19 +146,12 @@ class InProcessRun:
         context: bytes = NO_CONTEXT,
         min_updated: float = 0.0,
     ) -> Outcome:
-        """Run the next round and return its outcome.
-
-        `updates` are the users' vectors, or a function that makes them when they are needed. `min_updated` is the
-        fraction of the round's coordinates that must be opened.
-        """
-        server, clients, plain = self.server, self.clients, PlainSum(self.params)
-        mail = Delivery(server, self.observer, drops)
+        """Run the next round and return its outcome; `min_updated` of the round's coordinates must be opened."""
+        server, clients, mail = self.server, self.clients, Delivery(self.server, self.observer, drops)
         packages: dict[int, list[bytes]] = {}
 
         def upload(user: int, header: bytes) -> bytes:
-            with mail.clock.apart():
-                update = updates(user) if callable(updates) else updates[user]
-            weight, trace = weights[user] if weights else 1, mail.clock.pausing(plain.of(server.groups.of(user).number))
+            update, weight, trace = mail.update(updates, user), weights[user] if weights else 1, mail.trace(user)
             with clients[user].one_record():
                 answer = clients[user].upload(header, update, weight, context=context, trace=trace)
                 packages[user] = mail.packages(clients[user])
@@ -192,8 +159,7 @@ class InProcessRun:
 
         with mail.naming_refusals():
             # Server: say whose key packages are used, and for what.
-            begin = partial(server.begin_round, context=context, min_updated=min_updated)
-            headers = mail.at_server(Stage.UPLOAD, begin)
+            headers = mail.at_server(Stage.UPLOAD, server.begin_round, context=context, min_updated=min_updated)
             # Users: select, clip, round, mask, send, with a tag for each partner.   Server: add on arrival.
             mail.exchange(Stage.UPLOAD, headers, upload)
             # Users: send the key package of the round after the next, with or without a header.
@@ -205,16 +171,7 @@ class InProcessRun:
             # Users: check tags and survivors, release one share per secret.   Server: restore secrets, remove masks.
             mail.exchange(Stage.UNMASK, requests, lambda user, request: clients[user].unmask(request))
             mail.at_server(Stage.UNMASK, server.close_stage)
-        result = server.result
-        if result is None:
-            raise RuntimeError("UNMASK was closed without a result")
-        return Outcome(
-            result=result,
-            exact=bool(np.array_equal(plain.total(result.lost), result.total)),
-            clipped=sum(clients[user].clipped for user in result.survivors),
-            client_seconds=mail.clock.client_means(ROUND),
-            server_seconds=mail.clock.server_totals(ROUND),
-        )
+        return mail.outcome(clients)
 
     # A run that is kept between two rounds
 

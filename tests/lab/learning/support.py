@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sparsesecagg.lab.learning import Dataset, TrainingConfig
-from sparsesecagg.lab.learning.data.catalogue import MNIST, Source
+from sparsesecagg.lab.learning.data.sources import SOURCES
 from sparsesecagg.lab.learning.federated import Task
 
 IDX_SHAPES = {"train-images": (30, 28, 28), "train-labels": (30,), "t10k-images": (10, 28, 28), "t10k-labels": (10,)}
@@ -22,15 +22,15 @@ def idx_bytes(array: np.ndarray) -> bytes:
     return bytes([0, 0, 8, array.ndim]) + shape + array.astype(np.uint8).tobytes()
 
 
-def write_idx_files(folder: Path, source: Source = MNIST, packed: bool = True) -> None:
+def write_idx_files(folder: Path, name: str = "mnist", packed: bool = True) -> None:
     """Write four tiny files with the names of MNIST's."""
     folder.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(0)
-    for remote in source.files:
+    for remote in SOURCES[name].files:
         shape = next(shape for part, shape in IDX_SHAPES.items() if remote.name.startswith(part))
         content = idx_bytes(random.integers(0, 256 if len(shape) > 1 else 10, shape))
-        name = remote.name if packed else remote.name.removesuffix(".gz")
-        (folder / name).write_bytes(gzip.compress(content, mtime=0) if packed else content)
+        file = remote.name if packed else remote.name.removesuffix(".gz")
+        (folder / file).write_bytes(gzip.compress(content, mtime=0) if packed else content)
 
 
 def cifar_records(seed: int, count: int = 4) -> bytes:

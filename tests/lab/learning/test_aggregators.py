@@ -112,29 +112,6 @@ class TestPlain(AggregatorSuite):
         assert done.upload_bytes == 4 * MODEL.dim
 
 
-class TestRandomK(AggregatorSuite):
-    name = "plain-randk"
-
-    def test_everybody_sends_the_fraction_and_a_seed(self) -> None:
-        """Half of the values, four bytes each."""
-        done = aggregate(self.name)
-        assert done.upload_bytes == 4 * (MODEL.dim // 2) + 32
-        assert done.contributors.mean == pytest.approx(10 * (MODEL.dim // 2) / MODEL.dim)
-
-
-class TestTopK(AggregatorSuite):
-    name = "plain-topk"
-
-    def test_the_largest_values_arrive(self) -> None:
-        """What one user alone sends is its largest values, the rest is zero."""
-        drops = dict.fromkeys(range(1, CLIENTS), Stage.UPLOAD)
-        done = aggregate(self.name, drops, alpha=0.1)
-        kept = int(0.1 * MODEL.dim)
-        assert np.count_nonzero(done.step) == kept
-        assert np.abs(done.step[done.step != 0]).min() >= np.sort(np.abs(UPDATES[0]))[-kept]
-        assert done.upload_bytes == 4 * kept + -(-MODEL.dim // 8)
-
-
 class SecureSuite(AggregatorSuite):
     """What holds for all that run the protocol."""
 
@@ -328,7 +305,7 @@ class TestAuthenticated:
         assert one.parameters.roster_digest == same.parameters.roster_digest != other.parameters.roster_digest
         assert np.array_equal(*(run.aggregate(UPDATES, None, {}, 1, bytes(32)).step for run in (one, same)))
 
-    @pytest.mark.parametrize("name", ["plain", "plain-randk", "plain-topk", "secagg-plus"])
+    @pytest.mark.parametrize("name", ["plain", "secagg-plus"])
     def test_aggregators_without_identities_say_so_and_name_the_others(self, name: str) -> None:
         """An option that would be ignored is refused."""
         with pytest.raises(InvalidInput, match=f"with {name}, wh.*use one of secagg, pairwise, sliced") as caught:
@@ -348,11 +325,11 @@ def test_the_suites_cover_every_name() -> None:
 
 def test_unknown_names_list_the_known_ones() -> None:
     """A typing error is answered with the choice."""
-    with pytest.raises(InvalidInput, match="plain-topk, secagg, secagg-plus, pairwise, sliced"):
+    with pytest.raises(InvalidInput, match="plain, secagg, secagg-plus, pairwise, sliced"):
         aggregator("secag")
 
 
-@pytest.mark.parametrize("name", ["plain-randk", "plain-topk", "pairwise", "sliced"])
+@pytest.mark.parametrize("name", ["pairwise", "sliced"])
 def test_a_fraction_that_sends_nothing_is_refused(name: str) -> None:
     """α·d below one value: the error names the least α."""
     with pytest.raises(InvalidInput, match=r"alpha of 0.001 sends nothing.*use 0.00394 or more"):

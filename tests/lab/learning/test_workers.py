@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.lab.learning.models.base import Model
+from sparsesecagg.lab.learning.models import Model
 from sparsesecagg.lab.learning.workers import Job, TrainingPool, WorkerError
 
 from .support import small_task

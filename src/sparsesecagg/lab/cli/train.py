@@ -35,10 +35,8 @@ from sparsesecagg.cli.shared import (
 )
 from sparsesecagg.errors import InvalidInput, MissingExtra
 from sparsesecagg.lab.learning.aggregators import make_aggregator
-from sparsesecagg.lab.learning.api import new_run_folder
-from sparsesecagg.lab.learning.comparison import batches_of, create_runs, is_comparison, plan_runs, resume_runs
+from sparsesecagg.lab.learning.api import batches_of, create_runs, is_comparison, new_run_folder, plan_runs, resume_runs
 from sparsesecagg.lab.learning.config import ROUND_OPTIONS, TrainingConfig, option_names
-from sparsesecagg.lab.learning.data.download import DownloadProgress
 from sparsesecagg.lab.learning.federated import RECORDED, FederatedRun, Task
 from sparsesecagg.lab.learning.metrics import RoundLine
 from sparsesecagg.lab.learning.secure import SecureAggregator
@@ -156,11 +154,10 @@ def _created(given: Mapping[str, Any], asked: RunOptions) -> tuple[Path, list[Fe
     first, *_ = configs.values()
     several = any(isinstance(value, list) for value in given.values())
     run_dir = asked.out_dir or new_run_folder(first, compared=several)
-    with _downloads() as tell:
-        if several:
-            return run_dir, create_runs(configs, run_dir, data_dir=asked.data_dir, progress=tell)
-        task = Task.prepare(first, data_dir=asked.data_dir, progress=tell)
-        return run_dir, [FederatedRun.create(first, task, run_dir)]
+    if several:
+        return run_dir, create_runs(configs, run_dir, data_dir=asked.data_dir)
+    task = Task.prepare(first, data_dir=asked.data_dir)
+    return run_dir, [FederatedRun.create(first, task, run_dir)]
 
 
 def _resumed(run_dir: Path, given: Mapping[str, Any], data_dir: Path | None) -> list[FederatedRun]:
@@ -206,20 +203,6 @@ def _display(runs: Sequence[FederatedRun], compared: bool) -> Iterator[Callable[
             due = done.round in (1, config.rounds) or done.round % max(1, config.rounds // _LINES) == 0
             if due and not err.is_terminal:
                 say(f"{name}: round {done.round}/{config.rounds}, {figures}", err)
-
-        yield tell
-
-
-@contextmanager
-def _downloads() -> Iterator[DownloadProgress]:
-    """Show downloads, if there are any."""
-    with progress(DownloadColumn()) as bar:
-        tasks: dict[str, TaskID] = {}
-
-        def tell(name: str, done: int, total: int | None) -> None:
-            if name not in tasks:
-                tasks[name] = bar.add_task(f"downloading {name}", total=total)
-            bar.update(tasks[name], completed=done)
 
         yield tell
 

@@ -8,12 +8,10 @@ from dataclasses import replace
 
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.lab.audit.theory import expected_fraction
-from sparsesecagg.lab.learning.aggregation import Aggregator
+from sparsesecagg.lab.learning.aggregation import Aggregator, PlainAggregator
 from sparsesecagg.lab.learning.config import AUTO, TrainingConfig
 from sparsesecagg.lab.learning.malicious import Malicious
-from sparsesecagg.lab.learning.models import Model
-from sparsesecagg.lab.learning.models.base import Vector
-from sparsesecagg.lab.learning.plain import PlainAggregator, RandomK, TopK, kept_values
+from sparsesecagg.lab.learning.models import Model, Vector
 from sparsesecagg.lab.learning.secure import WEIGHT_SCALE, SecureAggregator, Secured
 from sparsesecagg.planning.noise import DifferentialPrivacy, with_noise
 from sparsesecagg.privacy.anonymity import log_binomial_below
@@ -24,8 +22,6 @@ from sparsesecagg.protocol.robust import CentredClipping, Median
 SLICED = "sliced"
 AGGREGATORS = {
     "plain": "no protection: all values as 32-bit floats",
-    "plain-randk": "no protection: a random fraction α of the values",
-    "plain-topk": "no protection: the fraction α of largest magnitude, with locations",
     "secagg": "SecAgg (Bonawitz et al. 2017): everybody sends everything, masked",
     "secagg-plus": "SecAgg+ (Bell et al. 2020): the same with a sparse graph of masks and shares",
     "pairwise": "SparseSecAgg as published: for reproduction; it reveals values when users drop out",
@@ -41,20 +37,14 @@ PUBLISHED_MODULUS_BITS = 32
 # SecAgg+ takes the fewest neighbours with which a round fails for want of shares at most this often.
 FAILING_ROUNDS = 0.01
 
-_IN_THE_CLEAR = "which sends values in the clear and has no users to tell apart"
 _WITHOUT_IDENTITIES = {
-    "plain": _IN_THE_CLEAR,
-    "plain-randk": _IN_THE_CLEAR,
-    "plain-topk": _IN_THE_CLEAR,
+    "plain": "which sends values in the clear and has no users to tell apart",
     "secagg-plus": "whose users share secrets with few others, and tags for all are the proof of one header",
 }
-_WITHOUT_NOISE = {
-    **dict.fromkeys(("plain", "plain-randk", "plain-topk"), "which sends values in the clear"),
+_WITHOUT_GROUPS = {
+    "plain": "which sends values in the clear",
     **dict.fromkeys(("secagg-plus", "pairwise"), "which may open sums of few users"),
 }
-
-
-_WITHOUT_GROUPS = _WITHOUT_NOISE
 
 
 def malicious_users(config: TrainingConfig) -> Malicious:
@@ -64,7 +54,7 @@ def malicious_users(config: TrainingConfig) -> Malicious:
 
 def make_aggregator(config: TrainingConfig, model: Model, initial: Vector) -> Aggregator:
     """Return the aggregator that `config` names for updates of `model`, which begins with the parameters `initial`."""
-    name, clients, alpha = config.aggregator, config.cohort, config.options.alpha
+    name = config.aggregator
     if name not in AGGREGATORS:
         raise InvalidInput("aggregator", f"must be one of {', '.join(AGGREGATORS)}, got {name!r}")
     if config.authenticated:
@@ -75,19 +65,18 @@ def make_aggregator(config: TrainingConfig, model: Model, initial: Vector) -> Ag
         if config.sample < 1 or config.dp_epsilon is not None:
             raise InvalidInput(option, "must not be given with --sample or --dp-epsilon, which is not simulated")
     if config.dp_epsilon is not None:
-        _require_possible("dp_epsilon", name, _WITHOUT_NOISE)
+        _require_possible("dp_epsilon", name, _WITHOUT_GROUPS)
     if name == "plain":
-        return PlainAggregator(name, clients, model.dim)
-    if name == "plain-randk":
-        return RandomK(name, clients, model.dim, alpha, config.seed)
-    if name == "plain-topk":
-        return TopK(name, clients, model.dim, alpha)
+        return PlainAggregator(config.cohort, model.dim)
     options = round_options(config)
     if config.combine != "mean":
         options = replace(options, same_slices=True)
         if Parameters.create(config.cohort, model.dim, options).groups < SMALLEST_NUMBER:
             raise InvalidInput("combine", "compares groups, and there are fewer than three: set --group-size")
-    kept_values(options.alpha, model.dim)
+    if options.alpha * model.dim < 1:
+        least = f"{1 / model.dim:.3g}"
+        problem = f"of {options.alpha:g} sends nothing of a model of {model.dim} parameters: use {least} or more"
+        raise InvalidInput("alpha", problem)
     how = Secured(
         normalisation=config.normalisation,
         authenticated=config.authenticated,
@@ -99,7 +88,7 @@ def make_aggregator(config: TrainingConfig, model: Model, initial: Vector) -> Ag
         malicious=malicious_users(config),
         seed=config.seed,
     )
-    return SecureAggregator(name, clients, model.layers, noisy_options(options, config, model.dim), how)
+    return SecureAggregator(name, config.cohort, model.layers, noisy_options(options, config, model.dim), how)
 
 
 def round_options(config: TrainingConfig) -> RoundOptions:

@@ -1,22 +1,44 @@
-"""Federated training in one call, for scripts and notebooks."""
+"""Federated training in one call, for scripts and notebooks; and several runs in one folder.
+
+For several runs any option may be a list, and there is one run for each combination: `seed = [0, 1, 2]` repeats an
+experiment, `aggregator = ["sliced:0.1:8", "secagg"]` compares, `lr = [0.01, 0.1]` sweeps. An aggregator in a list may
+carry its own fraction of the model, the bits of its words, or both: `aggregator[:alpha][:bits]`. A number up to 1 is α,
+one from 4 on bits, so neither can be taken for the other.
+"""
 
 from __future__ import annotations
 
+import itertools
+import json
+import math
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.lab.learning.config import TrainingConfig
-from sparsesecagg.lab.learning.data import Dataset
-from sparsesecagg.lab.learning.federated import FederatedRun, RunSummary, Task
+from sparsesecagg.files import write_atomically
+from sparsesecagg.lab.learning.aggregators import AGGREGATORS, SLICED, SPARSE, make_aggregator
+from sparsesecagg.lab.learning.config import OTHER_WORDS, TrainingConfig
+from sparsesecagg.lab.learning.data import Dataset, load_dataset
+from sparsesecagg.lab.learning.federated import FederatedRun, RunSummary, Task, resumed_config
 from sparsesecagg.lab.learning.metrics import RoundLine
-from sparsesecagg.lab.learning.models import Model, TorchModel
+from sparsesecagg.lab.learning.models import Model
+from sparsesecagg.lab.learning.run_folder import RunFolder, check_free
+from sparsesecagg.lab.learning.torch_models import TorchModel
 from sparsesecagg.lab.learning.workers import check_workers
 
 if TYPE_CHECKING:
     import torch
+
+LIST = "comparison.json"
+_MOST_RUNS = 1000
+_TASK = (
+    *("dataset", "model", "hidden", "samples", "partition", "shards", "concentration"),
+    *("clients", "seed"),
+)
+"""The options that decide what is trained on what: runs that agree in them share data, partition and first model."""
 
 
 def train_federated(
@@ -78,3 +100,108 @@ def new_run_folder(config: TrainingConfig, compared: bool = False) -> Path:
         number += 1
         path = Path("runs") / f"{base}-{number}"
     return path
+
+
+# Several runs
+
+
+def plan_runs(options: Mapping[str, Any]) -> dict[str, TrainingConfig]:
+    """Return the runs that the options describe, by name; seeds vary slowest, so that runs of one seed are together."""
+    lists = {name: value for name, value in options.items() if isinstance(value, list | tuple)}
+    for name, values in lists.items():
+        if not values or len({str(value) for value in values}) < len(values):
+            given = ",".join(map(str, values))
+            raise InvalidInput("compare" if name == "aggregator" else name, f"must be different values, got {given!r}")
+    if (number := math.prod(map(len, lists.values()))) > _MOST_RUNS:
+        raise InvalidInput("config", f"must describe at most {_MOST_RUNS} runs, got lists for {number}")
+    order = sorted(lists, key=lambda name: (name != "seed", name != "aggregator"))
+    configs: dict[str, TrainingConfig] = {}
+    for values in itertools.product(*(lists[name] for name in order)):
+        chosen = dict(zip(order, values, strict=True))
+        changes = _entry(chosen["aggregator"]) if "aggregator" in chosen else {}
+        config = TrainingConfig.create(**{**options, **chosen, **changes})
+        first = str(chosen.pop("aggregator", config.aggregator)).replace(":", "-")
+        swept = [f"{name}-{value}" for name, value in sorted(chosen.items(), key=lambda each: each[0] == "seed")]
+        configs[re.sub(r"[^\w.+-]", "_", "-".join([first, *swept]))] = config
+    return configs
+
+
+def create_runs(
+    configs: Mapping[str, TrainingConfig],
+    out: Path,
+    *,
+    data_dir: Path | None = None,
+    dataset: Dataset | None = None,
+) -> list[FederatedRun]:
+    """Check all runs, then make the folder `out` with one run folder for each. `dataset`: own data for all of them."""
+    loaded: dict[str, Dataset] = {}
+    tasks: dict[tuple[Any, ...], Task] = {}
+    chosen = []
+    for config in configs.values():
+        key = tuple(config.value(name) for name in _TASK)
+        if key not in tasks:
+            data = dataset or loaded.get(config.dataset) or load_dataset(config.dataset, data_dir)
+            loaded[config.dataset] = data
+            tasks[key] = Task.prepare(config, dataset=data, data_dir=data_dir)
+        make_aggregator(config, tasks[key].model, tasks[key].initial)
+        chosen.append(tasks[key])
+    check_free(out)
+    runs = [
+        FederatedRun.create(config, task, out / name)
+        for (name, config), task in zip(configs.items(), chosen, strict=True)
+    ]
+    write_atomically(out / LIST, json.dumps({"runs": list(configs)}) + "\n")
+    return runs
+
+
+def is_comparison(run_dir: Path) -> bool:
+    """Tell whether a folder holds several runs."""
+    return (run_dir / LIST).is_file()
+
+
+def resume_runs(run_dir: Path, options: Mapping[str, Any], *, data_dir: Path | None = None) -> list[FederatedRun]:
+    """Go on with all runs of a folder; those that are finished stay as they are."""
+    names = json.loads((run_dir / LIST).read_text())["runs"]
+    configs = [resumed_config(RunFolder.resume(run_dir / name), options) for name in names]  # Before one changes.
+    tasks: dict[tuple[Any, ...], Task] = {}
+    runs = []
+    for name, config in zip(names, configs, strict=True):
+        key = tuple(config.value(name) for name in _TASK)
+        run = FederatedRun.resume(run_dir / name, options, data_dir=data_dir, task=tasks.get(key))
+        tasks[key] = run.task
+        runs.append(run)
+    return runs
+
+
+def batches_of(runs: Sequence[FederatedRun]) -> Iterator[list[FederatedRun]]:
+    """Yield runs that follow each other and train in the same way, so that one pool of processes serves them."""
+    for _, batch in itertools.groupby(runs, lambda run: (id(run.task), run.config.how)):
+        yield list(batch)
+
+
+def _entry(entry: Any) -> dict[str, Any]:
+    """Return the options of one aggregator in a list."""
+    name, *numbers = str(entry).split(":")
+    name = OTHER_WORDS["aggregator"].get(name, name)
+    changes: dict[str, Any] = {"aggregator": name}
+    # What belongs to other entries only is left out.
+    changes |= {"neighbours": None} if name == SLICED else {"group_size": None}
+    try:
+        values = [float(number) for number in numbers]
+    except ValueError:
+        values = [-1.0]
+    if values and 0 < values[0] <= 1:
+        changes["alpha"] = values.pop(0)
+    if values and values[0].is_integer() and values[0] >= 4:
+        changes["modulus_bits"] = int(values.pop(0))
+    if name not in AGGREGATORS or values:
+        raise InvalidInput(
+            "compare",
+            f"must name some of {', '.join(AGGREGATORS)}, each with α, bits or both if need be "
+            f"(sliced:0.1, secagg:16, sliced:0.1:8), got {entry!r}",
+        )
+    if "alpha" in changes and name not in SPARSE:
+        raise InvalidInput("compare", f"must give no α to {name}, which sends everything, got {entry!r}")
+    if "modulus_bits" in changes and name == "plain":
+        raise InvalidInput("compare", f"must give no bits to {name}, which sends floats, got {entry!r}")
+    return changes

@@ -16,11 +16,10 @@ from typing import Any
 from sparsesecagg.downlink import STEP_BITS
 from sparsesecagg.downlink.gain import DEFAULT_ALPHA
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.lab.learning.data.partition import DEFAULT_CONCENTRATION, DEFAULT_SHARDS
+from sparsesecagg.lab.learning.data.dataset import DEFAULT_CONCENTRATION, DEFAULT_SHARDS
+from sparsesecagg.lab.learning.downlink import DOWNLINKS
 from sparsesecagg.lab.learning.malicious import ATTACKS
-from sparsesecagg.lab.learning.models.base import LocalTraining
-from sparsesecagg.lab.learning.models.catalogue import DEFAULT_HIDDEN, OWN_DATA, PRESETS
-from sparsesecagg.lab.learning.way_down import DOWNLINKS
+from sparsesecagg.lab.learning.models import DEFAULT_HIDDEN, OWN_DATA, PRESETS, LocalTraining
 from sparsesecagg.protocol import STAGES, RoundOptions, Stage
 from sparsesecagg.protocol.parameters import check_kinds
 
@@ -29,6 +28,7 @@ NORMALISATIONS = ("observed", "expected", "everybody")
 AUTO = "auto"
 LARGEST_HIDDEN = 10**6
 DEFAULT_OPTIONS = RoundOptions(alpha=DEFAULT_ALPHA)
+_MODEL, _HOW = OWN_DATA
 
 
 def _words(panel: str, text: str, shown: str | None = None, names: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -63,11 +63,11 @@ class TrainingConfig:
     """A run's options. Make one with `create`, which fills in what depends on the data set."""
 
     dataset: str = _option(_TASK, "One of digits, mnist, fashion-mnist, cifar10.", "digits")
-    model: str = _option(_TASK, "The network, such as softmax, mlp or small-cnn.", OWN_DATA.model, "by data set")
-    epochs: int = _option(_LOCAL, "Local epochs per round.", OWN_DATA.how.epochs)
-    batch: int = _option(_LOCAL, "Samples per local step.", OWN_DATA.how.batch, "28; digits: 10")
-    lr: float = _option(_LOCAL, "Local learning rate.", OWN_DATA.how.lr, "0.01; digits: 0.1")
-    momentum: float = _option(_LOCAL, "Local momentum.", OWN_DATA.how.momentum)
+    model: str = _option(_TASK, "The network, such as softmax, mlp or small-cnn.", _MODEL, "by data set")
+    epochs: int = _option(_LOCAL, "Local epochs per round.", _HOW.epochs)
+    batch: int = _option(_LOCAL, "Samples per local step.", _HOW.batch, "28; digits: 10")
+    lr: float = _option(_LOCAL, "Local learning rate.", _HOW.lr, "0.01; digits: 0.1")
+    momentum: float = _option(_LOCAL, "Local momentum.", _HOW.momentum)
     hidden: int = _option(_TASK, "Hidden units of the model mlp.", DEFAULT_HIDDEN)
     samples: int | None = _option(_TASK, "Use only this many training samples.", None, "all")
     partition: str = _option(_TASK, "How samples are dealt out: iid, shards, dirichlet.", "iid")
@@ -82,7 +82,7 @@ class TrainingConfig:
     target_accuracy: float | None = _option(_TASK, "Stop when the test accuracy reaches this, such as 0.95.", None)
     aggregator: str = _option(
         _AGGREGATION,
-        "One of plain, plain-randk, plain-topk, secagg (also: full), secagg-plus, pairwise, sliced.",
+        "One of plain, secagg (also: full), secagg-plus, pairwise, sliced.",
         "sliced",
         names=("--aggregator", "--pattern"),
     )
@@ -141,8 +141,8 @@ class TrainingConfig:
         if isinstance(gain := given.get("gain"), str) and gain != AUTO:
             with contextlib.suppress(ValueError):  # `check` says what a gain must be.
                 given["gain"] = float(gain)
-        preset = PRESETS.get(dataset, OWN_DATA)
-        return cls(dataset, preset.model, **dataclasses.asdict(preset.how)).replace(**given)
+        model, how = PRESETS.get(dataset, OWN_DATA)
+        return cls(dataset, model, **dataclasses.asdict(how)).replace(**given)
 
     def check(self) -> None:
         """Raise `InvalidInput` for what no other part of the run checks by itself."""

@@ -21,14 +21,11 @@ from sparsesecagg.lab.learning.aggregation import Aggregator
 from sparsesecagg.lab.learning.aggregators import expected_exposure, make_aggregator, malicious_users
 from sparsesecagg.lab.learning.config import TrainingConfig
 from sparsesecagg.lab.learning.data import Dataset, Partition, load_dataset, make_partition
-from sparsesecagg.lab.learning.data.download import DownloadProgress
-from sparsesecagg.lab.learning.metrics import RoundLine, round_line
-from sparsesecagg.lab.learning.models import Model, make_model
-from sparsesecagg.lab.learning.models.base import Vector
-from sparsesecagg.lab.learning.network import Network
+from sparsesecagg.lab.learning.downlink import Downlink, SteppedDownlink
+from sparsesecagg.lab.learning.metrics import Network, RoundLine, round_line
+from sparsesecagg.lab.learning.models import Model, Vector, make_model
 from sparsesecagg.lab.learning.run_folder import Checkpoint, RunFolder, check_free
 from sparsesecagg.lab.learning.seeds import Purpose, generator, integer_seed
-from sparsesecagg.lab.learning.way_down import make_way_down
 from sparsesecagg.lab.learning.workers import Job, TrainingPool
 from sparsesecagg.protocol import Stage
 from sparsesecagg.simulate.simulation import draw_dropouts
@@ -56,20 +53,13 @@ class Task:
         dataset: Dataset | None = None,
         model: Model | None = None,
         data_dir: Path | None = None,
-        progress: DownloadProgress | None = None,
     ) -> Task:
         """Load the data, deal it out and make the first model. Own data and models take the place of named ones."""
-        data = dataset or load_dataset(config.dataset, data_dir, progress=progress)
+        data = dataset or load_dataset(config.dataset, data_dir)
         if config.samples is not None:
             data = data.with_samples(config.samples, config.seed)
-        partition = make_partition(
-            data,
-            config.partition,
-            config.clients,
-            config.seed,
-            shards=config.shards,
-            concentration=config.concentration,
-        )
+        dealing = {"shards": config.shards, "concentration": config.concentration}
+        partition = make_partition(data, config.partition, config.clients, config.seed, **dealing)
         data = malicious_users(config).labels(data, partition)
         network = model or make_model(config.model, data, config.hidden)
         initial = network.initial(integer_seed(config.seed, Purpose.INITIAL_MODEL))
@@ -116,16 +106,12 @@ class FederatedRun:
         self.config, self.task, self.folder = config, task, folder
         self._aggregator = aggregator
         self._aggregator.restore(checkpoint.aggregator)
-        self._way_down = make_way_down(
-            config.downlink,
-            config.downlink_bits,
-            checkpoint.parameters,
-            task.model.layers,
-            config.clients,
-            aggregator.turns(),
-        )
-        if checkpoint.way_down:
-            self._way_down.restore(checkpoint.way_down)
+        self._downlink = Downlink(checkpoint.parameters)
+        if config.downlink == "steps":
+            layers, turns = task.model.layers, aggregator.turns()
+            self._downlink = SteppedDownlink(checkpoint.parameters, layers, config.downlink_bits, config.clients, turns)
+        if checkpoint.downlink:
+            self._downlink.restore(checkpoint.downlink)
         self._round = checkpoint.round_number
         self._history = folder.cut_metrics(self._round)
         self._network = Network(config.bandwidth_mbit, config.latency_ms)
@@ -190,7 +176,7 @@ class FederatedRun:
     @property
     def _parameters(self) -> Vector:
         """The model: where it goes down in steps, the one that these lead to."""
-        return self._way_down.model
+        return self._downlink.model
 
     @property
     def finished(self) -> bool:
@@ -213,7 +199,7 @@ class FederatedRun:
             self.folder.append_metrics(self._history[-1])
             self._round += 1
             self.folder.save_checkpoint(
-                Checkpoint(self._round, self._parameters, self._aggregator.state(), self._way_down.state())
+                Checkpoint(self._round, self._parameters, self._aggregator.state(), self._downlink.state())
             )
             yield line
         self.folder.save_model(self._parameters, self.task.model.layers)
@@ -251,7 +237,7 @@ class FederatedRun:
         # Server: bring the model to those who take part. Users: train. The updates of those who drop out before or at
         # UPLOAD reach nobody, so they are not made.
         users = {cohort[place]: place for place in self._aggregator.taking_part(config.cohort, drops)}
-        downlink_bytes = self._way_down.deliver(list(users))
+        downlink_bytes = self._downlink.deliver(list(users))
         trained = list(pool.train(self._parameters, list(users), number))
         for one in trained:
             if not np.isfinite(one.update).all():
@@ -264,7 +250,7 @@ class FederatedRun:
         # Server: move the model, unless the round failed, and look how good it is.
         if aggregation.step is not None:
             try:
-                self._way_down.advance(self._parameters + aggregation.step)
+                self._downlink.advance(self._parameters + aggregation.step)
             except InvalidInput as problem:
                 raise self._diverged(number) from problem
         return round_line(

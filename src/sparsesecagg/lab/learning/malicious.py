@@ -19,9 +19,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsesecagg.lab.learning.data import Dataset
-from sparsesecagg.lab.learning.data.partition import Partition
-from sparsesecagg.lab.learning.models.base import Vector
+from sparsesecagg.lab.learning.data import Dataset, Partition
+from sparsesecagg.lab.learning.models import Vector
 from sparsesecagg.lab.learning.seeds import Purpose, generator
 from sparsesecagg.protocol import Parameters
 from sparsesecagg.rounding import Quantizer

@@ -27,9 +27,9 @@ from sparsesecagg.errors import InvalidInput
 from sparsesecagg.files import write_atomically
 from sparsesecagg.lab.learning.data import Partition
 from sparsesecagg.lab.learning.metrics import flat
-from sparsesecagg.lab.learning.models.base import Layer, Vector
+from sparsesecagg.lab.learning.models import Layer, Vector
 
-_AGGREGATOR, _WAY_DOWN = "aggregator.", "way_down."
+_PARTS = ("aggregator.", "downlink.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,7 @@ class Checkpoint:
     round_number: int
     parameters: Vector
     aggregator: dict[str, NDArray[Any]]
-    way_down: dict[str, NDArray[Any]] = field(default_factory=dict)
+    downlink: dict[str, NDArray[Any]] = field(default_factory=dict)
 
 
 class RunFolder:
@@ -58,7 +58,7 @@ class RunFolder:
         folder.save_checkpoint(first)
         (path / "metrics.jsonl").touch()
         # Last, because a folder with a configuration is one that can be resumed.
-        write_atomically(path / "config.json", json.dumps(config, indent=2) + "\n")
+        folder.write_config(config)
         return folder
 
     @classmethod
@@ -102,31 +102,29 @@ class RunFolder:
     def save_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Put the state of a finished round in place of the last one's, in one step."""
         arrays: dict[str, Any] = {"round": checkpoint.round_number, "parameters": checkpoint.parameters}
-        arrays |= {_AGGREGATOR + name: value for name, value in checkpoint.aggregator.items()}
-        arrays |= {_WAY_DOWN + name: value for name, value in checkpoint.way_down.items()}
-        content = io.BytesIO()
-        np.savez(content, **arrays)
-        write_atomically(self.path / "checkpoint.npz", content.getvalue())
+        for part, state in zip(_PARTS, (checkpoint.aggregator, checkpoint.downlink), strict=True):
+            arrays |= {part + name: value for name, value in state.items()}
+        self._write_arrays("checkpoint.npz", arrays)
 
     def checkpoint(self) -> Checkpoint:
         """Return the state after the last finished round."""
         with np.load(self.path / "checkpoint.npz") as stored:
             states = [
                 {name.removeprefix(part): stored[name] for name in stored.files if name.startswith(part)}
-                for part in (_AGGREGATOR, _WAY_DOWN)
+                for part in _PARTS
             ]
             return Checkpoint(int(stored["round"]), stored["parameters"], *states)
 
     def save_model(self, parameters: Vector, layers: tuple[Layer, ...]) -> None:
         """Write the final model: the flat vector, and where each layer lies in it."""
+        names, stops = [layer.name for layer in layers], [layer.stop for layer in layers]
+        arrays = {"parameters": parameters, "layer_names": names, "layer_stops": np.array(stops, np.int64)}
+        self._write_arrays("model.npz", arrays)
+
+    def _write_arrays(self, name: str, arrays: dict[str, Any]) -> None:
         content = io.BytesIO()
-        np.savez(
-            content,
-            parameters=parameters,
-            layer_names=np.array([layer.name for layer in layers]),
-            layer_stops=np.array([layer.stop for layer in layers], np.int64),
-        )
-        write_atomically(self.path / "model.npz", content.getvalue())
+        np.savez(content, **arrays)
+        write_atomically(self.path / name, content.getvalue())
 
     def write_csv(self) -> None:
         """Write metrics.csv: the lines of metrics.jsonl with nested values in columns such as sent_bytes.UPLOAD."""

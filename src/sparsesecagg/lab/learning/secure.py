@@ -14,7 +14,7 @@ and the computing are those of a deployment.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,10 +25,9 @@ from numpy.typing import NDArray
 from sparsesecagg.crypto.kdf import digest
 from sparsesecagg.downlink.gain import Gain
 from sparsesecagg.errors import InvalidInput, ProtocolError, RoundRefused, ThresholdNotMet, TooLittleOpened, WrongRound
-from sparsesecagg.lab.learning.aggregation import Aggregation, Aggregator, ByStage, count_contributors
+from sparsesecagg.lab.learning.aggregation import Aggregation, Aggregator, count_contributors
 from sparsesecagg.lab.learning.malicious import Malicious
-from sparsesecagg.lab.learning.models.base import Layer, Vector
-from sparsesecagg.lab.learning.scaling import AdaptiveClip
+from sparsesecagg.lab.learning.models import Layer, Vector
 from sparsesecagg.planning.noise import FAILURE_LOG2
 from sparsesecagg.privacy.accountant import usable_delta
 from sparsesecagg.privacy.anonymity import ServerModel
@@ -37,14 +36,18 @@ from sparsesecagg.protocol.combine import Combiner, Sum
 from sparsesecagg.protocol.policy import kept_by
 from sparsesecagg.protocol.robust import CentredClipping
 from sparsesecagg.protocol.stages import ROUND_STAGES
-from sparsesecagg.simulate import Cohort, InProcessRun, Observer, Outcome
-from sparsesecagg.simulate.run import ROUND
+from sparsesecagg.ranges import Ranges
+from sparsesecagg.simulate import Cohort, InProcessRun, Outcome
+from sparsesecagg.simulate.delivery import ROUND
 from sparsesecagg.simulate.simulation import EntropyByRound, make_identities, seeded_entropy
 
 # Weights travel as whole numbers up to this. A user of weight w uses w/max of its word, so that a larger scale costs
 # the light users nothing in range, and a smaller one rounds their weights more coarsely.
 WEIGHT_SCALE = 255
+LEAST_HEADROOM, MOST_HEADROOM, STEPS = 3.0, 64.0, 64
 Combine = Callable[[Parameters], Combiner]
+Sizes = Mapping[str, Mapping[int, int]]
+"""Bytes by stage and user."""
 _SETUP = (Stage.ADVERTISE_KEYS, Stage.SHARE_KEYS)
 """What happens before the first round: keys are advertised once, the first two packages are sent."""
 
@@ -53,8 +56,47 @@ class InexactSum(ProtocolError):
     """The opened sum is not that of the survivors' values: a defect of ours, and nothing to train on."""
 
     def __init__(self, round_number: int) -> None:
-        self.round_number = round_number
         super().__init__(f"the sum opened in round {round_number} is not that of the survivors' quantised values")
+
+
+class AdaptiveClip:
+    """The range of every layer, from one round to the next: `sparsesecagg.ranges` for the layers of a model.
+
+    A round takes one clip for all coordinates. Users therefore divide each layer by its own range before the round, and
+    the mean is multiplied by it afterwards. Before the first aggregate, a layer's range is the largest magnitude of its
+    first weights, which everybody knows: an update is seldom larger than the weights themselves. A headroom of 3 is
+    enough where steps are scarce (8-bit words): single users' updates spread about that much wider than their mean.
+    Where steps are plenty it is larger, as long as `STEPS` of them remain below the largest magnitude.
+    """
+
+    def __init__(self, layers: Sequence[Layer], first: float | Vector, steps: int) -> None:
+        """`first`: the first range, or the model that it follows. `steps`: those of a user on either side of zero."""
+        self.headroom = min(MOST_HEADROOM, max(LEAST_HEADROOM, steps / STEPS))
+        self._layers = tuple(layers)
+        ranges = self._largest(first) if isinstance(first, np.ndarray) else np.full(len(self._layers), first)
+        # Layers that begin at zero, such as biases, take the widest range of the others.
+        ranges[ranges == 0] = ranges.max() or 1.0
+        self.ranges = Ranges(ranges, self.headroom)
+
+    @property
+    def clips(self) -> NDArray[np.float64]:
+        """The ranges of the next round."""
+        return self.ranges.values
+
+    def per_coordinate(self) -> Vector:
+        """Return the range of each coordinate: what updates are divided by, and means multiplied by."""
+        return np.repeat(self.clips, [layer.stop - layer.start for layer in self._layers]).astype(np.float32)
+
+    def follow(self, mean: Vector, updated: NDArray[np.bool_] | None = None, clipped: float = 0.0) -> None:
+        """Set the ranges for the next round from the public mean of this one, and the part of all values clipped.
+
+        `updated` says where there is a mean: a layer of which nothing was opened keeps its range.
+        """
+        known = updated is None or [updated[layer.start : layer.stop].any() for layer in self._layers]
+        self.ranges.follow(self._largest(mean), known, clipped)
+
+    def _largest(self, vector: Vector) -> NDArray[np.float64]:
+        return np.array([np.abs(vector[layer.start : layer.stop]).max() for layer in self._layers], np.float64)
 
 
 @dataclass(frozen=True)
@@ -107,7 +149,7 @@ class SecureAggregator(Aggregator):
         # Means with noise do not tell whether steps are too long, so what is unbiased has to do.
         gain = 1 / params.shape.coverage if params.mechanism and how.gain is None else how.gain
         self._gain = Gain(1.0 if gain == 1.0 else params.shape.coverage, gain)
-        self._entropy, self._sizes = EntropyByRound(how.seed), _Sizes()
+        self._entropy = EntropyByRound(how.seed)
         # Simulated users accept the options of the run, whatever these protect; `train` says if it is little. With
         # noise at least one honest user must be in every sum: they share it.
         policy = Policy(
@@ -128,7 +170,6 @@ class SecureAggregator(Aggregator):
         model_digest: bytes,
     ) -> Aggregation:
         """Run one round. Too many dropouts are a result, not an error: the reason and the bytes spent are returned."""
-        self._sizes.forget()
         begins = self._run is None
         run = self._run or self._set_up(drops, round_number)
         if not self._how.sampled:
@@ -144,7 +185,7 @@ class SecureAggregator(Aggregator):
         reason = None
         try:
             outcome = run.round(
-                lambda user: _Divided(updates[user], clip),
+                lambda user: updates[user] / clip,
                 weights=scaled,
                 drops=drops,
                 context=digest("training context", model_digest, self._clip.clips.tobytes()),
@@ -180,7 +221,6 @@ class SecureAggregator(Aggregator):
             self._cohort,
             absent={user for user, stage in drops.items() if stage is Stage.ADVERTISE_KEYS},
             late={user for user, stage in drops.items() if stage is Stage.SHARE_KEYS},
-            observer=self._sizes,
         )
         return self._with_roles(run)
 
@@ -202,27 +242,28 @@ class SecureAggregator(Aggregator):
         self, run: InProcessRun, outcome: Outcome | None, step: Vector | None, reason: str | None, begins: bool
     ) -> Aggregation:
         """Put together what came out and what it cost; the set-up counts in the round that it was made for."""
-        names = [stage.name for stage in ROUND]
-        client, server = (
-            (outcome.client_seconds, outcome.server_seconds) if outcome else (dict.fromkeys(names, 0.0),) * 2
-        )
+        result, server = outcome.result if outcome else None, run.server
+        nothing = {stage.name: 0.0 for stage in ROUND}
+        seconds = [[outcome.client_seconds, outcome.server_seconds] if outcome else [nothing, nothing]]
+        sizes: list[list[Sizes]] = [[server.sent_bytes, server.received_bytes]]
         if begins:
-            client = _added(run.setup_clock.client_means(_SETUP), client)
-            server = _added(run.setup_clock.server_totals(_SETUP), server)
-        result = outcome.result if outcome else None
-        sent = self._sizes.sent[Stage.UPLOAD.name]
+            seconds.insert(0, [run.setup_clock.client_means(_SETUP), run.setup_clock.server_totals(_SETUP)])
+            sizes.insert(0, [run.setup_sent, run.setup_received])
+        client, at_server = (_added(*parts) for parts in zip(*seconds, strict=True))
+        sent, received = (_mean_bytes(*parts) for parts in zip(*sizes, strict=True))
+        uploads = server.sent_bytes[Stage.UPLOAD.name]
         return Aggregation(
             step=step,
             reason=reason,
-            survivors=len(sent),
+            survivors=len(uploads),
             dropped={Stage.ADVERTISE_KEYS.name: run.params.clients - len(run.members)}
-            | dict(result.dropped if result else run.server.dropped),
-            upload_bytes=float(np.mean(list(sent.values()) or [0])),
-            uploads=len(sent),
-            sent_bytes=self._sizes.means(self._sizes.sent, names),
-            received_bytes=self._sizes.means(self._sizes.received, names),
-            client_seconds=_with_total(client),
-            server_seconds=_with_total(server),
+            | dict(result.dropped if result else server.dropped),
+            upload_bytes=float(np.mean(list(uploads.values()) or [0])),
+            uploads=len(uploads),
+            sent_bytes=sent,
+            received_bytes=received,
+            client_seconds=client,
+            server_seconds=at_server,
             **(count_contributors(result.contributors[result.updated]) if result else {}),
             clipped=outcome.clipped if outcome else 0,
             exact=True if outcome else None,
@@ -235,20 +276,8 @@ class SecureAggregator(Aggregator):
 
     def turns(self) -> NDArray[np.int32] | None:
         """Return the order in which rounds send the coordinates: a run has one epoch, a sampled one none."""
-        return (
-            None
-            if self._how.sampled
-            else self.parameters.shape.turns(self.parameters.epoch_seed(1, self._cohort.roster))
-        )
-
-    @property
-    def anonymity(self) -> int:
-        """Honest users in every sum that can be read: against a malicious server with a roster, else a semi-honest one.
-
-        One where the pattern promises nothing.
-        """
         params = self.parameters
-        return kept_by(params, self._server, params.colluding).anonymity if params.shape.protects else 1
+        return None if self._how.sampled else params.shape.turns(params.epoch_seed(1, self._cohort.roster))
 
     @property
     def _server(self) -> ServerModel:
@@ -258,6 +287,8 @@ class SecureAggregator(Aggregator):
         """Return the parameters that follow from the options."""
         params = self.parameters
         noise = {"noise_multiplier": params.noise_multiplier} if params.mechanism else {}
+        # Honest users in every sum that can be read; one where the pattern promises nothing.
+        anonymity = kept_by(params, self._server, params.colluding).anonymity if params.shape.protects else 1
         return noise | {
             "pattern": params.pattern,
             "alpha": params.shape.fraction(),
@@ -268,7 +299,7 @@ class SecureAggregator(Aggregator):
             "group_size": {"min": min(params.sizes), "max": max(params.sizes)},
             "neighbours": params.neighbours or None,
             "threshold": params.threshold,
-            "anonymity": self.anonymity,
+            "anonymity": anonymity,
             "authenticated": params.authenticated,
             "exchanges": self.exchanges,
             "setup_exchanges": len(_SETUP),
@@ -287,7 +318,7 @@ class SecureAggregator(Aggregator):
     def state(self) -> dict[str, NDArray[Any]]:
         """Return the clips and the gain of the next round, and all that users and server remember."""
         state: dict[str, NDArray[Any]] = {
-            "clips": np.frombuffer(self._clip.save(), np.uint8),
+            "clips": np.frombuffer(self._clip.ranges.save(), np.uint8),
             "gain": np.frombuffer(self._gain.save(), np.uint8),
         }
         if isinstance(self._how.combine, CentredClipping) and self._how.combine.last is not None:
@@ -298,12 +329,11 @@ class SecureAggregator(Aggregator):
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Go back to what `state` gave."""
-        self._clip.restore(state["clips"].tobytes())
+        self._clip.ranges = Ranges.restore(state["clips"].tobytes())
         self._gain.restore(state["gain"].tobytes())
         self._run = None
         if "run" in state:
-            run = InProcessRun.restore(state["run"].tobytes(), self._cohort, observer=self._sizes)
-            self._run = self._with_roles(run)
+            self._run = self._with_roles(InProcessRun.restore(state["run"].tobytes(), self._cohort))
         if "centre" in state and isinstance(self._how.combine, CentredClipping):
             self._how.combine.last = np.array(state["centre"], np.float32)
 
@@ -314,53 +344,17 @@ def scaled_weights(weights: Sequence[int]) -> list[int]:
     return [max(1, round(WEIGHT_SCALE * weight / heaviest)) for weight in weights]
 
 
-def _added(one: Mapping[str, float], other: Mapping[str, float]) -> ByStage:
-    return {name: one.get(name, 0.0) + other.get(name, 0.0) for name in dict.fromkeys((*one, *other))}
-
-
-def _with_total(by_stage: Mapping[str, float]) -> ByStage:
-    stages = {name: seconds for name, seconds in by_stage.items() if name != "total"}
+def _added(*parts: Mapping[str, float]) -> dict[str, float]:
+    """Add up by stage; the total comes last."""
+    names = dict.fromkeys(name for part in parts for name in part if name != "total")
+    stages = {name: sum(part.get(name, 0.0) for part in parts) for name in names}
     return {**stages, "total": sum(stages.values())}
 
 
-class _Divided:
-    """A user's update divided by the clips, computed where it is read."""
-
-    def __init__(self, update: Vector, clip: Vector) -> None:
-        self.dim = len(update)
-        self._update, self._clip = update, clip
-
-    def read(self, start: int, stop: int) -> Vector:
-        """Return a stretch."""
-        return self._update[start:stop] / self._clip[start:stop]
-
-    def take(self, coordinates: NDArray[np.int64]) -> Vector:
-        """Return some coordinates."""
-        return self._update.take(coordinates) / self._clip.take(coordinates)
-
-
-class _Sizes(Observer):
-    """Counts the bytes of each user's messages in a round, set-up included in the first."""
-
-    def __init__(self) -> None:
-        self.forget()
-
-    def forget(self) -> None:
-        """Begin with the next round."""
-        self.sent: dict[str, Counter[int]] = defaultdict(Counter)
-        self.received: dict[str, Counter[int]] = defaultdict(Counter)
-
-    def to_client(self, stage: Stage, user: int, data: bytes) -> None:
-        """Count what a user receives."""
-        self.received[stage.name][user] += len(data)
-
-    def to_server(self, stage: Stage, user: int, data: bytes) -> None:
-        """Count what a user sends."""
-        self.sent[stage.name][user] += len(data)
-
-    @staticmethod
-    def means(sizes: Mapping[str, Counter[int]], stages: Sequence[str]) -> ByStage:
-        """Return the mean of each stage over those who sent (or got) something, and the total."""
-        names = dict.fromkeys((*(name for name in sizes if name not in stages), *stages))
-        means = {name: float(np.mean(list(sizes.get(name, {}).values()) or [0])) for name in names}
-        return {**means, "total": sum(means.values())}
+def _mean_bytes(*parts: Sizes) -> dict[str, float]:
+    """Return the mean of each stage over those who sent (or got) something, and the total."""
+    sizes: dict[str, Counter[int]] = {stage: Counter() for part in parts for stage in part}
+    for part in parts:
+        for stage, each in part.items():
+            sizes[stage].update(each)
+    return _added({stage: float(np.mean(list(each.values()) or [0])) for stage, each in sizes.items()})

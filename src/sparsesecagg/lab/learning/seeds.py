@@ -24,16 +24,15 @@ class Purpose(IntEnum):
     MALICIOUS = 8
 
 
-def seed_sequence(seed: int, purpose: Purpose, *numbers: int) -> np.random.SeedSequence:
-    """Return the seed sequence of one named stream."""
-    return np.random.SeedSequence(entropy=seed, spawn_key=(int(purpose), *numbers))
-
-
 def generator(seed: int, purpose: Purpose, *numbers: int) -> np.random.Generator:
     """Return a fresh generator of one named stream."""
-    return np.random.Generator(np.random.PCG64(seed_sequence(seed, purpose, *numbers)))
+    return np.random.Generator(np.random.PCG64(_sequence(seed, purpose, *numbers)))
 
 
 def integer_seed(seed: int, purpose: Purpose, *numbers: int) -> int:
     """Return a 63-bit integer of one named stream, for libraries that want a plain number."""
-    return int(seed_sequence(seed, purpose, *numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))
+    return int(_sequence(seed, purpose, *numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+def _sequence(seed: int, purpose: Purpose, *numbers: int) -> np.random.SeedSequence:
+    return np.random.SeedSequence(entropy=seed, spawn_key=(int(purpose), *numbers))

@@ -24,8 +24,7 @@ import numpy as np
 
 from sparsesecagg.errors import InvalidInput, SparseSecAggError
 from sparsesecagg.lab.learning.data import Dataset, Partition
-from sparsesecagg.lab.learning.models import Evaluation, LocalTraining, Model
-from sparsesecagg.lab.learning.models.base import Vector
+from sparsesecagg.lab.learning.models import Evaluation, LocalTraining, Model, Vector
 from sparsesecagg.lab.learning.seeds import Purpose, integer_seed
 
 # Fixed, so that the sum of the parts does not depend on the number of workers.

@@ -32,7 +32,7 @@ COLUMNS = {
     "A user hides among": "Hides\namong",
 }
 # Whose result a comparison is about, in this order; the others are what it is compared with.
-LEADS = ("sliced", "secagg-plus", "pairwise", "secagg", "plain-topk", "plain-randk", "plain")
+LEADS = ("sliced", "secagg-plus", "pairwise", "secagg", "plain")
 
 
 def results(measures: Sequence[Measures], secagg: Baseline | None) -> dict[str, list[str]]:

@@ -1,11 +1,6 @@
-"""Data sets: where they come from and how they are dealt out to users.
+"""Data sets and how they are dealt out to users: `dataset`; where those that we know by name come from: `sources`."""
 
-`dataset` holds samples and labels; `idx` and `cifar` read the files of their makers; `download` fetches them once, with
-checksums; `catalogue` knows the names and looks in the data folder; `partition` deals samples to users.
-"""
-
-from sparsesecagg.lab.learning.data.catalogue import DATASETS, load_dataset
-from sparsesecagg.lab.learning.data.dataset import Dataset
-from sparsesecagg.lab.learning.data.partition import PARTITIONS, Partition, make_partition
+from sparsesecagg.lab.learning.data.dataset import PARTITIONS, Dataset, Partition, make_partition
+from sparsesecagg.lab.learning.data.sources import DATASETS, load_dataset
 
 __all__ = ["DATASETS", "PARTITIONS", "Dataset", "Partition", "load_dataset", "make_partition"]

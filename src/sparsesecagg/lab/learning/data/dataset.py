@@ -1,17 +1,28 @@
-"""Samples with labels, split into a training and a test part."""
+"""Samples with labels, in a training and a test part, and how the training samples are dealt out to users.
+
+The names of the partitions are those that Flower users know: every sample goes to one user, and every user has one.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.lab.learning.seeds import Purpose, generator
+
+Labels = NDArray[np.int64]
+Indices = list[NDArray[np.int64]]
+PARTITIONS = ("iid", "shards", "dirichlet")
+DEFAULT_SHARDS = 300  # as in the paper
+DEFAULT_CONCENTRATION = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +88,7 @@ class Dataset:
         if not 1 <= samples <= len(self.train_y):
             raise InvalidInput("samples", f"must be 1 to {len(self.train_y)}, all there are, got {samples}")
         kept = np.sort(generator(seed, Purpose.SPLIT, 1).permutation(len(self.train_y))[:samples])
-        return Dataset(self.name, self.train_x[kept], self.train_y[kept], self.test_x, self.test_y, self.classes)
+        return replace(self, train_x=self.train_x[kept], train_y=self.train_y[kept])
 
 
 def _samples(part: str, x: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
@@ -108,3 +119,95 @@ def _split(
     order = generator(seed, Purpose.SPLIT).permutation(len(y))
     test, train = order[:held_out], order[held_out:]
     return x[train], y[train], x[test], y[test]
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """Which samples each user holds, and how many of each class."""
+
+    indices: tuple[NDArray[np.int64], ...]
+    classes: tuple[str, ...]
+    counts: NDArray[np.int64]  # (users, classes)
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """The number of samples of each user."""
+        return np.array([len(own) for own in self.indices], dtype=np.int64)
+
+    def save(self, folder: Path) -> None:
+        """Write partition.json (counts, to look at) and partition.npz (sample indices)."""
+        described = {"classes": list(self.classes), "counts": self.counts.tolist()}
+        (folder / "partition.json").write_text(json.dumps(described) + "\n")
+        np.savez_compressed(folder / "partition.npz", samples=np.concatenate(self.indices), sizes=self.sizes)
+
+
+def make_partition(
+    dataset: Dataset,
+    name: str,
+    clients: int,
+    seed: int,
+    *,
+    shards: int = DEFAULT_SHARDS,
+    concentration: float = DEFAULT_CONCENTRATION,
+) -> Partition:
+    """Deal `dataset` out to `clients` users in the way called `name`, deterministic for a seed."""
+    labels, samples = dataset.train_y, len(dataset.train_y)
+    if name not in PARTITIONS:
+        raise InvalidInput("partition", f"must be one of {', '.join(PARTITIONS)}, got {name!r}")
+    if not 1 <= clients <= samples:
+        raise InvalidInput(
+            "clients", f"must be 1 to {samples}, the number of training samples, so that each has one, got {clients}"
+        )
+    random = generator(seed, Purpose.PARTITION)
+    if name == "iid":
+        indices = iid(labels, clients, random)
+    elif name == "shards":
+        indices = by_shards(labels, clients, random, shards)
+    else:
+        indices = dirichlet(labels, clients, random, concentration)
+    counts = np.stack([np.bincount(labels[own], minlength=len(dataset.classes)) for own in indices])
+    return Partition(tuple(np.sort(own) for own in indices), dataset.classes, counts)
+
+
+def iid(labels: Labels, clients: int, random: np.random.Generator) -> Indices:
+    """Shuffle and cut into parts whose sizes differ by one at most."""
+    return np.array_split(random.permutation(len(labels)), clients)
+
+
+def by_shards(labels: Labels, clients: int, random: np.random.Generator, shards: int) -> Indices:
+    """Sort by label, cut into shards, deal whole shards at random (McMahan et al.; 300 shards in the paper)."""
+    if not clients <= shards <= len(labels):
+        raise InvalidInput(
+            "shards",
+            f"must be {clients} (one per user) to {len(labels)} (one sample each), the number of training samples; "
+            f"got {shards}",
+        )
+    shuffled = random.permutation(len(labels))
+    by_label = shuffled[np.argsort(labels[shuffled], kind="stable")]
+    pieces = np.array_split(by_label, shards)
+    dealt = np.array_split(random.permutation(shards), clients)
+    return [np.concatenate([pieces[shard] for shard in own]) for own in dealt]
+
+
+def dirichlet(labels: Labels, clients: int, random: np.random.Generator, concentration: float) -> Indices:
+    """Deal each class in proportions drawn from a Dirichlet distribution; small concentrations are very uneven.
+
+    A user left without any sample takes one from the user with the most, so that nobody is idle.
+    """
+    if not (np.isfinite(concentration) and concentration > 0):
+        raise InvalidInput(
+            "concentration", f"must be above 0 (0.1 is very uneven, 100 nearly even), got {concentration}"
+        )
+    own: list[list[NDArray[np.int64]]] = [[] for _ in range(clients)]
+    for label in np.unique(labels):
+        members = random.permutation(np.flatnonzero(labels == label))
+        shares = random.dirichlet(np.full(clients, concentration))
+        cuts = np.round(np.cumsum(shares)[:-1] * len(members)).astype(np.int64)
+        for user, part in enumerate(np.split(members, cuts)):
+            own[user].append(part)
+    indices = [np.concatenate(parts) for parts in own]
+    for user in range(clients):
+        if not len(indices[user]):
+            richest = max(range(clients), key=lambda other: len(indices[other]))
+            indices[user], indices[richest] = indices[richest][:1], indices[richest][1:]
+    return indices

@@ -1,4 +1,4 @@
-"""The clip follows public aggregates, and mends itself."""
+"""The ranges of a model's layers follow public aggregates, and mend themselves."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from sparsesecagg.field import Word
 from sparsesecagg.lab.learning.models import Layer
-from sparsesecagg.lab.learning.scaling import LEAST_HEADROOM, MOST_HEADROOM, AdaptiveClip
+from sparsesecagg.lab.learning.secure import LEAST_HEADROOM, MOST_HEADROOM, AdaptiveClip
 from sparsesecagg.ranges import FASTEST
 from sparsesecagg.rounding import Quantizer
 

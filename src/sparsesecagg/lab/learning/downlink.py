@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsesecagg.downlink import Spread, StepLog
-from sparsesecagg.lab.learning.models.base import Layer, Vector
+from sparsesecagg.lab.learning.models import Layer, Vector
 
 DOWNLINKS = ("steps", "model")
 _NOTHING = -1
 """The number of the model of a user that has none."""
 
 
-class WayDown:
+class Downlink:
     """Whole models; keeps nothing, since every user gets everything in every round."""
 
     def __init__(self, model: Vector) -> None:
@@ -44,20 +44,20 @@ class WayDown:
         """Go back to a state that `state` gave."""
 
 
-class SteppedWayDown(WayDown):
-    """Steps of a few bits per coordinate."""
+class SteppedDownlink(Downlink):
+    """Steps of a few bits per coordinate. `turns` says which coordinates change together."""
 
     def __init__(
-        self, model: Vector, layers: Sequence[Layer], bits: int, clients: int, turns: NDArray[Any] | None
+        self, model: Vector, layers: Sequence[Layer], bits: int, clients: int, turns: NDArray[Any] | None = None
     ) -> None:
-        self._layers = layers
+        self._cuts = [layer.stop for layer in layers[:-1]]
         self._spread = Spread([layer.stop - layer.start for layer in layers], turns)
         self._log = StepLog(self._join(model), bits)
         self._held = np.full(clients, _NOTHING, np.int64)
         super().__init__(self._rounded())
 
     def _join(self, model: Vector) -> Vector:
-        return self._spread.join([model[layer.start : layer.stop] for layer in self._layers])
+        return self._spread.join(np.split(model, self._cuts))
 
     def _rounded(self) -> Vector:
         return np.concatenate(self._spread.split(self._log.model))
@@ -84,15 +84,3 @@ class SteppedWayDown(WayDown):
         """Go back to a state that `state` gave."""
         self._log, self._held = StepLog.restore(state["log"].tobytes()), np.array(state["held"], np.int64)
         self.model = self._rounded()
-
-
-def make_way_down(
-    kind: str,
-    bits: int,
-    model: Vector,
-    layers: Sequence[Layer],
-    clients: int,
-    turns: NDArray[Any] | None = None,
-) -> WayDown:
-    """Return the way down that the options name; it begins with `model`. `turns`: which coordinates change together."""
-    return SteppedWayDown(model, layers, bits, clients, turns) if kind == "steps" else WayDown(model)

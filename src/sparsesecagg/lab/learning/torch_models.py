@@ -1,4 +1,4 @@
-"""Any `torch.nn.Module` as a flat vector.
+"""Any `torch.nn.Module` as a flat vector, and the convolutional networks of the experiments.
 
 What travels: the parameters that are trained (`requires_grad`), then the floating-point buffers, such as the running
 mean and variance of batch normalisation, which are averaged like parameters. What stays: frozen parameters and integer
@@ -17,10 +17,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sparsesecagg.errors import InvalidInput, MissingExtra
-from sparsesecagg.lab.learning.models.base import Evaluation, Layer, LocalTraining, Model, Vector, batches
+from sparsesecagg.lab.learning.models import Evaluation, Labels, Layer, LocalTraining, Model, Values, Vector
 
 if TYPE_CHECKING:
     import torch
@@ -81,9 +80,7 @@ class TorchModel(Model):
             self._set_up()
         return self._read()
 
-    def train_local(
-        self, parameters: Vector, x: NDArray[np.float32], y: NDArray[np.int64], how: LocalTraining, seed: int
-    ) -> Vector:
+    def train_local(self, parameters: Vector, x: Values, y: Labels, how: LocalTraining, seed: int) -> Vector:
         """Return the vector after descent with momentum in training mode (dropout and batch statistics active)."""
         self._torch.manual_seed(seed)
         self._write(parameters)
@@ -92,13 +89,13 @@ class TorchModel(Model):
         trained = [p for p in module.parameters() if p.requires_grad]
         # Fused: small networks spend a sixth of a step in the optimiser's own dispatch otherwise.
         descent = self._torch.optim.SGD(trained, lr=how.lr, momentum=how.momentum, fused=True)
-        for chosen in batches(len(y), how, seed):
+        for chosen in how.batches(len(y), seed):
             descent.zero_grad()
             self._loss(module(samples[chosen]), labels[chosen]).backward()
             descent.step()
         return self._read()
 
-    def evaluate(self, parameters: Vector, x: NDArray[np.float32], y: NDArray[np.int64]) -> Evaluation:
+    def evaluate(self, parameters: Vector, x: Values, y: Labels) -> Evaluation:
         """Return correct predictions and summed loss in evaluation mode."""
         self._write(parameters)
         module, total = self._module.eval(), Evaluation(0, 0.0, 0)
@@ -148,3 +145,49 @@ class TorchModel(Model):
                 tensor.copy_(values)
             for buffer, at_first in self._staying:
                 buffer.copy_(at_first)
+
+
+# Channels come last in memory: on a CPU, small batches then train about 1.7 times as fast.
+
+
+def mnist_cnn(classes: int = 10) -> torch.nn.Module:
+    """Make the MNIST network of McMahan et al. (2017): 1,663,370 parameters for ten classes."""
+    nn = require_torch("the model mnist-cnn").nn
+    convolutions = (
+        *(nn.Conv2d(1, 32, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(32, 64, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)),
+    )
+    return _network(*convolutions, nn.Flatten(), nn.Linear(64 * 7 * 7, 512), nn.ReLU(), nn.Linear(512, classes))
+
+
+def small_cnn(classes: int = 10) -> torch.nn.Module:
+    """Make a small MNIST network: 21,840 parameters for ten classes."""
+    nn = require_torch("the model small-cnn").nn
+    convolutions = (
+        *(nn.Conv2d(1, 10, 5), nn.MaxPool2d(2), nn.ReLU()),
+        *(nn.Conv2d(10, 20, 5), nn.MaxPool2d(2), nn.ReLU()),
+    )
+    return _network(*convolutions, nn.Flatten(), nn.Linear(20 * 4 * 4, 50), nn.ReLU(), nn.Linear(50, classes))
+
+
+def cifar_cnn(classes: int = 10) -> torch.nn.Module:
+    """Make a CIFAR-10 network: 165,122 parameters for ten classes, the size of model in the paper's Table 1.
+
+    The paper does not say how its network is built. The first convolution's stride leaves a third of the computing.
+    """
+    nn = require_torch("the model cifar-cnn").nn
+    convolutions = (
+        *(nn.Conv2d(3, 16, 5, stride=2, padding=2), nn.ReLU()),
+        *(nn.Conv2d(16, 32, 3, padding=1), nn.MaxPool2d(2), nn.ReLU()),
+        *(nn.Conv2d(32, 64, 3, padding=1), nn.MaxPool2d(2), nn.ReLU()),
+    )
+    return _network(*convolutions, nn.Flatten(), nn.Linear(64 * 4 * 4, 136), nn.ReLU(), nn.Linear(136, classes))
+
+
+def _network(*layers: Any) -> torch.nn.Module:
+    found = require_torch("a network")
+    module: torch.nn.Module = found.nn.Sequential(*layers).to(memory_format=found.channels_last)
+    return module
+
+
+NETWORKS = {"mnist-cnn": mnist_cnn, "small-cnn": small_cnn, "cifar-cnn": cifar_cnn}

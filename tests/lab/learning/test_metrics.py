@@ -1,8 +1,8 @@
-"""A simulated network."""
+"""The line of a round."""
 
 import pytest
 
-from sparsesecagg.lab.learning.network import Network
+from sparsesecagg.lab.learning.metrics import Network
 
 
 def test_transfer_is_bytes_at_the_bandwidth_and_two_latencies_per_exchange() -> None:
