@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from sparsesecagg.errors import PolicyViolation, RoundFailed, RoundRefused
 from sparsesecagg.patterns.base import Index, Trace, Update
 from sparsesecagg.protocol.client import Client
+from sparsesecagg.protocol.combine import Result
 from sparsesecagg.protocol.parameters import Parameters
-from sparsesecagg.protocol.result import Result
 from sparsesecagg.protocol.server import Server
 from sparsesecagg.protocol.stages import STAGES, Stage
 

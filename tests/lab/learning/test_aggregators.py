@@ -17,6 +17,7 @@ from sparsesecagg.lab.learning.aggregators import (
 )
 from sparsesecagg.lab.learning.models import Layer
 from sparsesecagg.protocol import RoundOptions, Stage
+from sparsesecagg.ranges import Ranges
 from sparsesecagg.simulate import InProcessRun
 
 CLIENTS = 12
@@ -147,7 +148,7 @@ class SecureSuite(AggregatorSuite):
         clips = one.state()["clips"].copy()
         means = []
         for number in (1, 2):
-            one._clip.restore(clips.tobytes())  # The same clip, so that only the rounding differs.
+            one._clip.ranges = Ranges.restore(clips.tobytes())  # The same clip, so that only the rounding differs.
             means.append(one.aggregate(UPDATES, None, {}, number, bytes(32)).step)
         assert not np.array_equal(*means)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sparsesecagg.lab.learning import FederatedRun
-from sparsesecagg.lab.learning.downlink import Downlink, SteppedDownlink
+from sparsesecagg.lab.learning.downlink import ModelSteps, WholeModels
 from sparsesecagg.lab.learning.models import Layer
 
 from .support import small_task
@@ -19,7 +19,7 @@ MODEL = RANDOM.standard_normal(3010).astype(np.float32)
 
 def test_whole_models_cost_four_bytes_per_coordinate_in_every_round() -> None:
     """And the model is what it is set to."""
-    way = Downlink(MODEL)
+    way = WholeModels(MODEL)
     assert way.deliver([0, 1]) == way.deliver([0]) == MODEL.nbytes and way.deliver([]) == 0
     way.advance(MODEL + 1)
     assert np.array_equal(way.model, MODEL + 1) and way.state() == {}
@@ -28,7 +28,7 @@ def test_whole_models_cost_four_bytes_per_coordinate_in_every_round() -> None:
 @pytest.mark.parametrize("bits", [2, 4, 8])
 def test_steps_are_smaller_than_models_and_follow_them(bits: int) -> None:
     """The whole model once; then steps, whose errors are made good later."""
-    way = SteppedDownlink(MODEL, LAYERS, bits, 5)
+    way = ModelSteps(MODEL, LAYERS, bits, 5)
     assert np.array_equal(way.model, MODEL)
     assert MODEL.nbytes <= way.deliver([0, 1]) < 1.3 * MODEL.nbytes
     target = MODEL
@@ -43,7 +43,7 @@ def test_steps_are_smaller_than_models_and_follow_them(bits: int) -> None:
 
 def test_a_user_that_missed_a_round_gets_both_steps() -> None:
     """Or the whole model, if that is smaller."""
-    way = SteppedDownlink(MODEL, LAYERS, 4, 2)
+    way = ModelSteps(MODEL, LAYERS, 4, 2)
     way.deliver([0, 1])
     sizes = []
     for number in (1, 2):
@@ -54,7 +54,7 @@ def test_a_user_that_missed_a_round_gets_both_steps() -> None:
 
 def test_layers_have_scales_of_their_own() -> None:
     """A layer of large values does not round a layer of small ones away."""
-    way = SteppedDownlink(MODEL, LAYERS, 4, 1)
+    way = ModelSteps(MODEL, LAYERS, 4, 1)
     step = np.full(3010, 1e-4, np.float32)
     step[3000:] = 100
     way.advance(MODEL + step)
@@ -63,7 +63,7 @@ def test_layers_have_scales_of_their_own() -> None:
 
 def test_a_restored_way_goes_on_with_the_same_bits_and_bytes() -> None:
     """Kept errors, steps and who holds what are in the state."""
-    one, other = (SteppedDownlink(MODEL, LAYERS, 4, 3) for _ in range(2))
+    one, other = (ModelSteps(MODEL, LAYERS, 4, 3) for _ in range(2))
     one.deliver([0, 1])
     one.advance((MODEL + 0.03).astype(np.float32))
     other.restore(one.state())

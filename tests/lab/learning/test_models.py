@@ -215,7 +215,7 @@ def test_unknown_names_list_the_known_ones() -> None:
 
 def test_a_model_for_other_images_says_which_would_do() -> None:
     """A CIFAR network on digits."""
-    with pytest.raises(InvalidInput, match="use one of softmax, mlp$"):
+    with pytest.raises(InvalidInput, match=r"use one of softmax, mlp$"):
         make_model("cifar-cnn", images(64))
     with pytest.raises(InvalidInput, match=r"takes images, .* has \(64,\)"):
         make_model("strided-cnn", images(64))

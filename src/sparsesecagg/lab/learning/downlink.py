@@ -22,7 +22,7 @@ _NOTHING = -1
 """The number of the model of a user that has none."""
 
 
-class Downlink:
+class WholeModels:
     """Whole models; keeps nothing, since every user gets everything in every round."""
 
     def __init__(self, model: Vector) -> None:
@@ -44,7 +44,7 @@ class Downlink:
         """Go back to a state that `state` gave."""
 
 
-class SteppedDownlink(Downlink):
+class ModelSteps(WholeModels):
     """Steps of a few bits per coordinate. `turns` says which coordinates change together."""
 
     def __init__(

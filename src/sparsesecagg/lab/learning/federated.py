@@ -21,7 +21,7 @@ from sparsesecagg.lab.learning.aggregation import Aggregator
 from sparsesecagg.lab.learning.aggregators import expected_exposure, make_aggregator, malicious_users
 from sparsesecagg.lab.learning.config import TrainingConfig
 from sparsesecagg.lab.learning.data import Dataset, Partition, load_dataset, make_partition
-from sparsesecagg.lab.learning.downlink import Downlink, SteppedDownlink
+from sparsesecagg.lab.learning.downlink import ModelSteps, WholeModels
 from sparsesecagg.lab.learning.metrics import Network, RoundLine, round_line
 from sparsesecagg.lab.learning.models import Model, Vector, make_model
 from sparsesecagg.lab.learning.run_folder import Checkpoint, RunFolder, check_free
@@ -58,8 +58,14 @@ class Task:
         data = dataset or load_dataset(config.dataset, data_dir)
         if config.samples is not None:
             data = data.with_samples(config.samples, config.seed)
-        dealing = {"shards": config.shards, "concentration": config.concentration}
-        partition = make_partition(data, config.partition, config.clients, config.seed, **dealing)
+        partition = make_partition(
+            data,
+            config.partition,
+            config.clients,
+            config.seed,
+            shards=config.shards,
+            concentration=config.concentration,
+        )
         data = malicious_users(config).labels(data, partition)
         network = model or make_model(config.model, data, config.hidden)
         initial = network.initial(integer_seed(config.seed, Purpose.INITIAL_MODEL))
@@ -106,10 +112,10 @@ class FederatedRun:
         self.config, self.task, self.folder = config, task, folder
         self._aggregator = aggregator
         self._aggregator.restore(checkpoint.aggregator)
-        self._downlink = Downlink(checkpoint.parameters)
+        self._downlink = WholeModels(checkpoint.parameters)
         if config.downlink == "steps":
             layers, turns = task.model.layers, aggregator.turns()
-            self._downlink = SteppedDownlink(checkpoint.parameters, layers, config.downlink_bits, config.clients, turns)
+            self._downlink = ModelSteps(checkpoint.parameters, layers, config.downlink_bits, config.clients, turns)
         if checkpoint.downlink:
             self._downlink.restore(checkpoint.downlink)
         self._round = checkpoint.round_number

@@ -14,7 +14,7 @@ and the computing are those of a deployment.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,13 +31,13 @@ from sparsesecagg.lab.learning.models import Layer, Vector
 from sparsesecagg.planning.noise import FAILURE_LOG2
 from sparsesecagg.privacy.accountant import usable_delta
 from sparsesecagg.privacy.anonymity import ServerModel
-from sparsesecagg.protocol import Parameters, Policy, Result, RoundOptions, Stage
+from sparsesecagg.protocol import STAGES, Parameters, Policy, Result, RoundOptions, Stage
 from sparsesecagg.protocol.combine import Combiner, Sum
 from sparsesecagg.protocol.policy import kept_by
 from sparsesecagg.protocol.robust import CentredClipping
 from sparsesecagg.protocol.stages import ROUND_STAGES
 from sparsesecagg.ranges import Ranges
-from sparsesecagg.simulate import Cohort, InProcessRun, Outcome
+from sparsesecagg.simulate import Cohort, InProcessRun, Observer, Outcome
 from sparsesecagg.simulate.delivery import ROUND
 from sparsesecagg.simulate.simulation import EntropyByRound, make_identities, seeded_entropy
 
@@ -46,8 +46,6 @@ from sparsesecagg.simulate.simulation import EntropyByRound, make_identities, se
 WEIGHT_SCALE = 255
 LEAST_HEADROOM, MOST_HEADROOM, STEPS = 3.0, 64.0, 64
 Combine = Callable[[Parameters], Combiner]
-Sizes = Mapping[str, Mapping[int, int]]
-"""Bytes by stage and user."""
 _SETUP = (Stage.ADVERTISE_KEYS, Stage.SHARE_KEYS)
 """What happens before the first round: keys are advertised once, the first two packages are sent."""
 
@@ -149,7 +147,7 @@ class SecureAggregator(Aggregator):
         # Means with noise do not tell whether steps are too long, so what is unbiased has to do.
         gain = 1 / params.shape.coverage if params.mechanism and how.gain is None else how.gain
         self._gain = Gain(1.0 if gain == 1.0 else params.shape.coverage, gain)
-        self._entropy = EntropyByRound(how.seed)
+        self._entropy, self._sizes = EntropyByRound(how.seed), _Sizes()
         # Simulated users accept the options of the run, whatever these protect; `train` says if it is little. With
         # noise at least one honest user must be in every sum: they share it.
         policy = Policy(
@@ -170,6 +168,8 @@ class SecureAggregator(Aggregator):
         model_digest: bytes,
     ) -> Aggregation:
         """Run one round. Too many dropouts are a result, not an error: the reason and the bytes spent are returned."""
+        self._sizes.sent.clear()
+        self._sizes.received.clear()
         begins = self._run is None
         run = self._run or self._set_up(drops, round_number)
         if not self._how.sampled:
@@ -221,6 +221,7 @@ class SecureAggregator(Aggregator):
             self._cohort,
             absent={user for user, stage in drops.items() if stage is Stage.ADVERTISE_KEYS},
             late={user for user, stage in drops.items() if stage is Stage.SHARE_KEYS},
+            observer=self._sizes,
         )
         return self._with_roles(run)
 
@@ -242,28 +243,24 @@ class SecureAggregator(Aggregator):
         self, run: InProcessRun, outcome: Outcome | None, step: Vector | None, reason: str | None, begins: bool
     ) -> Aggregation:
         """Put together what came out and what it cost; the set-up counts in the round that it was made for."""
-        result, server = outcome.result if outcome else None, run.server
-        nothing = {stage.name: 0.0 for stage in ROUND}
-        seconds = [[outcome.client_seconds, outcome.server_seconds] if outcome else [nothing, nothing]]
-        sizes: list[list[Sizes]] = [[server.sent_bytes, server.received_bytes]]
+        result, uploads = outcome.result if outcome else None, self._sizes.sent[Stage.UPLOAD]
+        client = [outcome.client_seconds if outcome else {stage.name: 0.0 for stage in ROUND}]
+        server = [outcome.server_seconds if outcome else {stage.name: 0.0 for stage in ROUND}]
         if begins:
-            seconds.insert(0, [run.setup_clock.client_means(_SETUP), run.setup_clock.server_totals(_SETUP)])
-            sizes.insert(0, [run.setup_sent, run.setup_received])
-        client, at_server = (_added(*parts) for parts in zip(*seconds, strict=True))
-        sent, received = (_mean_bytes(*parts) for parts in zip(*sizes, strict=True))
-        uploads = server.sent_bytes[Stage.UPLOAD.name]
+            client.insert(0, run.setup_clock.client_means(_SETUP))
+            server.insert(0, run.setup_clock.server_totals(_SETUP))
         return Aggregation(
             step=step,
             reason=reason,
             survivors=len(uploads),
             dropped={Stage.ADVERTISE_KEYS.name: run.params.clients - len(run.members)}
-            | dict(result.dropped if result else server.dropped),
+            | dict(result.dropped if result else run.server.dropped),
             upload_bytes=float(np.mean(list(uploads.values()) or [0])),
             uploads=len(uploads),
-            sent_bytes=sent,
-            received_bytes=received,
-            client_seconds=client,
-            server_seconds=at_server,
+            sent_bytes=_means(self._sizes.sent),
+            received_bytes=_means(self._sizes.received),
+            client_seconds=_added(*client),
+            server_seconds=_added(*server),
             **(count_contributors(result.contributors[result.updated]) if result else {}),
             clipped=outcome.clipped if outcome else 0,
             exact=True if outcome else None,
@@ -333,7 +330,8 @@ class SecureAggregator(Aggregator):
         self._gain.restore(state["gain"].tobytes())
         self._run = None
         if "run" in state:
-            self._run = self._with_roles(InProcessRun.restore(state["run"].tobytes(), self._cohort))
+            run = InProcessRun.restore(state["run"].tobytes(), self._cohort, observer=self._sizes)
+            self._run = self._with_roles(run)
         if "centre" in state and isinstance(self._how.combine, CentredClipping):
             self._how.combine.last = np.array(state["centre"], np.float32)
 
@@ -351,10 +349,23 @@ def _added(*parts: Mapping[str, float]) -> dict[str, float]:
     return {**stages, "total": sum(stages.values())}
 
 
-def _mean_bytes(*parts: Sizes) -> dict[str, float]:
+class _Sizes(Observer):
+    """Counts the bytes of each user's messages in a round, set-up included in the first."""
+
+    def __init__(self) -> None:
+        self.sent: dict[Stage, Counter[int]] = defaultdict(Counter)
+        self.received: dict[Stage, Counter[int]] = defaultdict(Counter)
+
+    def to_client(self, stage: Stage, user: int, data: bytes) -> None:
+        """Count what a user receives."""
+        self.received[stage][user] += len(data)
+
+    def to_server(self, stage: Stage, user: int, data: bytes) -> None:
+        """Count what a user sends."""
+        self.sent[stage][user] += len(data)
+
+
+def _means(sizes: Mapping[Stage, Counter[int]]) -> dict[str, float]:
     """Return the mean of each stage over those who sent (or got) something, and the total."""
-    sizes: dict[str, Counter[int]] = {stage: Counter() for part in parts for stage in part}
-    for part in parts:
-        for stage, each in part.items():
-            sizes[stage].update(each)
-    return _added({stage: float(np.mean(list(each.values()) or [0])) for stage, each in sizes.items()})
+    stages = [stage for stage in STAGES if stage in sizes or stage in ROUND]
+    return _added({stage.name: float(np.mean(list(sizes.get(stage, {}).values()) or [0])) for stage in stages})

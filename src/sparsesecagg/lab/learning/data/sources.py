@@ -36,7 +36,8 @@ _IDX_UNSIGNED_BYTE = 0x08  # The only element type these data sets use.
 _CHUNK = 1 << 18
 _TIMEOUT_SECONDS = 30
 
-Images, Numbers = NDArray[np.uint8], NDArray[np.int64]
+Images = NDArray[np.uint8]
+Numbers = NDArray[np.int64]
 Read = Callable[[Sequence[Path]], tuple[Images, Numbers, Images, Numbers]]
 """Reads the files of a data set: training images and labels, test images and labels."""
 
