@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, get_type_hints
 
-from rich.progress import DownloadColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
 from sparsesecagg.cli.errors import EXIT_INTERRUPTED, Ended
 from sparsesecagg.cli.shared import (
