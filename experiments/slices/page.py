@@ -173,8 +173,8 @@ def alpha_table(runs: list[Run]) -> list[str]:
             rows.append(row)
     title = (
         f"Points compared with α = 1, in the worst ten rounds from round {FROM} on. *Chance* is α = 1 again, with "
-        f"samples in another order. The smallest α within half a point and chance in every row, the convolutional network "
-        f"on shards left out: {default_alpha(runs)}."
+        f"samples in another order. The smallest α within half a point and chance in every row, the convolutional "
+        f"network on shards left out: {default_alpha(runs)}."
     )
     return _table(title, ["task", "N", "partition", "epochs", "chance", *(f"α = {alpha:g}" for alpha in chosen)], rows)
 
