@@ -27,6 +27,12 @@ class InvalidInput(SparseSecAggError, ValueError):
         super().__init__(f"{option} {problem}")
 
 
+def require(option: str, holds: bool, problem: str) -> None:
+    """Raise `InvalidInput` unless it holds."""
+    if not holds:
+        raise InvalidInput(option, problem)
+
+
 class MissingExtra(SparseSecAggError):
     """An optional dependency is not installed; says how to install it."""
 

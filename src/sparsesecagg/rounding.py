@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsesecagg.errors import InvalidInput
+from sparsesecagg.errors import InvalidInput, require
 from sparsesecagg.field import Word
 
 _LARGEST = float(np.finfo(np.float32).max)
@@ -98,8 +98,7 @@ class Clip(Step):
         self._quantizer = quantizer
         self._rate = quantizer.scale * factor
         self._bound = quantizer.limit * min(1.0, abs(factor))
-        if not isfinite(self._rate):
-            raise InvalidInput("clip", "must not be so small that values can't be scaled to it")
+        require("clip", isfinite(self._rate), "must not be so small that values can't be scaled to it")
 
     def apply(self, piece: Floats) -> Floats:
         """Return scaled floats; a value is cut off before its weight counts, so that none weighs more than the clip."""
@@ -194,8 +193,8 @@ class Digits:
 
     def write(self, values: Sequence[int]) -> NDArray[np.int32]:
         """Return the digits of the values, least significant first."""
-        if any(value >> (self.digit_bits * count) for value, count in zip(values, self.counts, strict=True)):
-            raise InvalidInput("weight", "must not exceed the largest weight of the round")
+        fit = all(value >> (self.digit_bits * count) == 0 for value, count in zip(values, self.counts, strict=True))
+        require("weight", fit, "must not exceed the largest weight of the round")
         mask = (1 << self.digit_bits) - 1
         return np.array(
             [

@@ -113,7 +113,7 @@ def test_rules_that_can_not_be_kept_are_refused(change: dict[str, Any], option: 
     assert caught.value.option == option
 
 
-@pytest.mark.parametrize("size", [1, 31, 33])
+@pytest.mark.parametrize("size", [0, 1, 31, 33])
 def test_a_seed_has_32_bytes_or_is_not_there(size: int) -> None:
     Roster(RUN, ENTRIES)
     with pytest.raises(InvalidKey, match=f"must have 32 bytes, got {size}"):
@@ -148,7 +148,7 @@ def test_equal_rules_have_one_digest_however_they_are_written(roster: Roster) ->
 
 def test_a_beacon_named_beforehand_makes_the_seed(roster: Roster) -> None:
     """A hash of what was fixed and the value: other rules, users or values give another seed."""
-    unseeded = replace(roster, seed=b"", beacon="drand round 5")
+    unseeded = replace(roster, seed=None, beacon="drand round 5")
     seeded = unseeded.with_beacon(VALUE)
     assert seeded.seed == digest("beacon", unseeded.unseeded_digest, VALUE)
     assert seeded.unseeded_digest == unseeded.unseeded_digest

@@ -93,7 +93,7 @@ def test_an_epoch_out_of_turn_changes_nothing(ask: Callable[[Run], object], erro
 def test_a_roster_without_a_seed_makes_no_run() -> None:
     """Its groups would be anybody's; neither server nor user begins."""
     whole = identities(5)
-    roster = replace(whole[0].roster, seed=b"")
+    roster = replace(whole[0].roster, seed=None)
     params = Parameters.create(5, 40, RoundOptions(), roster=roster)
     identity = copy(whole[0])
     identity.roster = roster

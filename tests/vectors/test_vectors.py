@@ -200,7 +200,7 @@ def test_roster() -> None:
         assert entry.as_json().items() <= user.items()
     for case in vector["rosters"]:
         seeded = read_roster({**vector, **case})
-        unseeded = Roster(vector["run"], seeded.entries, b"", case["group_size"], case["colluding"], case["beacon"])
+        unseeded = Roster(vector["run"], seeded.entries, None, case["group_size"], case["colluding"], case["beacon"])
         assert unseeded.unseeded_digest.hex() == case["unseeded_digest"]
         assert seeded.digest.hex() == case["digest"]
         if case["beacon"]:

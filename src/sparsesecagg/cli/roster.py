@@ -173,7 +173,7 @@ def _describe(roster: Roster, json: bool, trusted: bool | None = None) -> None:
         "group_size": roster.group_size,
         "colluding": roster.colluding,
         "beacon": roster.beacon or None,
-        "seed": roster.seed.hex() or None,
+        "seed": roster.seed.hex() if roster.seed else None,
         "digest": (roster.digest if roster.seed else roster.unseeded_digest).hex(),
         "trusted": trusted,
         "identities": [entry.identity.hex() for entry in roster.entries],

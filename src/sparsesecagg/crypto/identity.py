@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from sparsesecagg.crypto.kdf import derive, digest
 from sparsesecagg.crypto.keys import KeyAgreement, public_key, require_usable
 from sparsesecagg.crypto.secrets import AgreedSecret, PrivateKey, Secret
-from sparsesecagg.errors import InvalidInput, InvalidKey
+from sparsesecagg.errors import InvalidInput, InvalidKey, require
 
 SEED_SIZE = 32
 USUAL_COLLUDING = 0.1
@@ -95,8 +95,8 @@ class Roster:
 
     run: str
     entries: tuple[RosterEntry, ...]
-    seed: bytes = b""
-    """32 bytes, drawn when everything else was settled; none yet if empty."""
+    seed: bytes | None = None
+    """32 bytes, drawn when everything else was settled; None before."""
     group_size: int | None = None
     """Users of a group, at most; None for the default."""
     colluding: float = USUAL_COLLUDING
@@ -108,14 +108,12 @@ class Roster:
         public = [part for entry in self.entries for part in entry.public]
         if len(set(public)) != len(public):
             raise InvalidKey("a key occurs twice in the roster")
-        if len(self.seed) not in (0, SEED_SIZE):
+        if self.seed is not None and len(self.seed) != SEED_SIZE:
             raise InvalidKey(f"the roster's seed must have {SEED_SIZE} bytes, got {len(self.seed)}")
-        if not 0 <= self.colluding < 0.5:
-            raise InvalidInput("colluding", f"must be at least 0 and below 0.5, got {self.colluding:g}")
-        if self.group_size is not None and not 3 <= self.group_size <= max(3, len(self.entries)):
-            raise InvalidInput(
-                "group_size", f"must be from 3 to the {len(self.entries)} users of the roster, got {self.group_size}"
-            )
+        users, size = len(self.entries), self.group_size
+        require("colluding", 0 <= self.colluding < 0.5, f"must be at least 0 and below 0.5, got {self.colluding:g}")
+        fits = size is None or 3 <= size <= max(3, users)
+        require("group_size", fits, f"must be from 3 to the {users} users of the roster, got {size}")
         for user, entry in enumerate(self.entries):
             try:
                 entry.require_signed(self.run)
@@ -132,7 +130,7 @@ class Roster:
     @cached_property
     def digest(self) -> bytes:
         """What the parameters of every round in this run are bound to."""
-        return digest("seeded roster", self.unseeded_digest, self.seed)
+        return digest("seeded roster", self.unseeded_digest, self.seed or b"")
 
     def with_seed(self, seed: bytes) -> Roster:
         """Return the roster with the seed that its builder has drawn."""
@@ -140,13 +138,12 @@ class Roster:
 
     def with_beacon(self, value: bytes) -> Roster:
         """Return the roster with the seed that follows from the beacon's value."""
-        if not self.beacon:
-            raise InvalidInput("beacon", "must be named in the roster before its value is known")
+        require("beacon", bool(self.beacon), "must be named in the roster before its value is known")
         return replace(self, seed=digest("beacon", self.unseeded_digest, value))
 
     def epoch_seed(self, epoch_number: int) -> bytes:
         """Return the public seed of an epoch's groups and slices."""
-        if not self.seed:
+        if self.seed is None:
             raise InvalidInput("roster", "must have a seed: build it with `sparsesecagg roster build`")
         return derive(self.seed, "epoch", self.digest, epoch_number.to_bytes(8, "little"))
 
@@ -165,7 +162,7 @@ class Roster:
             "group_size": self.group_size,
             "colluding": self.colluding,
             "beacon": self.beacon,
-            "seed": self.seed.hex(),
+            "seed": self.seed.hex() if self.seed else "",
             "users": [entry.as_json() for entry in self.entries],
         }
         path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
@@ -179,7 +176,7 @@ class Roster:
             roster = (
                 str(content["run"]),
                 tuple(RosterEntry.from_json(user) for user in content["users"]),
-                bytes.fromhex(content["seed"]),
+                bytes.fromhex(content["seed"]) or None,
                 None if size is None else int(size),
                 float(content["colluding"]),
                 str(content["beacon"]),
@@ -194,8 +191,8 @@ class Identity:
 
     def __init__(self, user: int, secret: RunSecret, roster: Roster) -> None:
         key = run_key(secret, roster.run)
-        if not 0 <= user < len(roster.entries) or roster.entries[user].run_key != public_key(key):
-            raise InvalidInput("roster", f"must list this user's key as number {user}")
+        listed = 0 <= user < len(roster.entries) and roster.entries[user].run_key == public_key(key)
+        require("roster", listed, f"must list this user's key as number {user}")
         self.user = user
         self.roster = roster
         self._agreement = KeyAgreement(key)

@@ -1,9 +1,8 @@
 """How far the server moves the model: a step is gain × mean on the coordinates that the round covered.
 
 A round covers a part κ of the coordinates (`coverage`). A gain of 1/κ makes the step an unbiased estimate of the whole
-update, which is right as long as local training is short. After long local training every coordinate of an update has
-already reacted to the others, and 1/κ overshoots. So the default adapts within 1 ≤ gain ≤ 1/κ, by what the server
-sees anyway:
+update; after long local training it overshoots. So the default adapts within 1 ≤ gain ≤ 1/κ, by what the server sees
+anyway:
 
 - It starts at 1/κ where that is at most `BOLD`, else at half of it, but not below `BOLD`.
 - As long as coordinates come for the first time, it compares the size of this mean with that of the last one. Slices
@@ -23,7 +22,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsesecagg.errors import InvalidInput
+from sparsesecagg.errors import InvalidInput, require
 
 DEFAULT_ALPHA = 0.3
 """The fraction of the model that a user sends by default: docs/slices.md says what smaller ones cost in which task."""
@@ -45,8 +44,7 @@ class Gain:
 
     def __init__(self, coverage: float, gain: float | None = None) -> None:
         """Take the coverage κ in (0, 1], and a gain in 1 … 1/κ or None for one that adapts."""
-        if not 0 < coverage <= 1:
-            raise InvalidInput("coverage", f"must be in (0, 1], got {coverage}")
+        require("coverage", 0 < coverage <= 1, f"must be in (0, 1], got {coverage}")
         self._most = 1 / coverage
         # 1/κ that was computed in another way may differ in the last digit.
         if gain is not None and not 1 <= gain <= self._most * (1 + 1e-9):

@@ -24,21 +24,10 @@ from dataclasses import replace
 import numpy as np
 
 from sparsesecagg.downlink.replica import Steps, WholeModel, decode_catchup, steps_size, whole_model_size
-from sparsesecagg.downlink.step import (
-    STEP_BITS,
-    Bytes,
-    Levels,
-    ModelStep,
-    add_step,
-    levels_size,
-    pack_levels,
-    round_blocks,
-)
+from sparsesecagg.downlink.step import STEP_BITS, ModelStep, add_step, round_change
 from sparsesecagg.downlink.vector import (
-    BLOCK,
     NumberedModel,
     Vector,
-    block_count,
     from_wire,
     model_digest,
     require_sequence,
@@ -46,10 +35,9 @@ from sparsesecagg.downlink.vector import (
     too_small,
     wire_bytes,
 )
-from sparsesecagg.errors import InvalidInput, MalformedMessage, WrongStep
+from sparsesecagg.errors import InvalidInput, MalformedMessage, WrongStep, require
 
 _SAVED = struct.Struct("<BQQ")
-_CHUNK = 128 * BLOCK
 _MESSAGES = 2
 """Nearly all nodes ask for one of two: the whole model, or the last step."""
 
@@ -59,8 +47,7 @@ class StepLog(NumberedModel):
 
     def __init__(self, model: Vector, bits: int = 4, sequence: int = 0) -> None:
         """Begin with a model of shape (dim,), float32, that has the number `sequence`; values below 2^−103 become 0."""
-        if bits not in STEP_BITS:
-            raise InvalidInput("bits", f"must be 2, 4 or 8, got {bits}")
+        require("bits", bits in STEP_BITS, f"must be 2, 4 or 8, got {bits}")
         self.bits = bits
         clean = require_vector("model", model).copy()
         clean[too_small(clean)] = 0
@@ -90,13 +77,11 @@ class StepLog(NumberedModel):
         that changes few blocks makes a small step.
         """
         dim, after = len(self.model), self.sequence + 1 if sequence is None else sequence
-        if len(require_vector("target", target)) != dim:
-            raise InvalidInput("target", f"must have {dim} values, as the model has, got {len(target)}")
-        if require_sequence(after) <= self.sequence:
-            raise InvalidInput("sequence", f"must be above {self.sequence}, got {after}")
-        exponents, levels = self._rounded(target)
-        packed = pack_levels(levels, self.bits)[: levels_size(exponents, dim, self.bits)].tobytes()
-        draft = ModelStep(self.bits, dim, self.sequence, after, self.digest[:8], b"", exponents.tobytes(), packed)
+        require_vector("target", target)
+        require("target", len(target) == dim, f"must have {dim} values, as the model has, got {len(target)}")
+        require("sequence", self.sequence < require_sequence(after), f"must be above {self.sequence}, got {after}")
+        exponents, levels = round_change(target, self.model, self._error, self.bits)
+        draft = ModelStep(self.bits, dim, self.sequence, after, self.digest[:8], b"", exponents, levels)
         try:
             model = add_step(self.model, draft)
         except WrongStep:
@@ -111,24 +96,6 @@ class StepLog(NumberedModel):
         while self._steps and steps_size(self._steps) >= whole_model_size(dim):
             self._steps.popleft()
         return step
-
-    def _rounded(self, target: Vector) -> tuple[Bytes, Levels]:
-        """Return exponents (blocks,) and levels (blocks that are not empty, 512) of the step to `target`."""
-        dim = len(target)
-        exponents = np.empty(block_count(dim), np.uint8)
-        kept: list[Levels] = []
-        for start in range(0, dim, _CHUNK):
-            stop = min(start + _CHUNK, dim)
-            blocks = np.zeros((block_count(stop - start), BLOCK), np.float32)
-            wanted = blocks.reshape(-1)[: stop - start]
-            np.subtract(target[start:stop], self.model[start:stop], out=wanted)
-            untouched = ~blocks.any(axis=1)
-            wanted += self._error[start:stop]
-            blocks[untouched] = 0
-            found, levels = round_blocks(blocks, self.bits)
-            exponents[start // BLOCK :][: len(found)] = found
-            kept.append(levels)
-        return exponents, np.concatenate(kept)
 
     def for_node(self, sequence: int | None = None, digest: bytes | None = None) -> bytes:
         """Return the steps that a node at model `sequence` lacks or the whole model, whichever is smaller.

@@ -67,6 +67,28 @@ def round_blocks(blocks: Vector, bits: int) -> tuple[Bytes, Levels]:
     return exponents, levels if moved.all() else levels[moved]
 
 
+def round_change(target: Vector, model: Vector, error: Vector, bits: int) -> tuple[bytes, bytes]:
+    """Round target − model + error to the exponents and the packed levels of a step.
+
+    Where the target equals the model in a whole block, the block is empty and its error waits.
+    """
+    dim = len(target)
+    exponents = np.empty(block_count(dim), np.uint8)
+    kept: list[Levels] = []
+    for first in range(0, len(exponents), _ROWS):
+        part = slice(first * BLOCK, min((first + _ROWS) * BLOCK, dim))
+        blocks = np.zeros((block_count(part.stop - part.start), BLOCK), np.float32)
+        wanted = blocks.reshape(-1)[: part.stop - part.start]
+        np.subtract(target[part], model[part], out=wanted)
+        untouched = ~blocks.any(axis=1)
+        wanted += error[part]
+        blocks[untouched] = 0
+        exponents[first : first + _ROWS], levels = round_blocks(blocks, bits)
+        kept.append(levels)
+    packed = pack_levels(np.concatenate(kept), bits)[: levels_size(exponents, dim, bits)]
+    return exponents.tobytes(), packed.tobytes()
+
+
 def _fitting_exponents(peaks: Vector, largest: int) -> Bytes:
     """Return the smallest exponents for which no value is further than half a level beyond the largest one."""
     mantissas, powers = np.frexp(peaks / np.float32(largest + 0.5))  # peak = mantissa · 2^power, mantissa in [½, 1)

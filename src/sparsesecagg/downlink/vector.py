@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsesecagg.errors import InvalidInput
+from sparsesecagg.errors import InvalidInput, require
 
 Vector = NDArray[np.float32]
 
@@ -56,15 +56,13 @@ def require_vector(name: str, values: Any) -> Vector:
     if not isinstance(values, np.ndarray) or values.dtype != np.float32 or values.ndim != 1 or not values.size:
         kind = f"{values.dtype} of shape {values.shape}" if isinstance(values, np.ndarray) else type(values).__name__
         raise InvalidInput(name, f"must be a flat float32 vector with at least one value, got {kind}")
-    if not in_range(values):
-        raise InvalidInput(name, "must be finite, with values between -2**100 and 2**100")
+    require(name, in_range(values), "must be finite, with values between -2**100 and 2**100")
     return values
 
 
 def require_sequence(sequence: int) -> int:
     """Return `sequence` if a model may have that number."""
-    if not 0 <= sequence < 1 << 64:
-        raise InvalidInput("sequence", f"must be at least 0 and below 2**64, got {sequence}")
+    require("sequence", 0 <= sequence < 1 << 64, f"must be at least 0 and below 2**64, got {sequence}")
     return sequence
 
 

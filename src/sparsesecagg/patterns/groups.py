@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sparsesecagg.crypto.kdf import derive
 from sparsesecagg.crypto.secrets import Secret
 from sparsesecagg.crypto.stream import KeyStream
-from sparsesecagg.errors import InvalidInput
+from sparsesecagg.errors import require
 
 SMALLEST_GROUP = 3
 LARGEST_SINGLE_GROUP = 128
@@ -41,13 +41,12 @@ def group_count(clients: int, group_size: int | None) -> int:
     """Return how many groups a cohort is cut into, none of them larger than asked; by default of at most 100 users."""
     if group_size is None:
         return 1 if clients <= LARGEST_SINGLE_GROUP else -(-clients // USUAL_GROUP)
-    if not SMALLEST_GROUP <= group_size <= clients:
-        raise InvalidInput("group_size", f"must be from {SMALLEST_GROUP} to the {clients} clients, got {group_size}")
+    possible = SMALLEST_GROUP <= group_size <= clients
+    require("group_size", possible, f"must be from {SMALLEST_GROUP} to the {clients} clients, got {group_size}")
     count = -(-clients // group_size)
-    if clients // count < SMALLEST_GROUP:
-        raise InvalidInput(
-            "group_size", f"of {group_size} leaves groups of {clients // count} among {clients} clients: use more"
-        )
+    small = clients // count
+    problem = f"of {group_size} leaves groups of {small} among {clients} clients: use more"
+    require("group_size", small >= SMALLEST_GROUP, problem)
     return count
 
 

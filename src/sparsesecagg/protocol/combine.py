@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsesecagg.errors import InvalidInput
+from sparsesecagg.errors import require
 from sparsesecagg.patterns.base import GroupSum
 from sparsesecagg.protocol.parameters import Parameters
 
@@ -111,12 +111,12 @@ class ByGroup(Sum):
 
     def __init__(self, params: Parameters) -> None:
         super().__init__(params)
-        if params.groups < SMALLEST_NUMBER or params.slices != 1:
-            raise InvalidInput(
-                "same_slices",
-                f"must be set, with {SMALLEST_NUMBER} groups or more: groups are compared, and this run has "
-                f"{params.groups} that send {params.slices} different slices",
-            )
+        require(
+            "same_slices",
+            params.groups >= SMALLEST_NUMBER and params.slices == 1,
+            f"must be set, with {SMALLEST_NUMBER} groups or more: groups are compared, and this run has "
+            f"{params.groups} that send {params.slices} different slices",
+        )
         self._found: dict[int, tuple[int, NDArray[np.float32]]] = {}
 
     def add(self, opened: GroupSum) -> None:
@@ -200,16 +200,13 @@ class Result:
         if normalisation == "expected":
             expected = self.params.shape.fraction(self.members) * (1 - self.params.dropout) * self.members
             if self.params.max_weight:
-                if not total_weight or total_weight < 0:
-                    raise InvalidInput(
-                        "total_weight", "must be positive: the sum of all users' weights, which is public"
-                    )
-                expected *= total_weight / self.params.clients
+                known = total_weight or 0
+                require("total_weight", known > 0, "must be positive: the sum of all users' weights, which is public")
+                expected *= known / self.params.clients
             return (self.sum() / expected).astype(np.float32)
-        if normalisation != "observed":
-            raise InvalidInput("normalisation", f"must be 'observed' or 'expected', got {normalisation!r}")
-        if self.params.max_weight and self.combined.weights is None:
-            raise InvalidInput("normalisation", "must be 'expected' where weights do not travel beside the values")
+        observed, known = normalisation == "observed", not self.params.max_weight or self.combined.weights is not None
+        require("normalisation", observed, f"must be 'observed' or 'expected', got {normalisation!r}")
+        require("normalisation", known, "must be 'expected' where weights do not travel beside the values")
         return self.combined.mean_of(self.params)
 
     @staticmethod

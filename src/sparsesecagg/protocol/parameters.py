@@ -19,7 +19,7 @@ import numpy as np
 from sparsesecagg.crypto.identity import Roster
 from sparsesecagg.crypto.kdf import DIGEST_SIZE, derive, digest
 from sparsesecagg.crypto.secrets import Entropy
-from sparsesecagg.errors import InvalidInput, MalformedMessage, PolicyViolation
+from sparsesecagg.errors import InvalidInput, MalformedMessage, PolicyViolation, require
 from sparsesecagg.field import WORD_BITS
 from sparsesecagg.patterns import PATTERNS, Groups, Layout, Pattern, draw_groups, group_count, group_sizes
 from sparsesecagg.patterns.groups import SMALLEST_GROUP
@@ -112,12 +112,12 @@ class Parameters(Layout, frozen=True):
         dim: int,
         options: RoundOptions | None = None,
         *,
-        session: bytes = b"",
+        session: bytes | None = None,
         roster: Roster | None = None,
     ) -> Parameters:
         """Return checked parameters. `session` is random by default; a roster decides group size and collusion."""
         options = options or RoundOptions()
-        _require("alpha", 0 < options.alpha <= 1, f"must be in (0, 1], got {options.alpha}")
+        require("alpha", 0 < options.alpha <= 1, f"must be in (0, 1], got {options.alpha}")
         _require_range("clients", clients, SMALLEST_GROUP, MAX_CLIENTS)
         groups = _group_count(clients, options, roster)
         colluding = options.colluding
@@ -140,7 +140,7 @@ class Parameters(Layout, frozen=True):
             noise_multiplier=float(options.noise_multiplier),
             dropout=float(options.dropout),
             colluding=float(colluding),
-            session=session or os.urandom(DIGEST_SIZE),
+            session=os.urandom(DIGEST_SIZE) if session is None else session,
             roster_digest=roster.digest if roster else bytes(DIGEST_SIZE),
             per_example=options.per_example,
         )
@@ -153,10 +153,10 @@ class Parameters(Layout, frozen=True):
 
     def check(self) -> None:
         """Raise `InvalidInput` unless the parameters make sense; says what is allowed."""
-        _require("version", self.version == VERSION, f"must be {VERSION}, got {self.version}")
+        require("version", self.version == VERSION, f"must be {VERSION}, got {self.version}")
         self._check_sizes()
         holders = self.holders
-        _require(
+        require(
             "threshold",
             holders // 2 + 1 <= self.threshold <= holders,
             f"must be from {holders // 2 + 1} to {holders} (more than half of a secret's {holders} holders), "
@@ -168,41 +168,39 @@ class Parameters(Layout, frozen=True):
     def _check_sizes(self) -> None:
         several = _pattern_class(self.pattern).several_groups
         _require_range("clients", self.clients, SMALLEST_GROUP, MAX_CLIENTS)
-        _require("dim", 1 <= self.dim <= MAX_DIM, f"must be from 1 to 2^40, got {self.dim}")
-        _require("alpha", 0 < self.alpha_q32 <= 1 << 32, f"must be in (0, 1], got {self.alpha}")
+        require("dim", 1 <= self.dim <= MAX_DIM, f"must be from 1 to 2^40, got {self.dim}")
+        require("alpha", 0 < self.alpha_q32 <= 1 << 32, f"must be in (0, 1], got {self.alpha}")
         for name in ("dropout", "colluding"):
-            _require(name, 0 <= getattr(self, name) < 0.5, f"must be in [0, 0.5), got {getattr(self, name)}")
-        _require("clip", SMALLEST_CLIP <= self.clip <= LARGEST_CLIP, f"must be from 1e-30 to 1e30, got {self.clip}")
-        _require("max_weight", 0 <= self.max_weight <= MAX_WEIGHT, f"must be from 0 to 2^40, got {self.max_weight}")
+            require(name, 0 <= getattr(self, name) < 0.5, f"must be in [0, 0.5), got {getattr(self, name)}")
+        require("clip", SMALLEST_CLIP <= self.clip <= LARGEST_CLIP, f"must be from 1e-30 to 1e30, got {self.clip}")
+        require("max_weight", 0 <= self.max_weight <= MAX_WEIGHT, f"must be from 0 to 2^40, got {self.max_weight}")
         for name in ("session", "roster_digest"):
-            _require(name, len(getattr(self, name)) == DIGEST_SIZE, f"must have {DIGEST_SIZE} bytes")
+            require(name, len(getattr(self, name)) == DIGEST_SIZE, f"must have {DIGEST_SIZE} bytes")
         _require_range("groups", self.groups, 1, self.clients // SMALLEST_GROUP)
-        _require("groups", self.groups == 1 or several, f"must be 1 with {self.pattern}, got {self.groups}")
+        require("groups", self.groups == 1 or several, f"must be 1 with {self.pattern}, got {self.groups}")
         _require_range("slices", self.slices, 1, self.groups)
         sparse = self.neighbours % 2 == 0 and 0 <= self.neighbours < self.clients - 1
-        _require("neighbours", sparse, f"must be even and less than clients − 1, got {self.neighbours}")
+        require("neighbours", sparse, f"must be even and less than clients − 1, got {self.neighbours}")
         if self.neighbours:
-            _require("neighbours", self.groups == 1, "must not be given with several groups, which are complete graphs")
+            require("neighbours", self.groups == 1, "must not be given with several groups, which are complete graphs")
             # Tags of all survivors are what proves one header, so everybody must share a secret with everybody.
-            _require("neighbours", not self.authenticated, "must not be given with a roster, which needs tags from all")
+            require("neighbours", not self.authenticated, "must not be given with a roster, which needs tags from all")
         _ = self.shape
 
     def _check_noise(self) -> None:
         mechanism = self.mechanism
         if mechanism is None:
-            _require("clip_norm", self.clip_norm == self.noise_multiplier == 0, "must be given together with noise")
-            _require("per_example", not self.per_example, "must be given together with noise")
+            require("clip_norm", self.clip_norm == self.noise_multiplier == 0, "must be given together with noise")
+            require("per_example", not self.per_example, "must be given together with noise")
             return
-        _require("clip_norm", self.clip_norm <= LARGEST_CLIP, f"must be at most 1e30, got {self.clip_norm}")
-        _require("noise_multiplier", self.noise_multiplier <= 1e4, f"must be at most 1e4, got {self.noise_multiplier}")
-        _require("pattern", self.shape.protects and not self.neighbours, "must open one sum per group with noise")
-        _require("max_weight", not self.max_weight, "must be 0 with noise: weights would change the sensitivity")
+        require("clip_norm", self.clip_norm <= LARGEST_CLIP, f"must be at most 1e30, got {self.clip_norm}")
+        require("noise_multiplier", self.noise_multiplier <= 1e4, f"must be at most 1e4, got {self.noise_multiplier}")
+        require("pattern", self.shape.protects and not self.neighbours, "must open one sum per group with noise")
+        require("max_weight", not self.max_weight, "must be 0 with noise: weights would change the sensitivity")
         longest = not self.per_example or self.modulus_bits == WORD_BITS[-1]
-        _require("modulus_bits", longest, f"must be {WORD_BITS[-1]} for noise that protects examples")
+        require("modulus_bits", longest, f"must be {WORD_BITS[-1]} for noise that protects examples")
         needed = mechanism.largest_sum(self.contributors)
-        _require(
-            "modulus_bits", self.word.largest >= needed, f"must be {needed.bit_length() + 1} or more for the noise"
-        )
+        require("modulus_bits", self.word.largest >= needed, f"must be {needed.bit_length() + 1} or more for the noise")
 
     @property
     def authenticated(self) -> bool:
@@ -302,12 +300,12 @@ def _group_count(clients: int, options: RoundOptions, roster: Roster | None) -> 
     """Return the number of groups; the roster's word on their size is the only one in a run that has a roster."""
     size = options.group_size
     if roster is not None:
-        _require("clients", clients == len(roster.entries), f"must be the roster's {len(roster.entries)} users")
-        _require("group_size", size in (None, roster.group_size), f"must be the roster's {roster.group_size}")
+        require("clients", clients == len(roster.entries), f"must be the roster's {len(roster.entries)} users")
+        require("group_size", size in (None, roster.group_size), f"must be the roster's {roster.group_size}")
         size = roster.group_size
     if _pattern_class(options.pattern).several_groups and not (options.neighbours and size is None):
         return group_count(clients, size)
-    _require("group_size", size in (None, clients), f"must not be given with {options.pattern}, which has one group")
+    require("group_size", size in (None, clients), f"must not be given with {options.pattern}, which has one group")
     return 1
 
 
@@ -320,15 +318,10 @@ def _pattern_class(name: str) -> type[Pattern]:
 def _even_degree(neighbours: int | None, clients: int) -> int:
     if neighbours is None:
         return 0
-    _require("neighbours", neighbours >= 2, f"must be at least 2, got {neighbours}")
+    require("neighbours", neighbours >= 2, f"must be at least 2, got {neighbours}")
     degree = neighbours + neighbours % 2
     return 0 if degree >= clients - 1 else degree
 
 
-def _require(option: str, holds: bool, problem: str) -> None:
-    if not holds:
-        raise InvalidInput(option, problem)
-
-
 def _require_range(option: str, value: int, least: int, most: int) -> None:
-    _require(option, least <= value <= most, f"must be from {least} to {most}, got {value}")
+    require(option, least <= value <= most, f"must be from {least} to {most}, got {value}")

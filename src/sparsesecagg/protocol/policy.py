@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import inf
 
 from sparsesecagg.crypto.identity import USUAL_COLLUDING, Roster
-from sparsesecagg.errors import InvalidInput, PolicyViolation, PrivacyBudgetExhausted
+from sparsesecagg.errors import PolicyViolation, PrivacyBudgetExhausted, require
 from sparsesecagg.patterns import PATTERNS, group_count
 from sparsesecagg.privacy.accountant import Cost, require_epsilon, usable_delta
 from sparsesecagg.privacy.anonymity import (
@@ -60,54 +60,40 @@ class Policy:
 
     def __post_init__(self) -> None:
         """Refuse demands that no run could meet, with what could be met."""
-        if self.colluding is not None and not 0 <= self.colluding < 1:
-            raise InvalidInput("colluding", f"must be in [0, 1), got {self.colluding}")
-        if self.server is not None and self.server not in SERVER_MODELS:
-            raise InvalidInput("server", f"must be one of {', '.join(SERVER_MODELS)}, got {self.server!r}")
-        if not self.min_clients <= self.max_clients:
-            raise InvalidInput(
-                "min_clients", f"must be at most max_clients, which is {self.max_clients}, got {self.min_clients}"
-            )
-        most = self.max_clients - colluder_count(self.max_clients, self.colluding or 0.0)
-        if not self.min_anonymity <= most:
-            raise InvalidInput(
-                "min_anonymity",
-                f"must be at most {most}, the honest users of the largest cohort that is allowed ({self.max_clients}), "
-                f"got {self.min_anonymity}",
-            )
+        share, most_clients = self.colluding or 0.0, self.max_clients
+        require("colluding", 0 <= share < 1, f"must be in [0, 1), got {share}")
+        known = self.server is None or self.server in SERVER_MODELS
+        require("server", known, f"must be one of {', '.join(SERVER_MODELS)}, got {self.server!r}")
+        problem = f"must be at most max_clients, which is {most_clients}, got {self.min_clients}"
+        require("min_clients", self.min_clients <= most_clients, problem)
+        most = most_clients - colluder_count(most_clients, share)
+        problem = f"must be at most {most}, the honest users of the largest cohort that is allowed ({most_clients})"
+        require("min_anonymity", self.min_anonymity <= most, f"{problem}, got {self.min_anonymity}")
         if self.max_epsilon is not None:
             require_epsilon(self.max_epsilon, "max_epsilon")
-        if self.unit not in ("user", "example"):
-            raise InvalidInput("unit", f"must be 'user' or 'example', got {self.unit!r}")
-        if not 2**self.failure_log2 < self.delta < 1:
-            raise InvalidInput("delta", f"must be in (2^{self.failure_log2:g}, 1), got {self.delta}")
-        if not self.patterns:
-            raise InvalidInput("patterns", "must allow at least one, or no run is good enough")
+        require("unit", self.unit in ("user", "example"), f"must be 'user' or 'example', got {self.unit!r}")
+        possible = 2**self.failure_log2 < self.delta < 1
+        require("delta", possible, f"must be in (2^{self.failure_log2:g}, 1), got {self.delta}")
+        require("patterns", bool(self.patterns), "must allow at least one, or no run is good enough")
 
     def check(self, params: Parameters, roster: Roster | None = None) -> Promise:
         """Return what a run keeps; raise `PolicyViolation`, with both figures, if that is less than is demanded."""
-        _demand(
-            self.min_clients <= params.clients <= self.max_clients,
-            f"the cohort has {params.clients} users, the policy allows {self.min_clients} to {self.max_clients}",
-        )
+        clients, least, most, private = params.clients, self.min_clients, self.max_clients, self.max_epsilon is not None
+        _demand(least <= clients <= most, f"the cohort has {clients} users, the policy allows {least} to {most}")
         _demand(params.dim <= self.max_dim, f"the model has {params.dim} coordinates, the policy allows {self.max_dim}")
-        _demand(
-            params.authenticated or not (self.authenticated or self.server == "malicious"),
-            "the run is not authenticated, the policy demands a roster",
-        )
+        plain = not (self.authenticated or self.server == "malicious")
+        _demand(plain or params.authenticated, "the run is not authenticated, the policy demands a roster")
         _demand(params.pattern in self.patterns, f"the pattern {params.pattern!r} is not allowed by the policy")
         if roster is not None:
             self._check_roster(params, roster)
+        _demand(not private or params.mechanism is not None, "the run adds no noise, the policy demands it")
         _demand(
-            self.max_epsilon is None or params.mechanism is not None, "the run adds no noise, the policy demands it"
-        )
-        _demand(
-            self.max_epsilon is None or self.unit == "example" or not params.per_example,
+            not private or self.unit == "example" or not params.per_example,
             "the noise of the run protects single examples, the policy demands that it protects the user",
         )
         _demand(
-            self.max_epsilon is None or self.delta < 1 / params.clients,
-            f"the run has {params.clients} users, and delta must be below one over them, which {self.delta:g} is not",
+            not private or self.delta < 1 / clients,
+            f"the run has {clients} users, and delta must be below one over them, which {self.delta:g} is not",
         )
         _demand(
             self.clip_norm is None or params.clip_norm <= self.clip_norm,
@@ -146,12 +132,10 @@ class Policy:
 
     def _check_roster(self, params: Parameters, roster: Roster) -> None:
         """Raise unless the run is cut as the roster says: another cut of the same draw is another draw."""
-        _demand(bool(roster.seed), "the roster has no seed: build it with `sparsesecagg roster build`")
-        expected = group_count(params.clients, roster.group_size)
-        _demand(
-            params.groups in (1, expected),
-            f"the roster makes {expected} groups of {params.clients} users, the run has {params.groups}",
-        )
+        _demand(roster.seed is not None, "the roster has no seed: build it with `sparsesecagg roster build`")
+        cut = group_count(params.clients, roster.group_size)
+        problem = f"the roster makes {cut} groups of {params.clients} users, the run has {params.groups}"
+        _demand(params.groups in (1, cut), problem)
 
 
 def kept_by(params: Parameters, server: ServerModel, colluding: float, failure_log2: float = -40.0) -> Promise:

@@ -17,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsesecagg.errors import InvalidInput
+from sparsesecagg.errors import require
 from sparsesecagg.protocol.combine import ByGroup, Combiner, Total
 from sparsesecagg.protocol.parameters import Parameters
 
@@ -29,8 +29,7 @@ class CentredClipping:
     """Makes the combiner of each round and remembers the last aggregate: `Server(…, combine=CentredClipping())`."""
 
     def __init__(self, decay: float = 0.9) -> None:
-        if not 0 <= decay <= 1:
-            raise InvalidInput("decay", f"must be in [0, 1], got {decay}")
+        require("decay", 0 <= decay <= 1, f"must be in [0, 1], got {decay}")
         self.decay = decay
         self.last: NDArray[np.float32] | None = None
         """The last aggregate, NumPy zeros where there was none."""

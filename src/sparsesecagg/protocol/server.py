@@ -16,7 +16,7 @@ import msgspec
 from sparsesecagg import errors
 from sparsesecagg.crypto.identity import Roster
 from sparsesecagg.crypto.kdf import DIGEST_SIZE
-from sparsesecagg.errors import InvalidInput, ThresholdNotMet, TooLittleOpened, WrongRound, WrongStage
+from sparsesecagg.errors import ThresholdNotMet, TooLittleOpened, WrongRound, WrongStage, require
 from sparsesecagg.patterns import Groups
 from sparsesecagg.protocol.combine import Combiner, Result, Sum
 from sparsesecagg.protocol.epoch import AHEAD
@@ -63,10 +63,9 @@ class Server:
         combine: Callable[[Parameters], Combiner] = Sum,
     ) -> None:
         params.check()
-        if threads is not None and threads < 1:
-            raise InvalidInput("threads", f"must be at least 1, got {threads}")
-        if params.authenticated and (roster is None or roster.digest != params.roster_digest):
-            raise InvalidInput("roster", "must be given in an authenticated run, the one that the parameters name")
+        require("threads", threads is None or threads >= 1, f"must be at least 1, got {threads}")
+        known = not params.authenticated or (roster is not None and roster.digest == params.roster_digest)
+        require("roster", known, "must be given in an authenticated run, the one that the parameters name")
         self.params = params
         self.roster = roster if params.authenticated else None
         self.threads = threads or os.cpu_count() or 1
@@ -76,7 +75,8 @@ class Server:
         self.combine = combine
         self._accusers: dict[int, set[int]] = {}
         """By user: who found no valid tag or share of it, in all rounds."""
-        self._result: Result | None = None
+        self.result: Result | None = None
+        """The outcome of the last round; None before the first, during a round, and after one that failed."""
         self._begin_epoch(1)
 
     # Receiving
@@ -148,16 +148,6 @@ class Server:
         return self._epoch.drawn
 
     @property
-    def stage(self) -> Stage:
-        """What the server waits for; `SERVER_TRANSITIONS` says what may follow."""
-        return self._stage
-
-    @property
-    def result(self) -> Result | None:
-        """The outcome of the last round; None before the first, during a round, and after one that failed."""
-        return self._result
-
-    @property
     def rounds(self) -> list[GroupRound]:
         """The current round of each group that takes part; none before the first."""
         return list(self._rounds.values())
@@ -195,14 +185,15 @@ class Server:
         In a run of several groups there are at most 16 epochs, because all their draws are known from the start.
         """
         number = self.epoch_number + 1 if epoch_number is None else epoch_number
-        if number < self.epoch_number or (number == self._epoch.number and self._epoch.groups):
-            raise InvalidInput("epoch_number", f"must be {self.epoch_number + 1} or more, got {number}")
+        comes = number > self.epoch_number or (number == self.epoch_number and not self._epoch.groups)
+        require("epoch_number", comes, f"must be {self.epoch_number + 1} or more, got {number}")
         self._begin_epoch(number)
 
     def _begin_epoch(self, number: int) -> None:
         self._epoch = ServerEpoch(self.params, self.roster, number)
         self._rounds: dict[int, GroupRound] = {}
-        self._stage = Stage.ADVERTISE_KEYS
+        self.stage = Stage.ADVERTISE_KEYS
+        """What the server waits for; `SERVER_TRANSITIONS` says what may follow."""
         self._present, self._heard = set(range(self.params.clients)), set[int]()
         self.dropped: dict[str, int] = {Stage.ADVERTISE_KEYS.name: 0}
         self._forget_sizes()
@@ -224,14 +215,12 @@ class Server:
         the fraction of what the round's slices cover that must be opened for the round to count.
         """
         stage = after(SERVER_TRANSITIONS, self.stage, "begin_round")
-        if len(context) != DIGEST_SIZE:
-            raise InvalidInput("context", f"must have {DIGEST_SIZE} bytes, got {len(context)}")
-        if not 0 <= min_updated <= 1:
-            raise InvalidInput("min_updated", f"must be in [0, 1], got {min_updated}")
+        require("context", len(context) == DIGEST_SIZE, f"must have {DIGEST_SIZE} bytes, got {len(context)}")
+        require("min_updated", 0 <= min_updated <= 1, f"must be in [0, 1], got {min_updated}")
         number = self.round_number + 1 if round_number is None else round_number
         if number <= self.round_number:
             raise WrongRound(number, self.round_number + 1)
-        self.round_number, self._result, self._min_updated = number, None, min_updated
+        self.round_number, self.result, self._min_updated = number, None, min_updated
         groups = self._epoch.groups
         self._rounds = {name: group.begin(number, context, self.excluded) for name, group in groups.items()}
         self._forget_sizes()
@@ -250,12 +239,12 @@ class Server:
         if stage is Stage.ADVERTISE_KEYS:
             outbound = self._epoch.publish_keys(self.round_number + 1)
             self.received_bytes[stage.name] = {user: len(data) for user, data in outbound.items()}
-            self._stage = following
+            self.stage = following
             return outbound
-        self._stage = after(SERVER_TRANSITIONS, stage, "too few are left")  # Unless all goes well.
+        self.stage = after(SERVER_TRANSITIONS, stage, "too few are left")  # Unless all goes well.
         if stage is Stage.UNMASK:
-            self._result = self._open()
-            self._stage = following
+            self.result = self._open()
+            self.stage = following
             return {}
         requests = {name: each.unmask_requests() for name, each in self._rounds.items()}
         self._require_any(stage)
@@ -333,7 +322,7 @@ class Server:
             for name, of_group in messages.items()
             for index, data in of_group.items()
         }
-        self._stage = stage
+        self.stage = stage
         self._present, self._heard = set(outbound), set()
         self.received_bytes[stage.name] = {user: len(data) for user, data in outbound.items()}
         return outbound
@@ -379,7 +368,7 @@ class Server:
         server = Server(Parameters.decode(state.params), roster, threads, combine)
         server._begin_epoch(state.epoch_number)
         server._epoch.restore(state.groups)
-        server.round_number, server._stage = state.round_number, Stage.SHARE_KEYS
+        server.round_number, server.stage = state.round_number, Stage.SHARE_KEYS
         server.excluded = dict(state.excluded)
         server._accusers = {user: set(accusers) for user, accusers in state.accusers.items()}
         server._forget_sizes()

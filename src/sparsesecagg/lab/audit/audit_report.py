@@ -52,7 +52,7 @@ class AuditSettings:
             # The fewest honest users would be those of a part that the server cuts out of the graph.
             raise InvalidInput("server", "must be semi-honest with neighbours, which promise nothing against more")
 
-    def params_of(self, roster: Roster | None = None, session: bytes = b"") -> Parameters:
+    def params_of(self, roster: Roster | None = None, session: bytes | None = None) -> Parameters:
         """Return the parameters of a run. A malicious server takes a threshold that is made for the colluders."""
         options = self.options
         if options.colluding is None:
