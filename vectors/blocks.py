@@ -303,7 +303,7 @@ def _roster_case(roster: Roster) -> Vector:
         "colluding": roster.colluding,
         "beacon": roster.beacon,
         "unseeded_digest": roster.unseeded_digest.hex(),
-        "seed": roster.seed.hex(),
+        "seed": (roster.seed or b"").hex(),
         "digest": roster.digest.hex(),
         "epoch_seeds": {str(number): roster.epoch_seed(number).hex() for number in (1, 2, 16)},
     }

@@ -271,7 +271,7 @@ def _enrolled(clients: int, group_size: int) -> tuple[list[Identity], Vector]:
         "group_size": group_size,
         "colluding": roster.colluding,
         "beacon": roster.beacon,
-        "seed": roster.seed.hex(),
+        "seed": (roster.seed or b"").hex(),
         "users": [
             {"identity_private": identity.hex(), "run_secret": run_secret.hex(), **entry.as_json()}
             for identity, run_secret, entry in zip(identities, run_secrets, entries, strict=True)

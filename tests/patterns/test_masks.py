@@ -70,12 +70,10 @@ def test_coordinates_beyond_31_bits_add_up_alike(offset: int) -> None:
     assert dict(found) == plain_sums(drawn, word)
 
 
-@given(word_sizes, masks_below_60, st.integers(1, 100))
-def test_a_column_gets_every_mask_however_they_are_batched(word: Word, drawn: Drawn, batch: int) -> None:
+@given(word_sizes, masks_below_60)
+def test_a_column_gets_every_mask(word: Word, drawn: Drawn) -> None:
     column = word.embed(np.arange(60))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(masking, "_BATCH_WORDS", batch)
-        add_to_column(column, iter(make_masks(drawn, word)), word)
+    add_to_column(column, make_masks(drawn, word), word)
     expected = plain_sums(drawn, word)
     assert word.reduce(column).tolist() == [(row + expected.get(row, 0)) % word.modulus for row in range(60)]
 

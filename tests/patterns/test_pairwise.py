@@ -7,10 +7,12 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from patterns.suite import GroupOfUsers, PatternSuite, make_layout
+from patterns.suite import GroupOfUsers, PatternSuite, make_layout, updates
 from reference import gaps as twin
 from reference import statistics
 from sparsesecagg.field import Word
+from sparsesecagg.patterns import pairwise
+from sparsesecagg.patterns.gaps import ONE
 from sparsesecagg.patterns.masks import pair_seeds
 from sparsesecagg.patterns.pairwise import Pairwise
 
@@ -65,6 +67,16 @@ def test_users_send_the_coordinates_that_their_pairs_drew() -> None:
             _, seed = pair_seeds(group.pair(user, peer), group.server.context)
             drawn |= set(twin.positions(seed.reveal(), 300, probability))
         assert group.sent[user] == sorted(drawn)
+
+
+@pytest.mark.parametrize("pairs", [1, 2, 5])
+def test_masks_are_taken_away_however_many_pairs_at_a_time(pairs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    group = GroupOfUsers(Pairwise(make_layout(300, 0.5, clients=6)))
+    for user, update in enumerate(updates(6, 300)):
+        if user not in (1, 4):
+            group.add(user, group.upload(user, update))
+    monkeypatch.setattr(pairwise, "_PIECE", pairs * (300 * group.pattern.edge_probability // ONE + 1))  # type: ignore[attr-defined]
+    group.assert_exact({0, 2, 3, 5})
 
 
 def test_it_is_marked_as_what_protects_nobody() -> None:

@@ -307,7 +307,7 @@ def test_simulated_users_share_one_roster_with_its_rules() -> None:
     roster = identities[0].roster
     assert [identity.user for identity in identities] == list(range(7))
     assert all(identity.roster is roster for identity in identities)
-    assert (roster.run, roster.group_size, roster.colluding, len(roster.seed)) == ("run", 3, 0.2, 32)
+    assert (roster.run, roster.group_size, roster.colluding, len(roster.seed or b"")) == ("run", 3, 0.2, 32)
     assert make_identities(7, "run", seeded_entropy(2))[0].roster.seed != roster.seed
 
 

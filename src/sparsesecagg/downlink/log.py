@@ -12,7 +12,7 @@ Rounding keeps its error:
 
 So model + error follows the targets exactly (up to float32), and rounding is delayed, never lost. Old steps are
 forgotten as soon as the whole model is smaller than all that follow them, so the log never holds more than about three
-models: the rounded one, the kept error and the steps.
+models (the rounded one, the kept error and the steps), and what it has handed out since the last step.
 """
 
 from __future__ import annotations
@@ -38,8 +38,6 @@ from sparsesecagg.downlink.vector import (
 from sparsesecagg.errors import InvalidInput, MalformedMessage, WrongStep, require
 
 _SAVED = struct.Struct("<BQQ")
-_MESSAGES = 2
-"""Nearly all nodes ask for one of two: the whole model, or the last step."""
 
 
 class StepLog(NumberedModel):
@@ -107,8 +105,6 @@ class StepLog(NumberedModel):
         if sequence not in known or (digest is not None and digest[:8] != known[sequence]):
             sequence = None
         if sequence not in self._messages:
-            if len(self._messages) == _MESSAGES:
-                self._messages.clear()
             self._messages[sequence] = (self._whole() if sequence is None else self._since(sequence)).encode()
         return self._messages[sequence]
 

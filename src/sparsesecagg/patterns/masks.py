@@ -7,7 +7,7 @@ pair has drawn.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -21,9 +21,6 @@ from sparsesecagg.crypto.secrets import AgreedSecret, MaskSeed, PatternSeed, Sha
 from sparsesecagg.crypto.stream import CHUNK_BYTES, ONCE_BYTES, MaskStream, Scratch, words_side_by_side
 from sparsesecagg.field import Accumulator, Word, Words
 from sparsesecagg.patterns.gaps import Positions
-
-_BATCH_WORDS = 1 << 16
-"""Words of masks on drawn coordinates that are added at a time."""
 
 
 class Pair(NamedTuple):
@@ -108,13 +105,12 @@ def add_whole(sums: Accumulator, masks: Sequence[Mask], word: Word, threads: int
         np.add(sums, other, out=sums)
 
 
-def add_to_column(column: Accumulator, masks: Iterable[DrawnMask], word: Word) -> None:
-    """Add masks on drawn coordinates to a column of words, in place; masks are taken in batches."""
-    for batch in _batches(masks):
-        rows, words = _side_by_side(batch, word)
+def add_to_column(column: Accumulator, masks: Sequence[DrawnMask], word: Word) -> None:
+    """Add masks on drawn coordinates to a column of words, in place."""
+    if masks:
+        rows, words = _side_by_side(masks, word)
         # `at` is fast only between types that are one object, and counts a coordinate as often as masks meet at it.
-        coordinates = np.concatenate(rows) if len(rows) > 1 else rows[0]
-        np.add.at(column, coordinates, words.astype(word.accumulator))
+        np.add.at(column, np.concatenate(rows), words.astype(word.accumulator))
 
 
 def add_up(masks: Sequence[DrawnMask], word: Word) -> tuple[NDArray[np.int64], Accumulator]:
@@ -161,17 +157,3 @@ def _side_by_side(masks: Sequence[DrawnMask], word: Word) -> tuple[list[Position
         if first < behind and not masks[first].positive:
             word.negate(words[ends[first] : ends[behind]])
     return rows, words
-
-
-def _batches(masks: Iterable[DrawnMask]) -> Iterator[list[DrawnMask]]:
-    """Cut a sequence of masks into batches of about `_BATCH_WORDS` words, so that memory stays flat."""
-    batch: list[DrawnMask] = []
-    size = 0
-    for mask in masks:
-        batch.append(mask)
-        size += len(mask.rows)
-        if size >= _BATCH_WORDS:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch

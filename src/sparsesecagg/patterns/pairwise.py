@@ -6,7 +6,7 @@ the server learns the sums of small components and, after dropouts, many single 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -101,7 +101,7 @@ class PairwiseSum(MaskedSum):
     ) -> MaskedUpdate:
         """Return the masked words at the coordinates that pairs have drawn, and no others."""
         word = self.layout.word
-        coordinates, sums = add_up(list(self.shared_masks(pairs, [pair.user < pair.peer for pair in pairs])), word)
+        coordinates, sums = add_up(self.shared_masks(pairs, [pair.user < pair.peer for pair in pairs]), word)
         integers: NDArray[Any] = update.take(coordinates)
         for step in steps:
             integers = step.apply(integers)
@@ -134,8 +134,12 @@ class PairwiseSum(MaskedSum):
             # `at` is fast only between equal types.
             np.add.at(self._sums, coordinates, words)
             np.add.at(self._contributors, coordinates, self._contributors.dtype.type(1))
-        # The user in the sum added the mask if its number is the smaller one; now it is taken away.
-        add_to_column(self._sums, self.shared_masks(orphaned, [pair.user > pair.peer for pair in orphaned]), word)
+        # The user in the sum added the mask if its number is the smaller one; now it is taken away. Some pairs at a
+        # time, so that memory stays flat when there are many.
+        step = max(1, _PIECE // (layout.dim * self._probability // ONE + 1))
+        for start in range(0, len(orphaned), step):
+            some = orphaned[start : start + step]
+            add_to_column(self._sums, self.shared_masks(some, [pair.user > pair.peer for pair in some]), word)
 
     def result(self) -> GroupSum:
         return GroupSum(
@@ -148,15 +152,11 @@ class PairwiseSum(MaskedSum):
             clipped=None,
         )
 
-    def shared_masks(self, pairs: Sequence[Pair], positive: Sequence[bool]) -> Iterator[DrawnMask]:
-        """Yield the masks of pairs at the coordinates that each has drawn.
-
-        Patterns are drawn for some pairs at a time, so that memory stays flat when a server has many.
-        """
-        dim, word = self.layout.dim, self.layout.word
-        step = max(1, _PIECE // (dim * self._probability // ONE + 1))
-        for start in range(0, len(pairs), step):
-            seeds = [pair_seeds(pair, self.context) for pair in pairs[start : start + step]]
-            rows = bernoulli_positions([pattern_seed for _, pattern_seed in seeds], dim, self._probability)
-            for (mask_seed, _), plus, drawn in zip(seeds, positive[start : start + step], rows, strict=True):
-                yield DrawnMask(MaskStream(mask_seed, word), plus, drawn)
+    def shared_masks(self, pairs: Sequence[Pair], positive: Sequence[bool]) -> list[DrawnMask]:
+        """Return the masks of pairs at the coordinates that each has drawn."""
+        seeds = [pair_seeds(pair, self.context) for pair in pairs]
+        rows = bernoulli_positions([pattern_seed for _, pattern_seed in seeds], self.layout.dim, self._probability)
+        return [
+            DrawnMask(MaskStream(mask_seed, self.layout.word), plus, drawn)
+            for (mask_seed, _), plus, drawn in zip(seeds, positive, rows, strict=True)
+        ]

@@ -75,8 +75,7 @@ class Server:
         self.combine = combine
         self._accusers: dict[int, set[int]] = {}
         """By user: who found no valid tag or share of it, in all rounds."""
-        self.result: Result | None = None
-        """The outcome of the last round; None before the first, during a round, and after one that failed."""
+        self._result: Result | None = None
         self._begin_epoch(1)
 
     # Receiving
@@ -148,6 +147,16 @@ class Server:
         return self._epoch.drawn
 
     @property
+    def stage(self) -> Stage:
+        """What the server waits for; `SERVER_TRANSITIONS` says what may follow."""
+        return self._stage
+
+    @property
+    def result(self) -> Result | None:
+        """The outcome of the last round; None before the first, during a round, and after one that failed."""
+        return self._result
+
+    @property
     def rounds(self) -> list[GroupRound]:
         """The current round of each group that takes part; none before the first."""
         return list(self._rounds.values())
@@ -192,8 +201,7 @@ class Server:
     def _begin_epoch(self, number: int) -> None:
         self._epoch = ServerEpoch(self.params, self.roster, number)
         self._rounds: dict[int, GroupRound] = {}
-        self.stage = Stage.ADVERTISE_KEYS
-        """What the server waits for; `SERVER_TRANSITIONS` says what may follow."""
+        self._stage = Stage.ADVERTISE_KEYS
         self._present, self._heard = set(range(self.params.clients)), set[int]()
         self.dropped: dict[str, int] = {Stage.ADVERTISE_KEYS.name: 0}
         self._forget_sizes()
@@ -220,7 +228,7 @@ class Server:
         number = self.round_number + 1 if round_number is None else round_number
         if number <= self.round_number:
             raise WrongRound(number, self.round_number + 1)
-        self.round_number, self.result, self._min_updated = number, None, min_updated
+        self.round_number, self._result, self._min_updated = number, None, min_updated
         groups = self._epoch.groups
         self._rounds = {name: group.begin(number, context, self.excluded) for name, group in groups.items()}
         self._forget_sizes()
@@ -239,12 +247,12 @@ class Server:
         if stage is Stage.ADVERTISE_KEYS:
             outbound = self._epoch.publish_keys(self.round_number + 1)
             self.received_bytes[stage.name] = {user: len(data) for user, data in outbound.items()}
-            self.stage = following
+            self._stage = following
             return outbound
-        self.stage = after(SERVER_TRANSITIONS, stage, "too few are left")  # Unless all goes well.
+        self._stage = after(SERVER_TRANSITIONS, stage, "too few are left")  # Unless all goes well.
         if stage is Stage.UNMASK:
-            self.result = self._open()
-            self.stage = following
+            self._result = self._open()
+            self._stage = following
             return {}
         requests = {name: each.unmask_requests() for name, each in self._rounds.items()}
         self._require_any(stage)
@@ -322,7 +330,7 @@ class Server:
             for name, of_group in messages.items()
             for index, data in of_group.items()
         }
-        self.stage = stage
+        self._stage = stage
         self._present, self._heard = set(outbound), set()
         self.received_bytes[stage.name] = {user: len(data) for user, data in outbound.items()}
         return outbound
@@ -368,7 +376,7 @@ class Server:
         server = Server(Parameters.decode(state.params), roster, threads, combine)
         server._begin_epoch(state.epoch_number)
         server._epoch.restore(state.groups)
-        server.round_number, server.stage = state.round_number, Stage.SHARE_KEYS
+        server.round_number, server._stage = state.round_number, Stage.SHARE_KEYS
         server.excluded = dict(state.excluded)
         server._accusers = {user: set(accusers) for user, accusers in state.accusers.items()}
         server._forget_sizes()
