@@ -122,7 +122,7 @@ class ClipNorm(Step):
     def _rows(self, piece: Floats) -> NDArray[np.float64]:
         if piece.ndim != 1 and not self._mechanism.per_example:
             raise InvalidInput("update", "must be one vector in a run whose noise protects users")
-        return _finite(np.atleast_2d(piece))
+        return np.nan_to_num(np.atleast_2d(piece).astype(np.float64), copy=False, nan=0.0, posinf=0.0, neginf=0.0)
 
     def undo(self, sums: NDArray[Any]) -> NDArray[np.float64]:
         """Return real numbers."""
@@ -182,11 +182,6 @@ class Noise(Step):
     def apply(self, piece: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return noisy integers."""
         return piece + self._table.draw(self._stream, len(piece))
-
-
-def _finite(piece: Floats) -> NDArray[np.float64]:
-    wide = piece.astype(np.float64)
-    return wide if np.isfinite(wide).all() else np.where(np.isfinite(wide), wide, 0.0)
 
 
 # The sampler. P[k] = e^(−v)·I_|k|(v) for a variance v. The Bessel functions follow from I_(k−1) = I_(k+1) + (2k/v)·I_k,

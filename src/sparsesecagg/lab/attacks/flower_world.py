@@ -109,13 +109,13 @@ class FlowerWorld:
         app = ClientApp()
 
         def train(message: Message, context: Context) -> Message:
-            change, metrics = self.train(user_of(context), message)
+            change, metrics = self.train(int(context.node_config["partition-id"]), message)
             moved = message.content.array_records["arrays"]["w"].numpy() + change
             content = RecordDict({"arrays": ArrayRecord({"w": Array(moved)}), "metrics": MetricRecord(metrics)})
             return Message(content, reply_to=message)
 
         def evaluate(message: Message, context: Context) -> Message:
-            loss = float(np.abs(self.updates[user_of(context)]).mean())
+            loss = float(np.abs(self.updates[int(context.node_config["partition-id"])]).mean())
             return Message(RecordDict({"metrics": MetricRecord({"loss": loss})}), reply_to=message)
 
         app.train(mods=[secagg_mod])(train)
@@ -163,8 +163,3 @@ def changed(message: Message, **fields: Any) -> Message:
     copied = travel(message)
     copied.content[CONTROL] = ConfigRecord({**copied.content.config_records[CONTROL], **fields})
     return copied
-
-
-def user_of(context: Context) -> int:
-    """Return which user a node is."""
-    return int(context.node_config["partition-id"])

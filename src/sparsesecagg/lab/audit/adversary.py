@@ -76,11 +76,7 @@ class Adversary:
     # What it says
 
     def show(
-        self,
-        *,
-        without: Collection[int] = (),
-        context: bytes = NO_CONTEXT,
-        forged: Collection[int] = (),
+        self, *, without: Collection[int] = (), context: bytes = NO_CONTEXT, forged: Collection[int] = ()
     ) -> GroupRound:
         """Return a round as it may be presented: some users left out, some with mask keys of the server's own."""
         packages = {index: each for index, each in self.packages.items() if index not in without}
@@ -120,10 +116,8 @@ class Adversary:
 
     def take_shares(self, holder: int, message: Unmask) -> None:
         """Keep what a holder releases: of its own survivors the private seed, of all others the mask secret."""
-        size = len(self.epoch.group)
-        survivors = set(decode_users(message.survivors, size).tolist())
-        shares = _elements(message.shares)
-        for owner, share in zip(decode_users(message.owners, size).tolist(), shares, strict=True):
+        survivors, owners = (decode_users(each, len(self.epoch.group)) for each in (message.survivors, message.owners))
+        for owner, share in zip(owners.tolist(), _elements(message.shares), strict=True):
             self._shares.setdefault((Kind(owner in survivors), owner), {})[holder] = share
 
     def _collude(self, index: int, state: ClientState) -> None:
@@ -145,18 +139,16 @@ class Adversary:
 
     def restore(self) -> None:
         """Restore every secret of which there are enough shares."""
-        for kind, known in ((Kind.MASK_SECRET, self.mask_secrets), (Kind.PRIVATE_SEED, self.seeds)):
-            least = self.epoch.params.threshold
-            owners = [owner for which, owner in self._shares if which is kind and owner not in known]
-            owners = [owner for owner in owners if len(self._shares[kind, owner]) >= least]
-            for owner in owners:
-                chosen = sorted(self._shares[kind, owner].items())[:least]
-                shares = np.array([[share for _, share in chosen]], np.uint64)
-                (secret,) = shamir.combine(shares, tuple(holder for holder, _ in chosen))
-                found = SharedSecret(secret or b"")
-                if not self._genuine(kind, owner, found):
-                    raise InvalidShare(f"the shares of user {self.epoch.user(owner)} do not fit together")
-                known[owner] = found
+        for (kind, owner), held in self._shares.items():
+            known = self.mask_secrets if kind is Kind.MASK_SECRET else self.seeds
+            holders = sorted(held)[: self.epoch.params.threshold]
+            if owner in known or len(holders) < self.epoch.params.threshold:
+                continue
+            shares = np.array([[held[holder] for holder in holders]], np.uint64)
+            found = SharedSecret(shamir.combine(shares, tuple(holders))[0] or b"")
+            if not self._genuine(kind, owner, found):
+                raise InvalidShare(f"the shares of user {self.epoch.user(owner)} do not fit together")
+            known[owner] = found
 
     def _genuine(self, kind: Kind, owner: int, secret: SharedSecret) -> bool:
         user, package = self.epoch.user(owner), self.packages[owner]
@@ -237,7 +229,8 @@ def told_dropped(honest: Collection[int], uploaded: int, threshold: int, collude
         return {holder: set(circle[place + 1 : place + 1 + votes]) for place, holder in enumerate(everybody)}
     for count in range(min(len(everybody) - 1, len(everybody) * spare // votes), 0, -1):
         told = spread_votes(everybody[:count], everybody, spare)
-        if min(_count(told, everybody[:count])) >= votes:
+        against = Counter(index for lie in told.values() for index in lie)
+        if min(against[index] for index in everybody[:count]) >= votes:
             return told
     return {}
 
@@ -252,8 +245,3 @@ def spread_votes(targets: list[int], holders: list[int], each: int) -> dict[int,
             against[index] += 1
         told[holder] = set(lie)
     return told
-
-
-def _count(told: Mapping[int, set[int]], targets: Collection[int]) -> list[int]:
-    against = Counter(index for lie in told.values() for index in lie)
-    return [against[index] for index in targets]
