@@ -13,7 +13,7 @@ User level, zero-out neighbours, no amplification. Without noise both are as lar
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from math import erfc, exp, log, sqrt
 from statistics import NormalDist
@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.planning.noise import MEANING, DifferentialPrivacy, plan_noise
+from sparsesecagg.planning.noise import MEANING, DifferentialPrivacy, with_noise
 from sparsesecagg.privacy.accountant import least
 from sparsesecagg.privacy.anonymity import log_binomial_below
 from sparsesecagg.protocol import Parameters, Policy, RoundOptions, Stage
@@ -46,7 +46,7 @@ class CanarySettings:
 
     def __post_init__(self) -> None:
         """Refuse what can't be measured."""
-        DifferentialPrivacy(self.epsilon, 1, self.delta).check(_USERS, -40.0)
+        DifferentialPrivacy(self.epsilon, 1, self.delta).check(_USERS)
         if self.canaries < _FEWEST:
             raise InvalidInput("canaries", f"must be at least {_FEWEST}, got {self.canaries}")
         if not 0 < self.confidence < 1:
@@ -61,13 +61,9 @@ class CanarySettings:
     def params(self, noise: bool) -> Parameters:
         """Return parameters of a small run, with the noise that keeps (ε, δ) in one round, or without any."""
         options = RoundOptions(threshold=_STAYING, dropout=0.1, colluding=0.0)
-        bare = Parameters.create(_USERS, _DIM, options)
-        if not noise:
-            return bare
-        planned = plan_noise(DifferentialPrivacy(self.epsilon, 1, self.delta), bare, _STAYING, -40.0)
-        return Parameters.create(
-            _USERS, _DIM, replace(options, clip_norm=1.0, noise_multiplier=planned.multiplier, modulus_bits=32)
-        )
+        if noise:
+            options = with_noise(options, DifferentialPrivacy(self.epsilon, 1, self.delta), _USERS, _DIM)
+        return Parameters.create(_USERS, _DIM, options)
 
 
 @dataclass(frozen=True)
