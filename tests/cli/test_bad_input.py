@@ -155,7 +155,7 @@ report    {t}/none                       RUN must be a folder written by
 report    --table html                   --table must be one of md, latex, got 'html'
 report    --table md --json              --table must not be given with --json
 report    --csv {t}/all.txt              --csv must name a file that ends in .csv, got
-report    --csv {t}/none/all.csv         --csv must be in an existing directory, got
+report    --csv {t}/none/all.csv         --csv must be in a folder that exists and can be written, got
 report    --pdf {t}/file                 --pdf must name a folder, got the file
 report    --out {t}/page.pdf             --out must name a file that ends in .html, got
 attack    --clients 3                    --clients must be

@@ -86,7 +86,7 @@ def test_seeds_are_one_experiment_in_every_form(tmp_path: Path, capsys: Any) -> 
         (["{t}/run", "--csv", "{t}/all.txt"], "--csv must name a file that ends in .csv"),
         (["{t}/run", "--pdf", "{t}/run/config.json"], "--pdf must name a folder"),
         (["{t}/run", "--out", "{t}/page.pdf"], "--out must name a file that ends in .html"),
-        (["{t}/run", "--out", "{t}/none/page.html"], "--out must be in an existing directory"),
+        (["{t}/run", "--out", "{t}/none/page.html"], "--out must be in a folder that exists and can be written"),
     ],
 )
 def test_bad_input_is_one_sentence(arguments: list[str], sentence: str, tmp_path: Path, capsys: Any) -> None:

@@ -8,10 +8,9 @@ import re
 import stat
 import sys
 import tomllib
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -23,15 +22,12 @@ OLDEST_FLOWER = (1, 41)
 NO_INSTALLATION = "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION"
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One thing that was looked at."""
+class Finding(NamedTuple):
+    """One thing that was looked at, and what to change about it; nothing if all is well."""
 
     check: str
-    ok: bool
     found: str
     change: str = ""
-    """What to do about it; nothing if all is well."""
 
 
 def doctor(
@@ -45,15 +41,14 @@ def doctor(
     Nothing of the app is run. Exits 0 if all is well, 1 if something must be changed, 2 if there is no app.
     """
     findings = [_versions(), _dependency(app), _ledger()]
-    wrong = [finding for finding in findings if not finding.ok]
+    healthy = not any(finding.change for finding in findings)
     if json:
-        print_json({"app": str(app), "healthy": not wrong, "findings": [vars(finding) for finding in findings]})
+        rows = [finding._asdict() | {"ok": not finding.change} for finding in findings]
+        print_json({"app": str(app), "healthy": healthy, "findings": rows})
     else:
-        for finding in findings:
-            say(f"{'✓' if finding.ok else '✗'} {finding.check}: {finding.found}")
-            if finding.change:
-                say(f"    → {finding.change}")
-    if wrong:
+        for check, found, change in findings:
+            say(f"✗ {check}: {found}\n    → {change}" if change else f"✓ {check}: {found}")
+    if not healthy:
         raise typer.Exit(EXIT_FAILED)
 
 
@@ -61,12 +56,11 @@ def _versions() -> Finding:
     try:
         flower = metadata.version("flwr")
     except metadata.PackageNotFoundError:
-        return Finding("versions", False, "Flower is not installed here", install_command("flower"))
+        return Finding("versions", "Flower is not installed here", install_command("flower"))
     found = f"Flower {flower}, Python {sys.version_info.major}.{sys.version_info.minor}"
-    if tuple(int(part) for part in flower.split(".")[:2]) < OLDEST_FLOWER:
-        wanted = ".".join(map(str, OLDEST_FLOWER))
-        return Finding("versions", False, found, f"pip install 'flwr[simulation]>={wanted},<2'")
-    return Finding("versions", True, found)
+    old = tuple(int(part) for part in flower.split(".")[:2]) < OLDEST_FLOWER
+    wanted = ".".join(map(str, OLDEST_FLOWER))
+    return Finding("versions", found, f"pip install 'flwr[simulation]>={wanted},<2'" if old else "")
 
 
 def _dependency(app: Path) -> Finding:
@@ -77,17 +71,17 @@ def _dependency(app: Path) -> Finding:
     except (OSError, tomllib.TOMLDecodeError, KeyError, UnicodeDecodeError):
         raise InvalidInput("app", f"must be the folder of a Flower app with its pyproject.toml, got {app}") from None
     if os.environ.get(NO_INSTALLATION) == "1":
-        return Finding("dependency", True, f"{NO_INSTALLATION}=1: Flower uses what is installed here")
+        return Finding("dependency", f"{NO_INSTALLATION}=1: Flower uses what is installed here")
     wanted = next((each for each in asked if each.startswith("sparsesecagg")), None)
     origin = _installed_from()
     name = re.split("[ @<>=!~;]", wanted or "sparsesecagg[flower]")[0]  # With the extras that the app asks for.
     remedy = f'"{name} @ {origin or "file:///path/to/sparsesecagg"}" in its dependencies'
     if wanted is None:
-        return Finding("dependency", False, "the app's pyproject.toml does not ask for sparsesecagg", remedy)
+        return Finding("dependency", "the app's pyproject.toml does not ask for sparsesecagg", remedy)
     if "@" not in wanted and origin is not None:
         found = f"the app asks for {wanted!r}, which is installed here from a folder and not from a package index"
-        return Finding("dependency", False, found, f"{remedy}, or {NO_INSTALLATION}=1 for SuperLink and nodes")
-    return Finding("dependency", True, f"the app asks for {wanted!r}")
+        return Finding("dependency", found, f"{remedy}, or {NO_INSTALLATION}=1 for SuperLink and nodes")
+    return Finding("dependency", f"the app asks for {wanted!r}")
 
 
 def _installed_from() -> str | None:
@@ -105,12 +99,11 @@ def _ledger() -> Finding:
     folder = Path(named) if named else Path.home() / ".sparsesecagg" / "ledger"
     place = next(each for each in (folder, *folder.absolute().parents) if each.exists())
     usable = place.is_dir() and os.access(place, os.W_OK | os.X_OK)
-    if place != folder and usable:
-        return Finding("ledger", True, f"{folder} will be made")
+    another = "name another: secagg-ledger in the node-config, SPARSESECAGG_LEDGER in a simulation"
+    if not usable:
+        return Finding("ledger", f"{folder} can't be written: {place} is not a folder of the node's own", another)
     if place != folder:
-        change = "name another: secagg-ledger in the node-config, SPARSESECAGG_LEDGER in a simulation"
-        return Finding("ledger", False, f"{folder} can't be made in {place}", change)
-    if usable and not (os.name == "posix" and stat.S_IMODE(folder.stat().st_mode) & 0o077):
-        return Finding("ledger", True, f"{folder} can be written")
-    problem = "is open to others" if usable else "is not a folder that can be written"
-    return Finding("ledger", False, f"{folder} {problem}", "chmod 700 the folder, or name another one")
+        return Finding("ledger", f"{folder} will be made")
+    if os.name == "posix" and stat.S_IMODE(folder.stat().st_mode) & 0o077:
+        return Finding("ledger", f"{folder} is open to others", f"chmod 700 the folder, or {another}")
+    return Finding("ledger", f"{folder} can be written")

@@ -78,12 +78,10 @@ def report(
 
 def _check(option: str, target: Path, suffix: str) -> None:
     if target.is_dir() or target.suffix.lower() != suffix:
-        raise InvalidInput(option, f"must name a file that ends in {suffix}, got {str(target)!r}")
-    folder = target.absolute().parent
-    if not folder.is_dir():
-        raise InvalidInput(option, f"must be in an existing directory, got {str(target.parent)!r}: create it")
-    if not os.access(folder, os.W_OK):
-        raise InvalidInput(option, f"must be in a directory that can be written to, got {str(target.parent)!r}")
+        got = "the folder " * target.is_dir() + repr(str(target))
+        raise InvalidInput(option, f"must name a file that ends in {suffix}, got {got}")
+    if not os.access(target.absolute().parent, os.W_OK):
+        raise InvalidInput(option, f"must be in a folder that exists and can be written, got {str(target.parent)!r}")
 
 
 def _as_json(measures: Measures) -> dict[str, Any]:

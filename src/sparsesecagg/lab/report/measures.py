@@ -49,6 +49,12 @@ class Measures:
         """How many runs it stands for."""
         return len(self.run.seeds) or 1
 
+    @property
+    def anonymity(self) -> int | None:
+        """How many honest users every sum has at least; None where nobody knows."""
+        users = self.run.setting("anonymity")
+        return users if isinstance(users, int) else None
+
 
 @dataclass(frozen=True)
 class Baseline:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -37,31 +37,27 @@ LEADS = ("sliced", "secagg-plus", "pairwise", "secagg", "plain")
 
 def results(measures: Sequence[Measures], secagg: Baseline | None) -> dict[str, list[str]]:
     """Return what is compared: a row of cells, one for each run, under its heading."""
-    rows = {
-        "Accuracy": [percent(m.accuracy, m.deviation) for m in measures],
-        "Seeds": [str(m.seeds) if m.seeds > 1 else NOTHING for m in measures],
-        "Rounds": [str(m.rounds) for m in measures],
-        "Failed rounds": [str(m.failed) for m in measures],
-        "Target accuracy reached": [
-            NOTHING if m.reached_target_at is None else f"round {m.reached_target_at:g}" for m in measures
-        ],
-        "UPLOAD per round": [bytes_text(m.upload_per_round) for m in measures],
-        "All sent per round": [bytes_text(m.sent_per_round) for m in measures],
-        "All sent in total": [bytes_text(m.sent_total) for m in measures],
-        "All received per round, with the model": [bytes_text(m.received_per_round) for m in measures],
-        "Times less than SecAgg: UPLOAD": [times(upload_ratio(m, secagg)) for m in measures],
-        "Times less than SecAgg: all sent": [times(sent_ratio(m, secagg)) for m in measures],
-        "The server can read": [readable(m.run.expected_exposure) for m in measures],
-        "A user hides among": [
-            f"{users} user{'s' * (users != 1)}" if isinstance(users := m.run.setting("anonymity"), int) else NOTHING
-            for m in measures
-        ],
-        "Coordinates updated per round": [percent(m.coordinates_updated) for m in measures],
-        "Exchanges per round": [NOTHING if m.exchanges is None else str(m.exchanges) for m in measures],
-        "Computing, measured": [seconds_text(m.computing_seconds) for m in measures],
-        "Transfer, simulated": [seconds_text(m.transfer_seconds) for m in measures],
+    rows: dict[str, Callable[[Measures], str]] = {
+        "Accuracy": lambda m: percent(m.accuracy, m.deviation),
+        "Seeds": lambda m: str(m.seeds) if m.seeds > 1 else NOTHING,
+        "Rounds": lambda m: str(m.rounds),
+        "Failed rounds": lambda m: str(m.failed),
+        "Target accuracy reached": lambda m: _known("round {:g}", m.reached_target_at),
+        "UPLOAD per round": lambda m: bytes_text(m.upload_per_round),
+        "All sent per round": lambda m: bytes_text(m.sent_per_round),
+        "All sent in total": lambda m: bytes_text(m.sent_total),
+        "All received per round, with the model": lambda m: bytes_text(m.received_per_round),
+        "Times less than SecAgg: UPLOAD": lambda m: times(upload_ratio(m, secagg)),
+        "Times less than SecAgg: all sent": lambda m: times(sent_ratio(m, secagg)),
+        "The server can read": lambda m: readable(m.run.expected_exposure),
+        "A user hides among": lambda m: _known("{} user" if m.anonymity == 1 else "{} users", m.anonymity),
+        "Coordinates updated per round": lambda m: percent(m.coordinates_updated),
+        "Exchanges per round": lambda m: _known("{}", m.exchanges),
+        "Computing, measured": lambda m: seconds_text(m.computing_seconds),
+        "Transfer, simulated": lambda m: seconds_text(m.transfer_seconds),
     }
-    return {name: cells for name, cells in rows.items() if any(cell not in (NOTHING, "0") for cell in cells)}
+    cells = {name: [cell(m) for m in measures] for name, cell in rows.items()}
+    return {name: row for name, row in cells.items() if not set(row) <= {NOTHING, "0"}}
 
 
 def summary_table(run_dirs: Sequence[Path]) -> Table:
@@ -170,7 +166,7 @@ def in_short(measures: Sequence[Measures]) -> str | None:
     lead = _lead(measures)
     if other is None or other is lead or lead.accuracy is None or other.accuracy is None or not lead.sent_per_round:
         return None
-    ratio, users = other.sent_per_round / lead.sent_per_round, lead.run.setting("anonymity")
+    ratio, users = other.sent_per_round / lead.sent_per_round, lead.anonymity
     usual = "plain training" if other.run.aggregator == "plain" else "SecAgg"
     server = "even a malicious server" if lead.run.setting("authenticated") else "a server that follows the protocol"
     reads = f"{server} sees only sums of {users} honest users or more, never one user's update"
@@ -178,7 +174,7 @@ def in_short(measures: Sequence[Measures]) -> str | None:
         f"With {lead.run.name} each user sends {bytes_text(lead.sent_per_round)} a round, "
         f"{against(ratio, f'with {usual}')} ({bytes_text(other.sent_per_round)}); the model reaches "
         f"{percent(lead.accuracy, lead.deviation)}, with {usual} {percent(other.accuracy, other.deviation)}"
-        + (f"; and {reads}." if isinstance(users, int) and users > 1 else ".")
+        + (f"; and {reads}." if users and users > 1 else ".")
     )
 
 
@@ -195,6 +191,10 @@ def warning(measures: Sequence[Measures]) -> str | None:
 
 def _lead(measures: Sequence[Measures]) -> Measures:
     return min(measures, key=lambda m: LEADS.index(m.run.aggregator) if m.run.aggregator in LEADS else len(LEADS))
+
+
+def _known(text: str, figure: float | None) -> str:
+    return NOTHING if figure is None else text.format(figure)
 
 
 def percent(fraction: float | None, deviation: float | None = None) -> str:
