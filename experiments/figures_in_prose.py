@@ -1,9 +1,9 @@
 """Figures that prose states, taken from result files.
 
-A page writes `<!-- = audit: audits[pattern=full,colluding=0].revealed_fraction | percent 1 -->0.0 %<!-- . -->`. What
+A page writes `<!-- = audit: audits[pattern=full,colluding=0].revealed_fraction; percent 1 -->0.0 %<!-- . -->`. What
 stands between the two comments is replaced when pages are published, and a test compares it: a sentence can't keep a
 figure that was measured anew. A path goes through keys and, in brackets, through lists: by place, or by what the wanted
-entry has.
+entry has. A mark has no `|`, which would end the cell of a table.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def filled(page: str, folder: Path = RESULTS) -> str:
 
 
 def figure(what: str, folder: Path = RESULTS) -> str:
-    """Return one figure: `file: path | form`."""
+    """Return one figure: `file: path; form`."""
     name, rest = what.split(":", 1)
-    path, form = rest.split("|")
+    path, form = rest.split(";")
     value: Any = _read(folder / f"{name.strip()}.json")
     for step in _STEP.finditer(path.strip()):
         value = value[step["key"]] if step["key"] else _chosen(value, step["choice"])

@@ -48,6 +48,16 @@ def test_pages_load_nothing_from_another_host(site: Path) -> None:
 
 
 @pytest.mark.slow
+def test_no_comment_breaks_a_table_or_a_paragraph(site: Path) -> None:
+    """A comment between rows, or a `|` in one, leaves rows as text; one that begins a line ends its paragraph."""
+    for page in site.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        assert not re.search(r"<p>\s*\||&lt;!--|<p>\s*<!-- = ", text), page
+    for page in (ROOT / "docs").glob("*.md"):
+        assert not re.search(r"^<!-- = ", page.read_text(encoding="utf-8"), re.MULTILINE), page
+
+
+@pytest.mark.slow
 def test_links_that_leave_the_documentation_lead_to_files_of_the_repository(site: Path) -> None:
     outside = re.compile(r'href="https://github\.com/sparsesecagg/sparsesecagg/(?:blob|tree)/main/([^"#]+)')
     links = {link for page in site.rglob("*.html") for link in outside.findall(page.read_text(encoding="utf-8"))}

@@ -26,8 +26,8 @@ def published(document: str) -> str:
 
 
 def rows() -> list[str]:
-    """Return one line per setting."""
-    found = []
+    """Return the heading and one line per setting."""
+    found = ["| α | θ | γ | T | singled out, as the paper counts | read in the clear |", "|" + " --- |" * 6]
     for alpha, dropout, colluding in SETTINGS:
         setting = (alpha, CLIENTS, dropout, colluding)
         users = anonymity(alpha, CLIENTS, dropout, colluder_count(CLIENTS, colluding) / CLIENTS)

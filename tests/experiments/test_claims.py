@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -38,14 +39,15 @@ def test_what_was_not_measured_is_named_near_the_top() -> None:
 def test_figures_in_prose_are_those_of_the_result_files(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert figures_in_prose.filled(text) == text, "run python -m experiments.publish"
+    assert not re.search(r"<!-- = [^>]*\|", text), "a mark with | ends the cell of a table"
 
 
 def test_a_figure_is_found_by_keys_places_and_what_an_entry_has(tmp_path: Path) -> None:
     entries = [{"clients": 25, "alpha": 0.1000001, "share": 0.505}, {"clients": 50, "share": [1, 20_000]}]
     (tmp_path / "some.json").write_text(json.dumps({"numbers": entries}))
-    assert figures_in_prose.figure("some: numbers[clients=25,alpha=0.1].share | percent 1", tmp_path) == "50.5 %"
-    assert figures_in_prose.figure("some: numbers[1].share[1] | count", tmp_path) == "20,000"
-    sentence = "about <!-- = some: numbers[0].share | times 3 -->7×<!-- . --> less"
+    assert figures_in_prose.figure("some: numbers[clients=25,alpha=0.1].share; percent 1", tmp_path) == "50.5 %"
+    assert figures_in_prose.figure("some: numbers[1].share[1]; count", tmp_path) == "20,000"
+    sentence = "about <!-- = some: numbers[0].share; times 3 -->7×<!-- . --> less"
     assert ">0.505×<" in figures_in_prose.filled(sentence, tmp_path)
 
 
