@@ -46,7 +46,7 @@ def _section(name: str, result: Mapping[str, Any] | None) -> str:
             heading + f"Not measured yet. `sparsesecagg reproduce {name}` takes about {hours:.1f} hours of one core.\n"
         )
     picture = f"![{experiment.title}](../results/plots/{name}.svg)\n\n"
-    state = "" if result["complete"] else " **Not complete**: the same command goes on with what is missing."
+    state = "" if result["complete"] else " **Not complete**: the same command continues with what is missing."
     rows = "".join(f"| {' | '.join(row)} |\n" for row in experiment.compare(result))
     return (
         heading

@@ -79,7 +79,7 @@ def _missing(found: Results) -> str:
         texts = (f"{name} ({_so_far(found[name])})" for name in partial)
         sentences.append(f"**Not complete**: {'; '.join(texts)}.")
     if absent or partial:
-        sentences.append("`sparsesecagg reproduce NAME` goes on with what is missing.")
+        sentences.append("`sparsesecagg reproduce NAME` continues with what is missing.")
     return " ".join(sentences) or "All experiments are complete."
 
 
