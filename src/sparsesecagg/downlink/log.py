@@ -69,7 +69,7 @@ class StepLog(NumberedModel):
         return self.model
 
     def step(self, target: Vector, sequence: int | None = None) -> ModelStep:
-        """Do the same, and return the step.
+        """Advance as above, and return the step that leads there.
 
         Where `target` equals the model in a whole block of 512, the block stays as it is and its error waits: a round
         that changes few blocks makes a small step.
