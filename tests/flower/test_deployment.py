@@ -69,15 +69,10 @@ class Outcome:
         assert high - before_high == pytest.approx(expected, abs=1e-6)
 
 
-def messages(node: Node) -> int:
-    """Return how many messages a node has received."""
-    return node.log_text().count("Receiving: train message")
-
-
-def wait_for_messages(node: Node, count: int, timeout: float) -> None:
-    """Return when a node has received so many messages, which then are being worked on."""
+def wait_for(node: Node, text: str, count: int, timeout: float) -> None:
+    """Return when a node has logged something so many times."""
     deadline = time.monotonic() + timeout
-    while messages(node) < count:
+    while node.log_text().count(text) < count:
         assert time.monotonic() < deadline, node.log_text()[-3000:]
         time.sleep(0.05)
 
@@ -106,17 +101,18 @@ def test_a_simulation_in_ray_with_a_client_that_raises_in_every_round(tmp_path: 
 
 
 def test_a_deployment_survives_kills(tmp_path: Path) -> None:
-    """Five SuperNodes. In round 2 one node is killed while it uploads, and another is told to end while it unmasks."""
+    """Five SuperNodes. One is killed when it has done with round 1, so that it never uploads in round 2; there another
+    one is told to end when it is asked to unmask."""
     with LocalFederation(tmp_path / "deployment") as federation:
         for index in range(5):
             federation.add_node(index, {"partition-id": index, "num-partitions": 5})
-        federation.wait_for_nodes(5)
+        federation.wait_for_nodes(5, timeout=120)
         out = tmp_path / "out.json"
-        run = federation.run(APP, {"rounds": 2, "upload-seconds": 30.0, "out": str(out)})
-        # Counted from the first one: what `flwr run` prints comes late, so round 2 may have begun when it tells of 1.
-        wait_for_messages(federation.nodes[4], FIRST_ROUND + 1, timeout=240)
+        # Long enough for four uploads on a busy machine. Flower itself notices after a minute that a node was killed.
+        run = federation.run(APP, {"rounds": 2, "upload-seconds": 60.0, "out": str(out)})
+        wait_for(federation.nodes[4], "Sent successfully", FIRST_ROUND, timeout=240)
         federation.signal_node(4, signal.SIGKILL)
-        wait_for_messages(federation.nodes[3], FIRST_ROUND + 2, timeout=120)
+        wait_for(federation.nodes[3], "Receiving: train message", FIRST_ROUND + 2, timeout=180)
         federation.signal_node(3, signal.SIGTERM)
         outcome = Outcome(out, run.finish(timeout=240))
     assert federation.processes() == []

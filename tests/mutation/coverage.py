@@ -77,14 +77,15 @@ class FewExamples:
 
 
 class _Recorder(FewExamples):
-    """Notes for each test how long it takes and which lines of ours it runs."""
+    """Notes for each test how long it takes and which lines of ours it runs; writes a file of tests down at its end."""
 
-    def __init__(self) -> None:
+    def __init__(self, files: dict[Path, Path]) -> None:
+        self.files, self.folders = files, {str(SOURCE / package) for package in PACKAGES}
         self.tests: Lines = {}
         self.failed: list[str] = []
 
     @pytest.hookimpl(hookwrapper=True)
-    def pytest_runtest_protocol(self, item: Any) -> Iterator[None]:
+    def pytest_runtest_protocol(self, item: Any, nextitem: Any) -> Iterator[None]:
         lines: dict[str, set[int]] = defaultdict(set)
 
         def local(frame: Any, event: str, _: Any) -> Any:
@@ -101,7 +102,12 @@ class _Recorder(FewExamples):
         yield
         sys.settrace(None)
         threading.settrace(None)
-        self.tests[item.nodeid] = (time.process_time() - start, dict(lines))
+        ours = {file: seen for file, seen in lines.items() if str(Path(file).parent) in self.folders}
+        self.tests[item.nodeid] = (time.process_time() - start, ours)
+        if nextitem is None or nextitem.path != item.path:
+            if not self.failed:
+                self.files[item.path].write_bytes(pickle.dumps(self.tests))
+            self.tests = {}
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.failed:
@@ -125,19 +131,14 @@ def record(jobs: int) -> Lines:
 
 def _record(paths: list[Path], files: dict[Path, Path]) -> None:
     """Run some files of tests, and write down the lines of ours that each test runs."""
-    ours = {str(SOURCE / package) for package in PACKAGES}
-    recorder = _Recorder()
+    recorder = _Recorder(files)
     if paths:
         pytest.main([*PYTEST, *map(str, paths)], plugins=[recorder])
     if recorder.failed:
         raise SystemExit(f"these fail without any mutant: {', '.join(recorder.failed)}")
     for path in paths:
-        tests = {
-            test: (seconds, {file: seen for file, seen in lines.items() if str(Path(file).parent) in ours})
-            for test, (seconds, lines) in recorder.tests.items()
-            if test.startswith(f"{path.relative_to(ROOT).as_posix()}::")
-        }
-        files[path].write_bytes(pickle.dumps(tests))
+        if not files[path].exists():  # All of its tests are left out.
+            files[path].write_bytes(pickle.dumps({}))
 
 
 def tests_of(path: Path, mutant: Mutant, tests: Lines, first: Counter[str], budget: float) -> list[str]:

@@ -1,4 +1,4 @@
-"""Two thousand runs over a broken network: exact sums or typed errors, in every round of every one."""
+"""A thousand runs over a broken network: exact sums or typed errors, in every round of every one."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from faults import EXACT, Fault, run_schedules
 from interleavings import without_ledger
 from sparsesecagg.protocol.combine import Sum
 
-SCHEDULES = 2000
-CHUNKS = 8
+SCHEDULES = 1000
+CHUNKS = 4
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_random_schedules_end_with_an_exact_sum_or_a_typed_error(chunk: int) -> None:
-    """2,000 schedules in all; `make soak` runs 100,000. The faults really happen, and many rounds survive them."""
+    """1,000 schedules in all; `make soak` runs 100,000. The faults really happen, and many rounds survive them."""
     count = SCHEDULES // CHUNKS
     endings, seen = run_schedules(chunk * count, count)
     assert sum(endings.values()) >= count, "several rounds in each, or an error that ended the set-up"
