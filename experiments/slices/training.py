@@ -17,7 +17,6 @@ from experiments.slices.servers import make_server
 from sparsesecagg.downlink.gain import Gain
 from sparsesecagg.lab.learning.data import Dataset, load_dataset, make_partition
 from sparsesecagg.lab.learning.models import (
-    Convolution,
     DenseNetwork,
     LayeredNetwork,
     LocalTraining,
@@ -176,7 +175,7 @@ def make_network(task: Task, strategy: str) -> LayeredNetwork:
         return (ProximalDense if proximal else DenseNetwork)(inputs, len(data.classes), (task.hidden,))
     channels, height, width = data.sample_shape
     made = ProximalStrided if proximal else StridedNetwork
-    return made((channels, height, width), len(data.classes), (Convolution(5, 6), Convolution(5, 12)), 32)
+    return made((channels, height, width), len(data.classes), ((5, 6), (5, 12)), 32)
 
 
 def make_gain(coverage: float, gain: float | str) -> Gain:

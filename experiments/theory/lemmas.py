@@ -15,8 +15,9 @@ from experiments.theory.checks import check, t_statistic
 from experiments.theory.config import ERROR_RATE, InARun, Lemmas
 from experiments.theory.formulas import pairwise_moments, sampling_variance
 from sparsesecagg.errors import ThresholdNotMet
+from sparsesecagg.lab.learning.config import TrainingConfig
 from sparsesecagg.lab.learning.models import Layer
-from sparsesecagg.lab.learning.secure import WEIGHT_SCALE, SecureAggregator, Secured
+from sparsesecagg.lab.learning.secure import WEIGHT_SCALE, SecureAggregator
 from sparsesecagg.protocol import RoundOptions, Stage
 from sparsesecagg.simulate import run_round
 from sparsesecagg.simulate.simulation import draw_dropouts
@@ -74,8 +75,10 @@ def measure_run(config: InARun, way: str, seed: int) -> dict[str, Any]:
         dropout=config.dropout,
         max_weight=WEIGHT_SCALE if weighted else 0,
     )
-    how = Secured(normalisation="expected", keys_arrive=keys_arrive, first_clip=2.0, seed=seed)
-    aggregator = SecureAggregator("pairwise", config.clients, [Layer("all", 0, config.dim)], options, how)
+    training = TrainingConfig.create(
+        aggregator="pairwise", clients=config.clients, normalisation="expected", keys_arrive=keys_arrive, seed=seed
+    )
+    aggregator = SecureAggregator(training, options, [Layer("all", 0, config.dim)], 2.0)
     weights = [1 + user for user in range(config.clients)] if weighted else None
     update, means = np.ones(config.dim, np.float32), []
     for number in range(1, config.rounds + 1):

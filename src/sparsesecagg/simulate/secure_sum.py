@@ -53,9 +53,7 @@ def secure_sum(
     if weights is not None:
         options = replace(options, max_weight=max(weights))
     params = Parameters.create(len(arrays), max(1, arrays[0].size), options)
-    cohort = Cohort(
-        policy=Policy(patterns=frozenset({params.pattern}))
-    )  # The caller that names a pattern has opted in.
+    cohort = Cohort(Policy(patterns=frozenset({params.pattern})))  # The caller that names a pattern has opted in.
     return run_round(params, arrays, cohort, weights=weights, drops=_stages(drops or {}, len(arrays))).result
 
 

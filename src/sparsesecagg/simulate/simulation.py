@@ -86,10 +86,9 @@ def draw_dropouts(
 ) -> dict[int, Stage]:
     """Return who drops out of a round, and at which stage: it sends neither that stage's message nor later ones.
 
-    This is what `--dropout` means in every command: each user drops out of a round with probability `dropout` (θ in
-    the paper), independently of the others, at one of `stages`. So the number of dropouts varies, and a round now and
-    then loses too many. ADVERTISE_KEYS happens once, before the first round: who drops out there takes no part in the
-    whole run, and in later rounds nobody drops out there.
+    This is what `--dropout` means in every command: each user drops out with probability `dropout` (θ in the paper),
+    independently of the others, at one of `stages`. ADVERTISE_KEYS happens once, before the first round: who drops out
+    there takes no part in the whole run.
     """
     if not first_round:
         stages = [stage for stage in stages if stage is not Stage.ADVERTISE_KEYS]

@@ -88,8 +88,6 @@ def test_a_run_counts_what_goes_down(tmp_path: Path) -> None:
     sliced = finish(FederatedRun.create(config, task, tmp_path / "sliced"))
     assert all(line["downlink_bytes"] < 4 * task.model.dim / 8 / 2 for line in sliced[1:])  # Of what 4 bits would be.
     for recorded in lines.values():
-        total = sum(line["downlink_bytes"] for line in recorded)
-        assert recorded[-1]["cumulative_downlink_bytes"] == pytest.approx(total)
         for line in recorded:
             moved = line["sent_bytes"]["total"] + line["received_bytes"]["total"] + line["downlink_bytes"]
             seconds = 8 * moved / 100e6 + line["exchanges"] * 2 * 0.020

@@ -12,7 +12,6 @@ from sparsesecagg.lab.learning import Dataset, DenseNetwork
 from sparsesecagg.lab.learning.models import (
     MODELS,
     PRESETS,
-    Convolution,
     Evaluation,
     LocalTraining,
     StridedNetwork,
@@ -137,12 +136,12 @@ def test_a_layer_needs_a_unit() -> None:
 @pytest.mark.parametrize(
     ("shape", "convolutions"),
     [
-        ((1, 28, 28), (Convolution(5, 10), Convolution(5, 20))),
-        ((3, 13, 12), (Convolution(4, 3), Convolution(3, 5))),
-        ((2, 9, 9), (Convolution(3, 4),)),
+        ((1, 28, 28), ((5, 10), (5, 20))),
+        ((3, 13, 12), ((4, 3), (3, 5))),
+        ((2, 9, 9), ((3, 4),)),
     ],
 )
-def test_one_step_is_that_of_torch(shape: tuple[int, int, int], convolutions: tuple[Convolution, ...]) -> None:
+def test_one_step_is_that_of_torch(shape: tuple[int, int, int], convolutions: tuple[tuple[int, int], ...]) -> None:
     torch = pytest.importorskip("torch")
     random = np.random.default_rng(0)
     network = StridedNetwork(shape, 4, convolutions, hidden=7)
@@ -154,10 +153,10 @@ def test_one_step_is_that_of_torch(shape: tuple[int, int, int], convolutions: tu
     vector = torch.tensor(parameters, requires_grad=True)
     values, channels = torch.tensor(x), shape[0]
     parts = [vector[layer.start : layer.stop] for layer in network.layers]
-    for one, weight, bias in zip(convolutions, parts[::2], parts[1::2], strict=False):
-        kernel = weight.reshape(one.kernel, one.kernel, channels, one.channels).permute(3, 2, 0, 1)
+    for (side, made), weight, bias in zip(convolutions, parts[::2], parts[1::2], strict=False):
+        kernel = weight.reshape(side, side, channels, made).permute(3, 2, 0, 1)
         values = torch.relu(torch.nn.functional.conv2d(values, kernel, bias, stride=2))
-        channels = one.channels
+        channels = made
     values = values.permute(0, 2, 3, 1).reshape(6, -1)
     hidden = torch.relu(values @ parts[-4].reshape(-1, 7) + parts[-3])
     scores = hidden @ parts[-2].reshape(7, 4) + parts[-1]
@@ -171,14 +170,14 @@ def test_it_learns_where_a_bright_spot_is() -> None:
     x = 0.1 * random.random((200, 1, 12, 12), dtype=np.float32)
     for image, label in zip(x, y, strict=True):
         image[0, 6 * (label // 2) + 2 : 6 * (label // 2) + 5, 6 * (label % 2) + 2 : 6 * (label % 2) + 5] += 1
-    network = StridedNetwork((1, 12, 12), 4, (Convolution(3, 6),), hidden=12)
+    network = StridedNetwork((1, 12, 12), 4, ((3, 6),), hidden=12)
     trained = network.train_local(network.initial(0), x, y, LocalTraining(epochs=8, lr=0.05), 0)
     assert network.evaluate(trained, x, y).correct > 190
 
 
 def test_images_smaller_than_a_patch_are_refused() -> None:
     with pytest.raises(InvalidInput, match="needs larger images than 8 × 8 pixels"):
-        StridedNetwork((1, 8, 8), 10, (Convolution(5, 10), Convolution(5, 20)), 50)
+        StridedNetwork((1, 8, 8), 10, ((5, 10), (5, 20)), 50)
 
 
 def images(*shape: int) -> Dataset:

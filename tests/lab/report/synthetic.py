@@ -97,7 +97,7 @@ def _lines(
     # The same clients drop out whatever the aggregator; what is learned differs a little.
     noise = np.random.default_rng(len(aggregator))
     lines: list[dict[str, Any]] = []
-    accuracy, uploaded, computing, transfer = 0.1, 0.0, 0.0, 0.0
+    accuracy = 0.1
     for number in range(1, rounds + 1):
         bad = number in failed
         if not bad:
@@ -107,9 +107,6 @@ def _lines(
             "UPLOAD": int(rng.binomial(clients, 0.24)),
             "UNMASK": 10 if bad else int(rng.binomial(clients, 0.02)),
         }
-        uploaded += upload
-        computing += 0.4 + _total(client) + _total(server)
-        transfer += 0.05 + upload * 8e-8
         spread = {str(k): _poisson(k, contributors) for k in range(2, 19)} if contributors < 20 else {"35": 1.0}
         line: dict[str, Any] = {
             "round": number,
@@ -132,8 +129,6 @@ def _lines(
             "contributors": {"mean": contributors, "min": 2 if contributors < 20 else 35},
             "contributors_histogram": spread,
             "clipped": 0,
-            "cumulative_upload_bytes": uploaded,
-            "cumulative_seconds": {"computing": computing, "transfer": transfer},
         }
         if bad:
             line |= {"contributors": None, "contributors_histogram": {}}

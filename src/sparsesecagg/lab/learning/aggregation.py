@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -109,7 +108,7 @@ class PlainAggregator(Aggregator):
             step=(total / sum(heavy.values())).astype(np.float32) if users else None,
             reason=None if users else "nobody was left at UPLOAD",
             survivors=len(users),
-            dropped=count_dropped(drops),
+            dropped={stage.name: list(drops.values()).count(stage) for stage in STAGES},
             upload_bytes=size,
             uploads=len(users),
             sent_bytes=_upload_only(size if users else 0.0),
@@ -128,12 +127,6 @@ def uploaders(clients: int, drops: Mapping[int, Stage]) -> list[int]:
     """Return the users that are there at UPLOAD: all but those that dropped out by then."""
     arrived = set(STAGES[STAGES.index(Stage.UPLOAD) + 1 :])
     return [user for user in range(clients) if user not in drops or drops[user] in arrived]
-
-
-def count_dropped(drops: Mapping[int, Stage]) -> dict[str, int]:
-    """Return how many users dropped out at each stage."""
-    counted = Counter(drops.values())
-    return {stage.name: counted[stage] for stage in STAGES}
 
 
 def count_contributors(per_coordinate: NDArray[np.integer]) -> dict[str, Any]:

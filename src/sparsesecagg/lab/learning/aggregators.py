@@ -9,30 +9,26 @@ from dataclasses import replace
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.lab.audit.theory import expected_fraction
 from sparsesecagg.lab.learning.aggregation import Aggregator, PlainAggregator
-from sparsesecagg.lab.learning.config import AUTO, TrainingConfig
-from sparsesecagg.lab.learning.malicious import Malicious
+from sparsesecagg.lab.learning.config import TrainingConfig
 from sparsesecagg.lab.learning.models import Model, Vector
-from sparsesecagg.lab.learning.secure import WEIGHT_SCALE, SecureAggregator, Secured
+from sparsesecagg.lab.learning.secure import WEIGHT_SCALE, SecureAggregator
 from sparsesecagg.planning.noise import DifferentialPrivacy, with_noise
 from sparsesecagg.privacy.anonymity import log_binomial_below
 from sparsesecagg.protocol import Parameters, RoundOptions
-from sparsesecagg.protocol.combine import SMALLEST_NUMBER, Sum
-from sparsesecagg.protocol.robust import CentredClipping, Median
+from sparsesecagg.protocol.combine import SMALLEST_NUMBER
 
 SLICED = "sliced"
-AGGREGATORS = {
-    "plain": "no protection: all values as 32-bit floats",
-    "secagg": "SecAgg (Bonawitz et al. 2017): everybody sends everything, masked",
-    "secagg-plus": "SecAgg+ (Bell et al. 2020): the same with a sparse graph of masks and shares",
-    "pairwise": "SparseSecAgg as published: for reproduction; it reveals values when users drop out",
-    SLICED: "ours: everybody in a group sends the same random fraction α, masked inside the group",
+PATTERN_OF = {
+    "secagg": "full",  # Bonawitz et al. 2017
+    "secagg-plus": "full",  # Bell et al. 2020: a sparse graph of masks and shares
+    "pairwise": "pairwise",  # SparseSecAgg as published
+    SLICED: "sliced",
 }
-PATTERN_OF = {"secagg": "full", "secagg-plus": "full", "pairwise": "pairwise", SLICED: "sliced"}
+AGGREGATORS = ("plain", *PATTERN_OF)
 SPARSE = frozenset({SLICED, "pairwise"})
 
-# 32 bits are what the published protocols use; sums over groups average rounding out.
-DEFAULT_MODULUS_BITS = {SLICED: 16}
-PUBLISHED_MODULUS_BITS = 32
+SLICED_MODULUS_BITS, PUBLISHED_MODULUS_BITS = 16, 32
+"""32 are what the published protocols use; sums over groups average rounding out."""
 
 # SecAgg+ takes the fewest neighbours with which a round fails for want of shares at most this often.
 FAILING_ROUNDS = 0.01
@@ -45,11 +41,6 @@ _WITHOUT_GROUPS = {
     "plain": "which sends values in the clear",
     **dict.fromkeys(("secagg-plus", "pairwise"), "which may open sums of few users"),
 }
-
-
-def malicious_users(config: TrainingConfig) -> Malicious:
-    """Return the malicious users of a run."""
-    return Malicious.draw(config.clients, config.malicious, config.attack, config.seed)
 
 
 def make_aggregator(config: TrainingConfig, model: Model, initial: Vector) -> Aggregator:
@@ -77,18 +68,8 @@ def make_aggregator(config: TrainingConfig, model: Model, initial: Vector) -> Ag
         least = f"{1 / model.dim:.3g}"
         problem = f"of {options.alpha:g} sends nothing of a model of {model.dim} parameters: use {least} or more"
         raise InvalidInput("alpha", problem)
-    how = Secured(
-        normalisation=config.normalisation,
-        authenticated=config.authenticated,
-        keys_arrive=config.keys_arrive,
-        sampled=config.sample < 1,
-        first_clip=initial if config.first_clip is None else config.first_clip,
-        gain=1.0 if name != SLICED else None if config.gain == AUTO else float(config.gain),
-        combine={"mean": Sum, "median": Median}.get(config.combine) or CentredClipping(),
-        malicious=malicious_users(config),
-        seed=config.seed,
-    )
-    return SecureAggregator(name, config.cohort, model.layers, noisy_options(options, config, model.dim), how)
+    first_clip = initial if config.first_clip is None else config.first_clip
+    return SecureAggregator(config, noisy_options(options, config, model.dim), model.layers, first_clip)
 
 
 def round_options(config: TrainingConfig) -> RoundOptions:
@@ -104,7 +85,7 @@ def round_options(config: TrainingConfig) -> RoundOptions:
         pattern=PATTERN_OF[name],
         alpha=options.alpha if name in SPARSE else 1.0,
         neighbours=neighbours,
-        modulus_bits=config.modulus_bits or DEFAULT_MODULUS_BITS.get(name, PUBLISHED_MODULUS_BITS),
+        modulus_bits=config.modulus_bits or (SLICED_MODULUS_BITS if name == SLICED else PUBLISHED_MODULUS_BITS),
         clip=1.0,  # Updates are divided by the clip of their layer.
         max_weight=0 if config.weights == "uniform" else WEIGHT_SCALE,
     )

@@ -18,7 +18,7 @@ from sparsesecagg.downlink.gain import DEFAULT_ALPHA
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.lab.learning.data.dataset import DEFAULT_CONCENTRATION, DEFAULT_SHARDS
 from sparsesecagg.lab.learning.downlink import DOWNLINKS
-from sparsesecagg.lab.learning.malicious import ATTACKS
+from sparsesecagg.lab.learning.malicious import ATTACKS, Malicious
 from sparsesecagg.lab.learning.models import DEFAULT_HIDDEN, OWN_DATA, PRESETS, LocalTraining
 from sparsesecagg.protocol import STAGES, RoundOptions, Stage
 from sparsesecagg.protocol.parameters import check_kinds
@@ -183,6 +183,10 @@ class TrainingConfig:
         """The stages at which users drop out: names separated by commas, or ANY for all of them."""
         names = tuple(part.strip().upper().replace("-", "_") for part in self.drop_at.split(","))
         return tuple(stage.name for stage in STAGES) if names == ("ANY",) else names
+
+    def malicious_users(self) -> Malicious:
+        """Return who is malicious, and what they do."""
+        return Malicious.draw(self.clients, self.malicious, self.attack, self.seed)
 
     def value(self, option: str) -> Any:
         """Return an option by its name."""

@@ -7,6 +7,7 @@ its last checkpoint. Both then yield the metrics of each round as it is done.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from importlib.metadata import version
@@ -18,13 +19,13 @@ import numpy as np
 
 from sparsesecagg.errors import InvalidInput, ProtocolError
 from sparsesecagg.lab.learning.aggregation import Aggregator
-from sparsesecagg.lab.learning.aggregators import expected_exposure, make_aggregator, malicious_users
+from sparsesecagg.lab.learning.aggregators import expected_exposure, make_aggregator
 from sparsesecagg.lab.learning.config import TrainingConfig
 from sparsesecagg.lab.learning.data import Dataset, Partition, load_dataset, make_partition
 from sparsesecagg.lab.learning.downlink import ModelSteps, WholeModels
-from sparsesecagg.lab.learning.metrics import Network, RoundLine, round_line
+from sparsesecagg.lab.learning.metrics import RoundLine
 from sparsesecagg.lab.learning.models import Model, Vector, make_model
-from sparsesecagg.lab.learning.run_folder import Checkpoint, RunFolder, check_free
+from sparsesecagg.lab.learning.run_folder import Checkpoint, RunFolder
 from sparsesecagg.lab.learning.seeds import Purpose, generator, integer_seed
 from sparsesecagg.lab.learning.workers import Job, TrainingPool
 from sparsesecagg.protocol import Stage
@@ -66,7 +67,7 @@ class Task:
             shards=config.shards,
             concentration=config.concentration,
         )
-        data = malicious_users(config).labels(data, partition)
+        data = config.malicious_users().labels(data, partition)
         network = model or make_model(config.model, data, config.hidden)
         initial = network.initial(integer_seed(config.seed, Purpose.INITIAL_MODEL))
         return cls(data, network, partition, initial, data_dir)
@@ -109,8 +110,7 @@ class FederatedRun:
 
     def __init__(self, config: TrainingConfig, task: Task, aggregator: Aggregator, folder: RunFolder) -> None:
         checkpoint = folder.checkpoint()
-        self.config, self.task, self.folder = config, task, folder
-        self._aggregator = aggregator
+        self.config, self.task, self.folder, self._aggregator = config, task, folder, aggregator
         self._aggregator.restore(checkpoint.aggregator)
         self._downlink = WholeModels(checkpoint.parameters)
         if config.downlink == "steps":
@@ -118,15 +118,14 @@ class FederatedRun:
             self._downlink = ModelSteps(checkpoint.parameters, layers, config.downlink_bits, config.clients, turns)
         if checkpoint.downlink:
             self._downlink.restore(checkpoint.downlink)
-        self._round = checkpoint.round_number
-        self._history = folder.cut_metrics(self._round)
-        self._network = Network(config.bandwidth_mbit, config.latency_ms)
+        self.round_number = checkpoint.round_number
+        """The last finished round."""
+        self._history = folder.cut_metrics(self.round_number)
 
     @classmethod
     def create(cls, config: TrainingConfig, task: Task, out: Path) -> FederatedRun:
         """Check everything, then make the folder `out` with the configuration, the partition and the first model."""
         aggregator = make_aggregator(config, task.model, task.initial)
-        check_free(out)
         config = config.replace(dataset=task.dataset.name, model=task.model.name)
         described = config.to_json() | {
             "dim": task.model.dim,
@@ -175,11 +174,6 @@ class FederatedRun:
         return run
 
     @property
-    def round_number(self) -> int:
-        """The last finished round."""
-        return self._round
-
-    @property
     def _parameters(self) -> Vector:
         """The model: where it goes down in steps, the one that these lead to."""
         return self._downlink.model
@@ -187,7 +181,7 @@ class FederatedRun:
     @property
     def finished(self) -> bool:
         """Whether all rounds are done or the target is reached."""
-        return self._round >= self.config.rounds or self.reached_target_at is not None
+        return self.round_number >= self.config.rounds or self.reached_target_at is not None
 
     @property
     def reached_target_at(self) -> int | None:
@@ -200,12 +194,12 @@ class FederatedRun:
     def rounds(self, pool: TrainingPool) -> Iterator[RoundLine]:
         """Run the rounds that are left; yield each one's line when its checkpoint is in place."""
         while not self.finished:
-            line = self._one_round(self._round + 1, pool)
+            line = self._one_round(self.round_number + 1, pool)
             self._history.append(msgspec.to_builtins(line))
             self.folder.append_metrics(self._history[-1])
-            self._round += 1
+            self.round_number += 1
             self.folder.save_checkpoint(
-                Checkpoint(self._round, self._parameters, self._aggregator.state(), self._downlink.state())
+                Checkpoint(self.round_number, self._parameters, self._aggregator.state(), self._downlink.state())
             )
             yield line
         self.folder.save_model(self._parameters, self.task.model.layers)
@@ -216,10 +210,10 @@ class FederatedRun:
         sent = [line for line in self._history if line["uploads"]]
         uploads = sum(line["uploads"] for line in sent)
         total = sum(line["uploads"] * line["upload_bytes"] for line in sent)
-        epsilon = self._aggregator.epsilon(self._round, self.config.dp_delta)
+        epsilon = self._aggregator.epsilon(self.round_number, self.config.dp_delta)
         return RunSummary(
             accuracy=self._history[-1]["accuracy"],
-            rounds=self._round,
+            rounds=self.round_number,
             reached_target_at=self.reached_target_at,
             upload_bytes_per_client_round=total / uploads if uploads else 0.0,
             total_upload_bytes=round(total),
@@ -231,7 +225,7 @@ class FederatedRun:
     def require_progress(self) -> None:
         """Raise `TrainingFailed` if not a single round worked: the model is still the first one."""
         if self._history and all(line["status"] == "failed" for line in self._history):
-            raise TrainingFailed(self._round, self._history[-1]["reason"])
+            raise TrainingFailed(self.round_number, self._history[-1]["reason"])
 
     def _one_round(self, number: int, pool: TrainingPool) -> RoundLine:
         config = self.config
@@ -259,15 +253,18 @@ class FederatedRun:
                 self._downlink.advance(self._parameters + aggregation.step)
             except InvalidInput as problem:
                 raise self._diverged(number) from problem
-        return round_line(
-            number,
-            pool.evaluate(self._parameters),
-            aggregation,
-            self._network,
-            downlink_bytes=downlink_bytes,
-            training_seconds=sum(one.seconds for one in trained) / max(1, len(trained)),
-            before=self._history[-1] if self._history else None,
-        )
+        evaluation = pool.evaluate(self._parameters)
+        moved = aggregation.sent_bytes["total"] + (aggregation.received_bytes["total"] + downlink_bytes)
+        own: dict[str, Any] = {
+            "round": number,
+            "accuracy": evaluation.correct / evaluation.samples,
+            "loss": evaluation.loss / evaluation.samples if math.isfinite(evaluation.loss) else None,
+            "status": "ok" if aggregation.reason is None else "failed",
+            "downlink_bytes": downlink_bytes,
+            "training_seconds": sum(one.seconds for one in trained) / max(1, len(trained)),
+            "transfer_seconds": transfer_seconds(config, moved, aggregation.exchanges or 1),
+        }
+        return RoundLine(**{name: getattr(aggregation, name) for name in RoundLine.__struct_fields__} | own)
 
     def _cohort(self, number: int) -> list[int]:
         """Return the users that the server invites to a round."""
@@ -280,6 +277,11 @@ class FederatedRun:
         return InvalidInput(
             "lr", f"of {self.config.lr:g} makes local training diverge in round {number}: use a smaller one"
         )
+
+
+def transfer_seconds(config: TrainingConfig, moved: float, exchanges: int) -> float:
+    """Return how long a user's messages would take: all bytes at the bandwidth, and two latencies per exchange."""
+    return 8 * moved / (config.bandwidth_mbit * 1e6) + exchanges * 2 * config.latency_ms / 1000
 
 
 def resumed_config(folder: RunFolder, options: Mapping[str, Any]) -> TrainingConfig:

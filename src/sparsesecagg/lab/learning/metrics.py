@@ -1,15 +1,11 @@
-"""One round as a line of metrics.jsonl, with the totals of the rounds so far. Reports read the same lines."""
+"""One round as a line of metrics.jsonl. Reports read the same lines."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
-
-from sparsesecagg.lab.learning.models import Evaluation
 
 
 class ContributorFigures(msgspec.Struct, frozen=True):
@@ -51,14 +47,12 @@ class RoundLine(msgspec.Struct, frozen=True):
     server_seconds: dict[str, float] = {}
     training_seconds: float = 0.0
     transfer_seconds: float = 0.0
+    """Computing is measured, transfer is modelled: they are never added up without being shown apart."""
     contributors: ContributorFigures = ContributorFigures()
     contributors_histogram: dict[str, float] = {}
     clipped: int | None = None
     exact: bool | None = None
     """The sum in the field was that of the survivors' own quantised values; None where nobody knows."""
-    cumulative_upload_bytes: float | None = None
-    cumulative_downlink_bytes: float | None = None
-    cumulative_seconds: dict[str, float] = {}
 
     @property
     def failed(self) -> bool:
@@ -92,57 +86,3 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             found[prefix + key] = value
     return found
-
-
-@dataclass(frozen=True)
-class Network:
-    """A user's line to the server, simulated; the server's own line is taken to be wide enough for all of them."""
-
-    bandwidth_mbit: float
-    latency_ms: float
-
-    def transfer_seconds(self, sent: float, received: float, exchanges: int) -> float:
-        """Return how long a user's messages take: all bytes at the bandwidth, and two latencies per exchange."""
-        return 8 * (sent + received) / (self.bandwidth_mbit * 1e6) + exchanges * 2 * self.latency_ms / 1000
-
-
-def round_line(
-    number: int,
-    evaluation: Evaluation,
-    done: RoundLine,
-    network: Network,
-    *,
-    downlink_bytes: float,
-    training_seconds: float,
-    before: Mapping[str, Any] | None,
-) -> RoundLine:
-    """Return the line of a round; `before` is the last one's. Computing is measured, transfer is modelled.
-
-    Users compute side by side, so the computing of a round is one user's and the server's. Computing and transfer are
-    never added up without being shown apart.
-    """
-    received = done.received_bytes["total"] + downlink_bytes
-    transfer = network.transfer_seconds(done.sent_bytes["total"], received, done.exchanges or 1)
-    computing = training_seconds + done.client_seconds["total"] + done.server_seconds["total"]
-    loss = evaluation.loss / evaluation.samples
-    so_far = before or {}
-    seconds = so_far.get("cumulative_seconds", {"computing": 0.0, "transfer": 0.0})
-    known = {name: getattr(done, name) for name in RoundLine.__struct_fields__}
-    return RoundLine(
-        **known
-        | {
-            "round": number,
-            "accuracy": evaluation.correct / evaluation.samples,
-            "loss": loss if math.isfinite(loss) else None,
-            "status": "ok" if done.reason is None else "failed",
-            "downlink_bytes": downlink_bytes,
-            "training_seconds": training_seconds,
-            "transfer_seconds": transfer,
-            "cumulative_upload_bytes": so_far.get("cumulative_upload_bytes", 0.0) + done.upload_bytes,
-            "cumulative_downlink_bytes": so_far.get("cumulative_downlink_bytes", 0.0) + downlink_bytes,
-            "cumulative_seconds": {
-                "computing": seconds["computing"] + computing,
-                "transfer": seconds["transfer"] + transfer,
-            },
-        }
-    )

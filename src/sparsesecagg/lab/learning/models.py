@@ -107,14 +107,6 @@ class Model(ABC):
 
 
 @dataclass(frozen=True)
-class Convolution:
-    """One layer: every patch of `kernel` × `kernel` pixels, `STRIDE` apart, becomes one pixel of `channels`."""
-
-    kernel: int
-    channels: int
-
-
-@dataclass(frozen=True)
 class _Shape:
     """The image that a convolution reads, and the one that it makes."""
 
@@ -260,20 +252,24 @@ class StridedNetwork(LayeredNetwork):
         self,
         shape: tuple[int, int, int],
         classes: int,
-        convolutions: Sequence[Convolution],
+        convolutions: Sequence[tuple[int, int]],
         hidden: int,
         name: str = "strided-cnn",
     ) -> None:
-        """Make a network for images of `shape` (channels, height, width)."""
+        """Make a network for images of `shape` (channels, height, width).
+
+        A convolution (kernel, channels) makes of every patch of `kernel` × `kernel` pixels, `STRIDE` apart, one pixel.
+        """
         channels, height, width = shape
         shapes: list[_Shape] = []
-        for one in convolutions:
-            after = [(side - one.kernel) // STRIDE + 1 for side in (height, width)]
+        sizes: list[tuple[int, int]] = []
+        for kernel, made in convolutions:
+            after = [(side - kernel) // STRIDE + 1 for side in (height, width)]
             if min(after) < 1:
                 raise InvalidInput("model", f"{name} needs larger images than {shape[1]} × {shape[2]} pixels")
-            shapes.append(_Shape(one.kernel, height, width, channels, *after))
-            (height, width), channels = after, one.channels
-        sizes = [(each.patch, one.channels) for each, one in zip(shapes, convolutions, strict=True)]
+            shapes.append(_Shape(kernel, height, width, channels, *after))
+            sizes.append((shapes[-1].patch, made))
+            (height, width), channels = after, made
         super().__init__(name, [*sizes, (height * width * channels, hidden), (hidden, classes)], shapes)
 
 
@@ -350,7 +346,7 @@ def make_model(name: str, dataset: Dataset, hidden: int = DEFAULT_HIDDEN) -> Mod
         return DenseNetwork(math.prod(shape), classes, (hidden,) if name == "mlp" else (), name)
     if name == "strided-cnn":  # On MNIST as many parameters as small-cnn.
         channels, height, width = shape
-        return StridedNetwork((channels, height, width), classes, (Convolution(5, 10), Convolution(5, 20)), 50, name)
+        return StridedNetwork((channels, height, width), classes, ((5, 10), (5, 20)), 50, name)
     from sparsesecagg.lab.learning.torch_models import NETWORKS, TorchModel
 
     return TorchModel(partial(NETWORKS[name], classes), name=name)

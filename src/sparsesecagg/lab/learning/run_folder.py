@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -71,12 +72,9 @@ class RunFolder:
     def config(self) -> dict[str, Any]:
         """Return the options of the run."""
         try:
-            stored = json.loads((self.path / "config.json").read_text())
-        except ValueError as problem:
+            return msgspec.json.decode((self.path / "config.json").read_bytes(), type=dict[str, Any])
+        except msgspec.MsgspecError as problem:
             raise InvalidInput("resume", f"{self.path / 'config.json'} can't be read: {problem}") from problem
-        if not isinstance(stored, dict):
-            raise InvalidInput("resume", f"{self.path / 'config.json'} is not a configuration")
-        return stored
 
     def write_config(self, config: Mapping[str, Any]) -> None:
         """Replace the options."""

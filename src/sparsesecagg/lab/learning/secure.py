@@ -1,22 +1,17 @@
 """Averaging through the real protocol: real keys, shares and masks for every user, in one run over all rounds.
 
-The set-up happens before the first round; groups are kept, and key packages travel two rounds ahead. So a user that
-misses one round takes part in the next, and one that misses two in a row has no package for the third and misses that
-too. With `keys_arrive` only uploads are missing, as in the paper's experiments. Where users are sampled for each
-round, a round is a run of its own, and its bytes include the set-up. A group with too few survivors loses
-its slice for the round, and training continues without it.
+Key packages travel two rounds ahead, so a user that misses two rounds in a row has none for the third and misses that
+too. With `keys_arrive` only uploads are missing, as in the paper's experiments. Where users are sampled for each round,
+a round is a run of its own, and its bytes include the set-up.
 
 The one thing that differs from a deployment: all randomness is drawn from the run's seed, by round and user, so that a
-run can be repeated bit for bit. What users and server remember between rounds is part of the checkpoint, so a resumed
-run has the same keys, the same groups and the same packages as one that was never stopped. The messages, their sizes
-and the computing are those of a deployment.
+run can be repeated bit for bit, stopped in between or not.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,7 +21,7 @@ from sparsesecagg.crypto.kdf import digest
 from sparsesecagg.downlink.gain import Gain
 from sparsesecagg.errors import InvalidInput, ProtocolError, RoundRefused, ThresholdNotMet, TooLittleOpened, WrongRound
 from sparsesecagg.lab.learning.aggregation import Aggregation, Aggregator, count_contributors
-from sparsesecagg.lab.learning.malicious import Malicious
+from sparsesecagg.lab.learning.config import AUTO, TrainingConfig
 from sparsesecagg.lab.learning.models import Layer, Vector
 from sparsesecagg.planning.noise import FAILURE_LOG2
 from sparsesecagg.privacy.accountant import usable_delta
@@ -34,7 +29,7 @@ from sparsesecagg.privacy.anonymity import ServerModel
 from sparsesecagg.protocol import STAGES, Parameters, Policy, Result, RoundOptions, Stage
 from sparsesecagg.protocol.combine import Combiner, Sum
 from sparsesecagg.protocol.policy import kept_by
-from sparsesecagg.protocol.robust import CentredClipping
+from sparsesecagg.protocol.robust import CentredClipping, Median
 from sparsesecagg.protocol.stages import ROUND_STAGES
 from sparsesecagg.ranges import Ranges
 from sparsesecagg.simulate import Cohort, InProcessRun, Observer, Outcome
@@ -50,21 +45,12 @@ _SETUP = (Stage.ADVERTISE_KEYS, Stage.SHARE_KEYS)
 """What happens before the first round: keys are advertised once, the first two packages are sent."""
 
 
-class InexactSum(ProtocolError):
-    """The opened sum is not that of the survivors' values: a defect of ours, and nothing to train on."""
-
-    def __init__(self, round_number: int) -> None:
-        super().__init__(f"the sum opened in round {round_number} is not that of the survivors' quantised values")
-
-
 class AdaptiveClip:
     """The range of every layer, from one round to the next: `sparsesecagg.ranges` for the layers of a model.
 
-    A round takes one clip for all coordinates. Users therefore divide each layer by its own range before the round, and
-    the mean is multiplied by it afterwards. Before the first aggregate, a layer's range is the largest magnitude of its
-    first weights, which everybody knows: an update is seldom larger than the weights themselves. A headroom of 3 is
-    enough where steps are scarce (8-bit words): single users' updates spread about that much wider than their mean.
-    Where steps are plenty it is larger, as long as `STEPS` of them remain below the largest magnitude.
+    A round takes one clip for all coordinates, so users divide each layer by its own range, and the mean is multiplied
+    by it. The first range is the largest magnitude of a layer's first weights, which all know. A headroom of 3 is
+    enough where steps are scarce (8-bit words); it is larger as long as `STEPS` remain below the largest magnitude.
     """
 
     def __init__(self, layers: Sequence[Layer], first: float | Vector, steps: int) -> None:
@@ -97,57 +83,47 @@ class AdaptiveClip:
         return np.array([np.abs(vector[layer.start : layer.stop]).max() for layer in self._layers], np.float64)
 
 
-@dataclass(frozen=True)
-class Secured:
-    """What is the same in every round, beside the options of a round."""
-
-    normalisation: str | None = None
-    """How sums are divided; None: by observed contributors, or as the paper does where weights can't travel."""
-    authenticated: bool = False
-    keys_arrive: bool = False
-    """Who drops out at UPLOAD still sends its key packages."""
-    sampled: bool = False
-    """Every round has other users, so each is a separate run."""
-    first_clip: float | Vector = 1.0
-    """The clip of the first round, or the first model, which it then follows."""
-    gain: float | None = 1.0
-    """The gain on covered coordinates; None adapts."""
-    combine: Combine = Sum
-    """What groups are combined with."""
-    malicious: Malicious = Malicious(frozenset(), "range")  # noqa: RUF009  # It is frozen.
-    seed: int = 0
-
-
 class SecureAggregator(Aggregator):
-    """Runs the protocol on updates that were divided by public, adaptive clips."""
+    """Runs the protocol on updates that were divided by public, adaptive clips.
+
+    `options` are those of a round, as the aggregator means them. `first_clip` is the clip of the first round, or the
+    first model, which it then follows.
+    """
 
     exchanges = len(ROUND_STAGES)
 
-    def __init__(self, name: str, clients: int, layers: Sequence[Layer], options: RoundOptions, how: Secured) -> None:
-        self.name, self._how = name, how
+    def __init__(
+        self, config: TrainingConfig, options: RoundOptions, layers: Sequence[Layer], first_clip: float | Vector
+    ) -> None:
+        self.name, self._config, self._malicious = config.aggregator, config, config.malicious_users()
+        self._sampled = config.sample < 1  # Every round has other users, so each is a separate run.
+        self._combine: Combine = {"mean": Sum, "median": Median}.get(config.combine) or CentredClipping()
         identities = None
-        if how.authenticated:
+        if config.authenticated:
             colluding = {} if options.colluding is None else {"colluding": options.colluding}
-            entropy = seeded_entropy(how.seed)
-            identities = make_identities(clients, "training", entropy, group_size=options.group_size, **colluding)
+            entropy = seeded_entropy(config.seed)
+            identities = make_identities(config.cohort, "training", entropy, group_size=options.group_size, **colluding)
         self.parameters = params = Parameters.create(
-            clients,
+            config.cohort,
             layers[-1].stop,
             options,
-            session=digest("training session", how.seed.to_bytes(16, "little")),
+            session=digest("training session", config.seed.to_bytes(16, "little")),
             roster=identities[0].roster if identities else None,
         )
         weights_travel = params.shape.digits.total > 0
-        self._normalisation = how.normalisation or (
-            "observed" if weights_travel or not params.max_weight else "expected"
-        )
+        usual = "observed" if weights_travel or not params.max_weight else "expected"
+        self._normalisation = config.normalisation or usual
         if params.max_weight and not weights_travel and self._normalisation == "observed":
-            raise InvalidInput("normalisation", f"must be expected in {name} with weights, which do not travel there")
-        self._clip = AdaptiveClip(layers, how.first_clip, params.quantizer.limit)
-        # Means with noise do not tell whether steps are too long, so what is unbiased has to do.
-        gain = 1 / params.shape.coverage if params.mechanism and how.gain is None else how.gain
-        self._gain = Gain(1.0 if gain == 1.0 else params.shape.coverage, gain)
-        self._entropy, self._sizes = EntropyByRound(how.seed), _Sizes()
+            raise InvalidInput(
+                "normalisation", f"must be expected in {self.name} with weights, which do not travel there"
+            )
+        self._clip = AdaptiveClip(layers, first_clip, params.quantizer.limit)
+        coverage = params.shape.coverage
+        gain = 1.0 if params.pattern != "sliced" else None if config.gain == AUTO else float(config.gain)
+        if gain is None and params.mechanism:
+            gain = 1 / coverage  # Means with noise do not tell whether steps are too long: what is unbiased has to do.
+        self._gain = Gain(1.0 if gain == 1.0 else coverage, gain)
+        self._entropy, self._sizes = EntropyByRound(config.seed), _Sizes()
         # Simulated users accept the options of the run, whatever these protect; `train` says if it is little. With
         # noise at least one honest user must be in every sum: they share it.
         policy = Policy(
@@ -172,7 +148,7 @@ class SecureAggregator(Aggregator):
         self._sizes.received.clear()
         begins = self._run is None
         run = self._run or self._set_up(drops, round_number)
-        if not self._how.sampled:
+        if not self._sampled:
             self._run = run
             if round_number != run.server.round_number + 1:
                 raise WrongRound(round_number, run.server.round_number + 1)
@@ -180,7 +156,7 @@ class SecureAggregator(Aggregator):
         # With noise an update is clipped as a whole, by its 2-norm.
         clip = np.ones(run.params.dim, np.float32) if run.params.mechanism else self._clip.per_coordinate()
         scaled = None if weights is None else scaled_weights(weights)
-        updates = self._how.malicious.replace(updates, run.params.contributors, clip)
+        updates = self._malicious.replace(updates, run.params.contributors, clip)
         outcome: Outcome | None = None
         reason = None
         try:
@@ -192,12 +168,13 @@ class SecureAggregator(Aggregator):
             )
         except (ThresholdNotMet, TooLittleOpened, RoundRefused) as problem:
             reason = str(problem)
-        if self._how.keys_arrive:
+        if self._config.keys_arrive:
             run.share_keys([user for user, stage in drops.items() if stage is Stage.UPLOAD])
         step = None
         if outcome is not None:
-            if not outcome.exact and not self._how.malicious.users:  # Who sends too much may make a sum wrap.
-                raise InexactSum(round_number)
+            if not outcome.exact and not self._malicious.users:  # Who sends too much may make a sum wrap.
+                # A defect of ours, and nothing to train on.
+                raise ProtocolError(f"the sum opened in round {round_number} is not that of the survivors' integers")
             result = outcome.result
             mean = self._mean(result, sum(scaled) if scaled else None) * clip
             values = len(result.survivors) * int(np.count_nonzero(result.updated))
@@ -214,10 +191,10 @@ class SecureAggregator(Aggregator):
         return [user for user in there if user in shared]
 
     def _set_up(self, drops: Mapping[int, Stage], round_number: int) -> InProcessRun:
-        self._entropy.begin(round_number if self._how.sampled else 0)
+        self._entropy.begin(round_number if self._sampled else 0)
         session = digest("sampled session", self.parameters.session, round_number.to_bytes(8, "little"))
         run = InProcessRun(
-            self.parameters.replace(session=session) if self._how.sampled else self.parameters,
+            self.parameters.replace(session=session) if self._sampled else self.parameters,
             self._cohort,
             absent={user for user, stage in drops.items() if stage is Stage.ADVERTISE_KEYS},
             late={user for user, stage in drops.items() if stage is Stage.SHARE_KEYS},
@@ -227,9 +204,9 @@ class SecureAggregator(Aggregator):
 
     def _with_roles(self, run: InProcessRun) -> InProcessRun:
         """Give the server its rule and malicious users their own reading of the parameters."""
-        run.server.combine = self._how.combine
-        for user in self._how.malicious.users & run.clients.keys():
-            run.clients[user].params = self._how.malicious.parameters(run.params)
+        run.server.combine = self._combine
+        for user in self._malicious.users & run.clients.keys():
+            run.clients[user].params = self._malicious.parameters(run.params)
         return run
 
     def _mean(self, result: Result, total_weight: int | None) -> Vector:
@@ -274,7 +251,7 @@ class SecureAggregator(Aggregator):
     def turns(self) -> NDArray[np.int32] | None:
         """Return the order in which rounds send the coordinates: a run has one epoch, a sampled one none."""
         params = self.parameters
-        return None if self._how.sampled else params.shape.turns(params.epoch_seed(1, self._cohort.roster))
+        return None if self._sampled else params.shape.turns(params.epoch_seed(1, self._cohort.roster))
 
     @property
     def _server(self) -> ServerModel:
@@ -318,8 +295,8 @@ class SecureAggregator(Aggregator):
             "clips": np.frombuffer(self._clip.ranges.save(), np.uint8),
             "gain": np.frombuffer(self._gain.save(), np.uint8),
         }
-        if isinstance(self._how.combine, CentredClipping) and self._how.combine.last is not None:
-            state["centre"] = self._how.combine.last
+        if isinstance(self._combine, CentredClipping) and self._combine.last is not None:
+            state["centre"] = self._combine.last
         if self._run is not None:
             state["run"] = np.frombuffer(self._run.save(), np.uint8)
         return state
@@ -332,8 +309,8 @@ class SecureAggregator(Aggregator):
         if "run" in state:
             run = InProcessRun.restore(state["run"].tobytes(), self._cohort, observer=self._sizes)
             self._run = self._with_roles(run)
-        if "centre" in state and isinstance(self._how.combine, CentredClipping):
-            self._how.combine.last = np.array(state["centre"], np.float32)
+        if "centre" in state and isinstance(self._combine, CentredClipping):
+            self._combine.last = np.array(state["centre"], np.float32)
 
 
 def scaled_weights(weights: Sequence[int]) -> list[int]:

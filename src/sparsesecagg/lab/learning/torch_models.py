@@ -1,13 +1,11 @@
 """Any `torch.nn.Module` as a flat vector, and the convolutional networks of the experiments.
 
 What travels: the parameters that are trained (`requires_grad`), then the floating-point buffers, such as the running
-mean and variance of batch normalisation, which are averaged like parameters. What stays: frozen parameters and integer
-buffers (for one, `num_batches_tracked`); every user keeps them as they are in the module that the server began with. An
-average of counters would mean nothing, and the word of a masked sum has no room for them.
+mean and variance of batch normalisation, which are averaged like parameters. Frozen parameters and integer buffers stay
+as they are in the module that the server began with.
 
-Averages of sparse, rounded updates carry noise, so a running variance can come out near zero, where batch normalisation
-blows a unit up, or below it, where it gives NaN. When variances are loaded, each is therefore held at `SMALLEST_SHARE`
-of its layer's mean variance at least.
+Averages of sparse, rounded updates carry noise, so a running variance can come out near zero or below it, where batch
+normalisation blows a unit up or gives NaN: each is held at `SMALLEST_SHARE` of its layer's mean variance at least.
 """
 
 from __future__ import annotations

@@ -13,12 +13,11 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -61,7 +60,8 @@ class TrainingPool:
 
     def __init__(self, job: Job, workers: int | None = None) -> None:
         check_workers(workers)
-        self.workers = min(workers or available_cores(), len(job.partition.indices))
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self.workers = min(workers or cores, len(job.partition.indices))
         self._test_samples = len(job.dataset.test_y)
         # With fork, workers share the data with us and models need not be picklable. Elsewhere scripts need the
         # usual `if __name__ == "__main__":`.
@@ -73,70 +73,37 @@ class TrainingPool:
             initargs=(job, os.getpid()),
         )
         # Start them now: a process that already runs a display thread is a bad one to fork.
-        with _ctrl_c_waits():
-            self._run(lambda: list(self._pool.map(_nothing, range(self.workers))))
+        with _ctrl_c_waits(), _naming_the_dead():
+            list(self._pool.map(_nothing, range(self.workers)))
 
     def train(self, parameters: Vector, users: Sequence[int], round_number: int) -> Iterator[Trained]:
         """Yield the update of each of `users`, in this order, as they become ready."""
-        results = self._pool.map(_train, [(parameters, user, round_number) for user in users])
-        while True:
-            trained = self._run(lambda: next(results, None))
-            if trained is None:
-                return
-            yield trained
+        with _naming_the_dead():
+            yield from self._pool.map(_train, [(parameters, user, round_number) for user in users])
 
     def evaluate(self, parameters: Vector) -> Evaluation:
         """Evaluate on the whole test set."""
         starts = range(0, self._test_samples, _EVALUATION_PART)
-        parts: list[Evaluation] = self._run(
-            lambda: list(self._pool.map(_evaluate, [(parameters, start) for start in starts]))
-        )
-        return sum(parts, Evaluation(0, 0.0, 0))
-
-    def close(self) -> None:
-        """End the workers."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        with _naming_the_dead():
+            parts = self._pool.map(_evaluate, [(parameters, start) for start in starts])
+            return sum(parts, Evaluation(0, 0.0, 0))
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    @staticmethod
-    def _run(what: Callable[[], Any]) -> Any:
-        try:
-            return what()
-        except BrokenProcessPool as problem:
-            raise WorkerError(
-                "a worker process ended unexpectedly; is there enough memory? --workers 1 needs less"
-            ) from problem
+    def __exit__(self, *problem: object) -> None:
+        """End the workers."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
 
 
-def check_workers(workers: int | None) -> None:
-    """Raise `InvalidInput` unless there is at least one; None stands for all cores."""
-    if workers is not None and workers < 1:
-        raise InvalidInput("workers", f"must be at least 1, got {workers}")
-
-
-def available_cores() -> int:
-    """Return how many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-_job: Job | None = None
-
-
-def _start(job: Job, parent: int) -> None:
-    """Set a worker up: its job, one thread, and its parent to follow."""
-    global _job  # noqa: PLW0603 (a worker process has one job for life)
-    follow(parent)
-    _job = job
-    _use_one_thread()
+@contextlib.contextmanager
+def _naming_the_dead() -> Iterator[None]:
+    try:
+        yield
+    except BrokenProcessPool as problem:
+        raise WorkerError(
+            "a worker process ended unexpectedly; is there enough memory? --workers 1 needs less"
+        ) from problem
 
 
 @contextlib.contextmanager
@@ -152,25 +119,29 @@ def _ctrl_c_waits() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _own_job() -> Job:
-    if _job is None:
-        raise RuntimeError("this process is not a worker of a TrainingPool")
-    return _job
+def check_workers(workers: int | None) -> None:
+    """Raise `InvalidInput` unless there is at least one; None stands for all cores."""
+    if workers is not None and workers < 1:
+        raise InvalidInput("workers", f"must be at least 1, got {workers}")
 
 
-def _use_one_thread() -> None:
+# In a worker process
+
+_job: Job
+
+
+def _start(job: Job, parent: int) -> None:
+    """Set a worker up: one job for life, one thread, and Ctrl-C left to the parent, as one answer to it will do."""
+    global _job  # noqa: PLW0603
+    _job = job
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     with contextlib.suppress(ImportError):
         from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
         threadpool_limits(1)
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
-
-
-def follow(parent: int) -> None:
-    """End when the parent ends, and leave Ctrl-C to it: all processes get the signal, and one answer will do."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
 
 def _end_with(parent: int) -> None:
@@ -186,16 +157,14 @@ def _nothing(_: int) -> None:
 
 def _train(task: tuple[Vector, int, int]) -> Trained:
     parameters, user, round_number = task
-    job = _own_job()
-    own = job.partition.indices[user]
-    seed = integer_seed(job.seed, Purpose.LOCAL_TRAINING, round_number, user)
+    data, own = _job.dataset, _job.partition.indices[user]
+    seed = integer_seed(_job.seed, Purpose.LOCAL_TRAINING, round_number, user)
     started = time.perf_counter()
-    after = job.model.train_local(parameters, job.dataset.train_x[own], job.dataset.train_y[own], job.how, seed)
+    after = _job.model.train_local(parameters, data.train_x[own], data.train_y[own], _job.how, seed)
     return Trained(user, np.subtract(after, parameters, dtype=np.float32), time.perf_counter() - started)
 
 
 def _evaluate(task: tuple[Vector, int]) -> Evaluation:
     parameters, start = task
-    job = _own_job()
-    part = slice(start, start + _EVALUATION_PART)
-    return job.model.evaluate(parameters, job.dataset.test_x[part], job.dataset.test_y[part])
+    data, part = _job.dataset, slice(start, start + _EVALUATION_PART)
+    return _job.model.evaluate(parameters, data.test_x[part], data.test_y[part])
