@@ -34,8 +34,8 @@ with atheris.instrument_imports(include=["sparsesecagg"]):
     from sparsesecagg.downlink.gain import Gain
     from sparsesecagg.errors import SparseSecAggError
     from sparsesecagg.field import Word, unpack
-    from sparsesecagg.flower.arrays import Order, view
-    from sparsesecagg.flower.downlink import Held
+    from sparsesecagg.flower.arrays import view
+    from sparsesecagg.flower.downlink import Held, Order
     from sparsesecagg.patterns.gaps import decode_locations
     from sparsesecagg.protocol import Client, Parameters, Server
     from sparsesecagg.protocol.messages import decode_client_message, decode_server_message, decode_users

@@ -18,8 +18,8 @@ from flwr.serverapp.strategy import FedAvg, Strategy
 from torch import nn
 
 from sparsesecagg.flower import SecAgg, secagg_mod
+from sparsesecagg.flower.messages import wire_bytes
 from sparsesecagg.flower.node import LEDGER
-from sparsesecagg.flower.records import wire_bytes
 from sparsesecagg.lab.attacks.local_grid import LocalGrid
 
 Samples = tuple[torch.Tensor, torch.Tensor]

@@ -17,7 +17,7 @@ from flwr.serverapp.strategy import FedAvg, Result
 from flower.local_grid import LocalGrid, content_of, model, round_of, secagg, stage_of, training_app, travel, values
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.flower import EmptyCohort, SecAgg
-from sparsesecagg.flower.records import Packet, read_packet
+from sparsesecagg.flower.messages import Packet, read_packet
 from sparsesecagg.protocol import SqliteLedger, Stage
 from sparsesecagg.protocol.state import ClientState, StateStep, restore_state
 

@@ -11,8 +11,7 @@ from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flower.local_grid import LocalGrid, content_of, model, secagg, stage_of, training_app, travel, values
 from sparsesecagg.errors import MalformedMessage
 from sparsesecagg.flower import SecAgg
-from sparsesecagg.flower.context import Terms, app_digest
-from sparsesecagg.flower.records import Packet
+from sparsesecagg.flower.messages import Packet, Terms, app_digest
 from sparsesecagg.protocol import Stage
 
 CONFIG = bytes(32)

@@ -12,7 +12,7 @@ from flwr.clientapp import ClientApp
 
 from flower.local_grid import LocalGrid, content_of, model, round_of, secagg, stage_of, training_app, values
 from sparsesecagg.flower import secagg_mod
-from sparsesecagg.flower.records import wire_bytes
+from sparsesecagg.flower.messages import wire_bytes
 
 MEGABYTE = 1_000_000
 

@@ -14,8 +14,10 @@ from flwr.app import Array, ArrayRecord, Message
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, Result
 
 from flower.local_grid import LocalGrid, content_of, model, round_of, secagg, stage_of, training_app, values
-from sparsesecagg.downlink import ModelStep, Steps, decode_catchup
-from sparsesecagg.flower.downlink import STEPS
+from sparsesecagg.downlink import ModelStep, Replica, Steps, decode_catchup
+from sparsesecagg.errors import MalformedMessage
+from sparsesecagg.flower.arrays import Template
+from sparsesecagg.flower.downlink import STEPS, Arrangement, Held, Order
 
 NODES, DIM = 5, 3000
 START: dict[str, Any] = {
@@ -193,6 +195,18 @@ def test_a_restarted_node_goes_on_from_the_model_on_its_disk(ledger: Path) -> No
     play.require_same_models([2], [1, 2, 3, 5])
     assert play.whole(0) == [1]
     assert play.whole(2) == [1, 5]
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda data: b"", lambda data: b"nonsense", lambda data: data[:-9]], ids=["empty", "other", "cut"]
+)
+def test_a_file_that_can_not_be_read_says_so(damage: Callable[[bytes], bytes]) -> None:
+    template = Template.of(model(w=np.zeros((3, 4), np.float32), n=np.int64(3)))
+    arrangement = Arrangement(template, Order(bytes(32), 2, (0,)))
+    held = Held(arrangement, Replica(np.arange(12, dtype=np.float32), 5))
+    assert Held.decode(held.encode()).name == held.name
+    with pytest.raises(MalformedMessage):
+        Held.decode(damage(held.encode()))
 
 
 def lying(record: ArrayRecord, change: Callable[[Steps], Steps]) -> ArrayRecord:

@@ -11,8 +11,8 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRec
 
 from flower.enrolment import enrol_users
 from flower.local_grid import LocalGrid, content_of, model, secagg, stage_of, training_app, travel
-from sparsesecagg.flower import exchanges
-from sparsesecagg.flower.records import in_one_line, read_packet
+from sparsesecagg.flower import run
+from sparsesecagg.flower.messages import in_one_line, read_packet
 
 NODES, LIARS = 9, 4
 START = np.zeros(30, np.float32)
@@ -60,22 +60,22 @@ def play(seed: int, replies: int, monkeypatch: pytest.MonkeyPatch, node_config: 
     rng, sent = random.Random(seed), 0
     app = training_app(lambda p, a, r: {"w": a["w"] + np.float32(0.01)})
     grid = LocalGrid(app, NODES, node_config=node_config)
-    genuine: Any = exchanges.Exchanges.take
+    genuine: Any = run.SecureRun.take
 
-    def flooded(self: Any, stage: Any, requests: Any, answers: Any, answered: Any = None) -> None:
+    def flooded(self: Any, stage: Any, requests: Any, answers: Any) -> Any:
         nonlocal sent
         liars = [node for node in answers if node < 100 + LIARS]
         honest = {node: reply for node, reply in answers.items() if node >= 100 + LIARS}
         first = next(iter(honest))
         for _ in range(replies // (4 * LIARS) + 1):
             odd = {node: odd_reply(rng, answers[node]) for node in liars}
-            genuine(self, stage, requests, {**odd, first: honest[first]}, answered)  # An honest one, again and again.
+            genuine(self, stage, requests, {**odd, first: honest[first]})  # An honest one, again and again.
             sent += len(odd)
-        genuine(self, stage, requests, honest, answered)
+        return genuine(self, stage, requests, honest)
 
     strategy = secagg(max_weight=0, roster=roster, threshold=NODES // 2 + 1 if roster is None else None)
     with monkeypatch.context() as patch:
-        patch.setattr(exchanges.Exchanges, "take", flooded)
+        patch.setattr(run.SecureRun, "take", flooded)
         strategy.start(grid=grid, initial_arrays=model(w=START), num_rounds=2, timeout=0.3)
     assert len(strategy.history) == 2
     assert strategy.history[0].rejected > 0
@@ -139,7 +139,7 @@ def test_the_fuzz_would_find_a_reply_that_ends_a_run(monkeypatch: pytest.MonkeyP
             raise Fatal from None
 
     genuine = read_packet
-    monkeypatch.setattr(exchanges, "read_packet", fatal)
+    monkeypatch.setattr(run, "read_packet", fatal)
     with pytest.raises(Fatal):
         play(0, 300, monkeypatch)
 

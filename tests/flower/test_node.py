@@ -19,7 +19,7 @@ from flower.local_grid import LocalGrid, model, secagg, training_app, values
 from sparsesecagg.crypto.identity import Roster, RunSecret, run_key
 from sparsesecagg.crypto.secrets import PrivateKey
 from sparsesecagg.errors import InvalidInput, InvalidKey
-from sparsesecagg.flower import SecAgg, UnprovenNode, secagg_mod
+from sparsesecagg.flower import RefusedByAll, SecAgg, UnprovenNode, secagg_mod
 from sparsesecagg.flower.node import Challenge, Claim, Owner, prove, rounded
 from sparsesecagg.protocol import Policy
 
@@ -139,9 +139,9 @@ class TestInARound:
     def run(self, demand: dict[str, Any], **settings: Any) -> SecAgg:
         app = training_app(lambda p, a, r: a, weight=lambda p: 40, metrics=lambda p: {"rows": 7})
         grid = LocalGrid(app, 6, node_config=lambda index: demand)
-        strategy = secagg(**settings)
-        strategy.start(grid=grid, initial_arrays=model(w=np.zeros(40, np.float32)), num_rounds=1)
-        return strategy
+        self.strategy = secagg(**settings)
+        self.strategy.start(grid=grid, initial_arrays=model(w=np.zeros(40, np.float32)), num_rounds=1)
+        return self.strategy
 
     @pytest.mark.parametrize(
         ("demand", "settings", "stage", "reason"),
@@ -156,10 +156,13 @@ class TestInARound:
             ({"secagg-metrics": "acc"}, {"metrics": {"loss": 1.0}}, "UPLOAD", "the metric 'loss' stays on this node"),
         ],
     )
-    def test_a_demand_that_is_not_met_fails_the_round_with_the_clients_reason(
+    def test_a_demand_that_is_not_met_ends_the_run_with_the_clients_reason(
         self, demand: dict[str, Any], settings: dict[str, Any], stage: str, reason: str
     ) -> None:
-        record = self.run(demand, **settings).history[0]
+        """Also a run of one round, though no other would fail alike: nobody should miss why nothing was learnt."""
+        with pytest.raises(RefusedByAll, match=reason):
+            self.run(demand, **settings)
+        record = self.strategy.history[0]
         assert record.failed_at == stage
         assert reason in str(record.failure)
 

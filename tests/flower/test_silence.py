@@ -23,8 +23,7 @@ from hypothesis import strategies as st
 from flower.local_grid import LocalGrid, content_of, model, secagg, stage_of, travel
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.flower import mod, secagg_mod
-from sparsesecagg.flower.context import Terms
-from sparsesecagg.flower.records import read_packet
+from sparsesecagg.flower.messages import Terms, read_packet
 from sparsesecagg.protocol import Client
 from sparsesecagg.protocol.messages import RoundHeader, Upload, decode_client_message, encode
 

@@ -7,19 +7,17 @@ strategy = SecAgg(FedAvg(...))                    # ServerApp
 
 What the server does
     strategy   `SecAgg`, around an averaging strategy
-    settings   its defaults, strategies that can't be wrapped, sentences for the log
+    settings   what it is told and what it chooses, strategies that can't be wrapped, sentences for the log
     run        one run of the protocol, from the keys to the sums
-    exchanges  messages out, replies in; which node is which user, and what becomes of replies
-    state      what it carries from round to round: ranges, gain, and the files of a run folder
-    privacy    what rounds with noise have cost
-    figures    the record of each round, kept in a run folder
+    transport  a grid that collects replies itself, and which node is which user
+    state      what it carries from round to round: ranges, gain, privacy spent; and what a restarted server finds
+    figures    the record of each round, and the run folder
 What a node does
     mod        `secagg_mod`, around the train function, and `evaluate_first`
     node       what its owner says: policy, identity and its proof, ledger, weight, metrics
     examples   `per_example_steps`: what each example changes in a PyTorch model
 What travels
-    records    control record, payload, packages, refusals
-    context    what an app sees, and the digest of it that every header is bound to
+    messages   packets, refusals, and the digest of what an app sees, that every header is bound to
     downlink   the model on its way to the nodes, whole or as steps from one that they have kept
     arrays     which arrays of a model travel
     packing    where they stand in the vector of a run, and how they are written there

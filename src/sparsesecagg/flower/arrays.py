@@ -7,26 +7,21 @@ quantisation of everything else. They stay as the global model has them, bit for
 
 from __future__ import annotations
 
+import hashlib
 import io
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import Any
 
-import msgspec
 import numpy as np
-from flwr.app import Array, ArrayRecord
+from flwr.app import Array, ArrayRecord, RecordDict
 from numpy.typing import NDArray
 
-from sparsesecagg.crypto.kdf import digest
-from sparsesecagg.downlink import Spread
-from sparsesecagg.downlink.vector import Vector
-from sparsesecagg.errors import InvalidInput, MalformedMessage
-from sparsesecagg.patterns.sliced import turns_of
+from sparsesecagg.errors import InvalidInput
 
 _NUMPY = "numpy.ndarray"
-_LARGEST_BLOCK = 1 << 20
 _READ_HEADER = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
@@ -70,17 +65,23 @@ class Template:
     @staticmethod
     def of(record: ArrayRecord) -> Template:
         """Return the layout of a model; refuse one that has nothing to average."""
-        slots: list[Slot] = []
-        start = 0
-        for name, array in record.items():
-            values = view(array)
+        arrays = {name: view(array) for name, array in record.items()}
+        for name, values in arrays.items():
             if values.dtype.kind not in "fiub":
                 raise InvalidInput("arrays", f"must hold real numbers, and {name!r} is of type {values.dtype}")
-            size = values.size if values.dtype.kind == "f" else 0
-            slots.append(Slot(name, values.dtype, values.shape, start, size))
-            start += size
-        if start == 0:
+        template = Template.laid_out((name, values.dtype, values.shape) for name, values in arrays.items())
+        if template.dim == 0:
             raise InvalidInput("arrays", "must hold at least one floating-point array to be averaged")
+        return template
+
+    @staticmethod
+    def laid_out(arrays: Iterable[tuple[str, np.dtype[Any], tuple[int, ...]]]) -> Template:
+        """Return the layout of arrays with these names, types and shapes."""
+        slots: list[Slot] = []
+        start = 0
+        for name, dtype, shape in arrays:
+            slots.append(Slot(name, dtype, shape, start, prod(shape) if dtype.kind == "f" else 0))
+            start += slots[-1].size
         return Template(tuple(slots))
 
     @cached_property
@@ -121,9 +122,8 @@ class Template:
             values = view(record[slot.name])
             if values.shape != wanted:
                 rule = "keep their shapes" if rows is None else "have one row for each example (unit='example')"
-                raise InvalidInput(
-                    "arrays", f"of the reply must {rule}: {slot.name!r} has shape {values.shape}, not {wanted}"
-                )
+                found = f"{slot.name!r} has shape {values.shape}, not {wanted}"
+                raise InvalidInput("arrays", f"of the reply must {rule}: {found}")
             if values.dtype.kind != "f":
                 raise InvalidInput("arrays", f"of the reply must keep their types: {slot.name!r} is {values.dtype}")
 
@@ -134,12 +134,11 @@ class Template:
         """
         moved: dict[str, Array] = {}
         for slot in self.slots:
-            if slot.size == 0:
-                moved[slot.name] = record[slot.name]
-                continue
-            part = update[slot.start : slot.start + slot.size].reshape(slot.shape)
-            wide = np.result_type(slot.dtype, np.float32)
-            moved[slot.name] = Array(np.asarray(np.add(view(record[slot.name]), part, dtype=wide)))
+            moved[slot.name] = record[slot.name]
+            if slot.size:
+                part = update[slot.start : slot.start + slot.size].reshape(slot.shape)
+                wide = np.result_type(slot.dtype, np.float32)
+                moved[slot.name] = Array(np.asarray(np.add(view(record[slot.name]), part, dtype=wide)))
         return ArrayRecord(moved)
 
     def cast(self, record: ArrayRecord) -> ArrayRecord:
@@ -158,80 +157,42 @@ class Template:
         return ArrayRecord(arrays)
 
 
-# Models as steps: which arrays have them, and where their coordinates lie
+# A node's own copies
 
 
-class Order(msgspec.Struct, frozen=True, array_like=True):
-    """Which arrays of a model have steps, and which of their coordinates change together. The server's to say."""
-
-    seed: bytes
-    block: int
-    stepped: tuple[int, ...]
-    """Places among the arrays of the model."""
-
-    def encode(self) -> bytes:
-        """Return the order as bytes."""
-        return msgspec.msgpack.encode(self)
-
-    @property
-    def name(self) -> str:
-        """What tells files of models in different orders apart."""
-        return digest("order", self.encode())[:8].hex()
-
-    @staticmethod
-    def decode(data: bytes) -> Order:
-        """Read an order; raises `MalformedMessage`."""
-        try:
-            order = msgspec.msgpack.decode(data, type=Order)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            raise MalformedMessage("the bytes do not say how a model is arranged in steps") from None
-        if not 1 <= order.block <= _LARGEST_BLOCK or len(order.seed) != 32:
-            raise MalformedMessage("a model can't be arranged in steps like this")
-        return order
+def model_digest(record: ArrayRecord) -> bytes:
+    """Return SHA-256 of the names, types, shapes and values of a model."""
+    state = hashlib.sha256(b"sparsesecagg/v3/flower model")
+    for name, array in record.items():
+        values = np.ascontiguousarray(view(array))
+        # Not the bytes of the record: versions of NumPy frame the same values differently.
+        head = repr((name, values.dtype.str, view(array).shape)).encode()
+        for part in (head, values.reshape(-1).view(np.uint8).data):
+            state.update(len(part).to_bytes(8, "little"))
+            state.update(part)
+    return state.digest()
 
 
-@dataclass(frozen=True)
-class Arrangement:
-    """Where the arrays of a model lie in steps. How a model travels, and nothing that it means, follows from it."""
+def own_records(content: RecordDict) -> RecordDict:
+    """Return a copy in a fixed order, whose arrays the receiver may change or clear."""
+    own = RecordDict()
+    for name in sorted(content):
+        record = content[name]
+        if isinstance(record, ArrayRecord):
+            own[name] = ArrayRecord({key: _own_array(array) for key, array in record.items()})
+        else:
+            own[name] = type(record)({key: record[key] for key in sorted(record)})  # type: ignore[misc]
+    return own
 
-    template: Template
-    order: Order
-    stepped: tuple[Slot, ...] = field(init=False)
-    spread: Spread = field(init=False, compare=False)
 
-    def __post_init__(self) -> None:
-        slots = self.template.slots
-        if not all(0 <= place < len(slots) and slots[place].size for place in self.order.stepped):
-            raise MalformedMessage("steps are announced for an array that has none")
-        stepped = tuple(slots[place] for place in sorted(set(self.order.stepped)))
-        sizes = [slot.size for slot in stepped]
-        object.__setattr__(self, "stepped", stepped)
-        object.__setattr__(self, "spread", Spread(sizes, turns_of(self.order.seed, sum(sizes), self.order.block)))
-
-    def join(self, record: ArrayRecord) -> Vector:
-        """Return a model's arrays as the vector that steps are made of."""
-        with np.errstate(over="ignore"):  # What float32 can't hold becomes infinite, and is refused as such.
-            return self.spread.join([view(record[slot.name]) for slot in self.stepped])
-
-    def others(self, record: ArrayRecord) -> dict[str, Array]:
-        """Return the arrays that have no steps."""
-        stepped = {slot.name for slot in self.stepped}
-        return {slot.name: record[slot.name] for slot in self.template.slots if slot.name not in stepped}
-
-    def rebuild(self, vector: Vector, others: Mapping[str, Array]) -> ArrayRecord:
-        """Return the model in a vector, beside the arrays that have no steps; raises KeyError if one is missing.
-
-        Types are those of the template. float64 and float16 are made of float32, on both sides alike.
-        """
-        parts = dict(zip((slot.name for slot in self.stepped), self.spread.split(vector), strict=True))
-        return ArrayRecord(
-            {
-                slot.name: Array(np.asarray(parts[slot.name].reshape(slot.shape).astype(slot.dtype)))
-                if slot.name in parts
-                else others[slot.name]
-                for slot in self.template.slots
-            }
-        )
+def _own_array(array: Array) -> Array:
+    """Return an array framed as this node's NumPy does it; bytes are shared if they are already."""
+    values, head = view(array), io.BytesIO()
+    written = {"descr": values.dtype.str, "fortran_order": False, "shape": values.shape}
+    np.lib.format.write_array_header_1_0(head, written)
+    if array.data.startswith(head.getvalue()):
+        return Array(array.dtype, array.shape, array.stype, array.data)
+    return Array(np.array(values, order="C"))
 
 
 # Arrays in files

@@ -12,27 +12,29 @@ the coordinates, which lie close together in a step, so it costs that part.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from math import prod
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 import numpy as np
 from flwr.app import Array, ArrayRecord, RecordDict
 
-from sparsesecagg.downlink import STEP_BITS, Replica, StepLog, Steps, decode_catchup
+from sparsesecagg.crypto.kdf import digest
+from sparsesecagg.downlink import STEP_BITS, Replica, Spread, StepLog, Steps, decode_catchup
+from sparsesecagg.downlink.vector import Vector
 from sparsesecagg.errors import InvalidInput, MalformedMessage, SparseSecAggError
 from sparsesecagg.files import write_atomically
-from sparsesecagg.flower.arrays import Arrangement, Order, Slot, Template, view
+from sparsesecagg.flower.arrays import Slot, Template, view
 from sparsesecagg.flower.errors import NoModel
+from sparsesecagg.flower.messages import STYPE, Packet, Value
 from sparsesecagg.flower.packing import Packing
-from sparsesecagg.flower.records import STYPE, Packet, Value
+from sparsesecagg.patterns.sliced import turns_of
 
 _LOG = logging.getLogger("flwr")
 WHOLE = 32
@@ -48,7 +50,6 @@ _KEPT = 4
 """Models per folder: the last one, and some for nodes that are behind in a simulation."""
 _OLDEST = 7 * 24 * 3600.0
 _SUFFIX = ".model"
-_LONGEST_HEAD = 1 << 24
 
 
 def _data_bytes(arrays: Iterable[Array]) -> int:
@@ -56,14 +57,77 @@ def _data_bytes(arrays: Iterable[Array]) -> int:
     return sum(view(array).nbytes if array.stype == "numpy.ndarray" else len(array.data) for array in arrays)
 
 
+# Where a model's coordinates lie in steps
+
+
+class Order(msgspec.Struct, frozen=True, array_like=True):
+    """Which arrays of a model have steps, and which of their coordinates change together. The server's to say."""
+
+    seed: Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
+    block: Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
+    stepped: tuple[int, ...]
+    """Places among the arrays of the model."""
+
+    def encode(self) -> bytes:
+        """Return the order as bytes."""
+        return msgspec.msgpack.encode(self)
+
+    @staticmethod
+    def decode(data: bytes) -> Order:
+        """Read an order; raises `MalformedMessage`."""
+        try:
+            return msgspec.msgpack.decode(data, type=Order)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            raise MalformedMessage("the bytes do not say how a model is arranged in steps") from None
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """Where the arrays of a model lie in steps. How a model travels, and nothing that it means, follows from it."""
+
+    template: Template
+    order: Order
+    stepped: tuple[Slot, ...] = field(init=False)
+    spread: Spread = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        slots = self.template.slots
+        if not all(0 <= place < len(slots) and slots[place].size for place in self.order.stepped):
+            raise MalformedMessage("steps are announced for an array that has none")
+        stepped = tuple(slots[place] for place in sorted(set(self.order.stepped)))
+        sizes = [slot.size for slot in stepped]
+        object.__setattr__(self, "stepped", stepped)
+        object.__setattr__(self, "spread", Spread(sizes, turns_of(self.order.seed, sum(sizes), self.order.block)))
+
+    @staticmethod
+    def of(packing: Packing, seed: bytes) -> Arrangement:
+        """Return the arrangement for an epoch of a run."""
+        names = {slot.name for slot in packing.sliced}
+        stepped = tuple(place for place, slot in enumerate(packing.template.slots) if slot.name in names)
+        return Arrangement(packing.template, Order(seed, packing.block, stepped))
+
+    def join(self, record: ArrayRecord) -> Vector:
+        """Return a model's arrays as the vector that steps are made of."""
+        with np.errstate(over="ignore"):  # What float32 can't hold becomes infinite, and is refused as such.
+            return self.spread.join([view(record[slot.name]) for slot in self.stepped])
+
+    def others(self, record: ArrayRecord) -> dict[str, Array]:
+        """Return the arrays that have no steps."""
+        stepped = {slot.name for slot in self.stepped}
+        return {slot.name: record[slot.name] for slot in self.template.slots if slot.name not in stepped}
+
+    def rebuild(self, vector: Vector, others: Mapping[str, Array]) -> ArrayRecord:
+        """Return the model in a vector, beside the arrays that have no steps; raises KeyError if one is missing.
+
+        Types are those of the template. float64 and float16 are made of float32, on both sides alike.
+        """
+        parts = zip(self.stepped, self.spread.split(vector), strict=True)
+        rebuilt = {slot.name: Array(np.asarray(part.reshape(slot.shape).astype(slot.dtype))) for slot, part in parts}
+        names = [slot.name for slot in self.template.slots]
+        return ArrayRecord({name: rebuilt[name] if name in rebuilt else others[name] for name in names})
+
+
 # The server's side
-
-
-def _arranged(packing: Packing, seed: bytes) -> Arrangement:
-    """Return the arrangement for an epoch of a run."""
-    names = {slot.name for slot in packing.sliced}
-    stepped = tuple(place for place, slot in enumerate(packing.template.slots) if slot.name in names)
-    return Arrangement(packing.template, Order(seed, packing.block, stepped))
 
 
 class Downlink:
@@ -86,7 +150,7 @@ class Downlink:
         """Return the model that nodes are to train on where the strategy wants to send this one: rounded, in steps."""
         if self.bits == WHOLE:
             return record
-        arrangement, log = _arranged(packing, seed), self._log
+        arrangement, log = Arrangement.of(packing, seed), self._log
         if log is None or self._arrangement is None or self._outdated(arrangement, self._arrangement, log):
             # Numbers go on, so that a node can't take a model of another shape for the one before.
             self._first = log.sequence + 1 if log else 0
@@ -98,13 +162,13 @@ class Downlink:
             arrangement, target = self._arrangement, self._arrangement.join(record)
             if not np.array_equal(target, arrangement.join(self._record)):
                 log.advance(target)
-        return self._hold(arrangement, log, arrangement.others(record))
+        self._record = arrangement.rebuild(log.model, arrangement.others(record))
+        return self._record
 
     def _outdated(self, now: Arrangement, before: Arrangement, log: StepLog) -> bool:
         if now.template != before.template or now.order.stepped != before.order.stepped:
             return True
-        unused = not self._held or log.sequence - self._first >= _REARRANGED
-        return now.order != before.order and unused
+        return now.order != before.order and (not self._held or log.sequence - self._first >= _REARRANGED)
 
     def advance(self, template: Template, record: ArrayRecord) -> ArrayRecord:
         """Return the model that follows a round, given what the strategy made of the mean.
@@ -118,13 +182,9 @@ class Downlink:
         if not all(np.isfinite(view(array)).all() for array in others.values()):
             raise InvalidInput("model", "must be finite")
         self._log.advance(arrangement.join(record))
-        rounded = self._hold(arrangement, self._log, others)
-        for name, array in rounded.items():
+        self._record = arrangement.rebuild(self._log.model, others)
+        for name, array in self._record.items():
             record[name] = array
-        return rounded
-
-    def _hold(self, arrangement: Arrangement, log: StepLog, others: Mapping[str, Array]) -> ArrayRecord:
-        self._record = arrangement.rebuild(log.model, others)
         return self._record
 
     def message_for(self, node: int, content: RecordDict) -> tuple[RecordDict, dict[str, Value], int]:
@@ -152,10 +212,6 @@ class Downlink:
         else:
             self._held.pop(node, None)
 
-    def lost(self, node: int) -> None:
-        """Forget what a node holds: it gets the whole model next time."""
-        self._held.pop(node, None)
-
     def save(self) -> bytes:
         """Return the log, its kept rounding error included, and which model each node has kept."""
         if self._log is None or self._arrangement is None:
@@ -178,8 +234,7 @@ class Downlink:
 #
 # Each model is in a file that is named by the digest of what it holds, and read by it: whatever a step starts from is
 # looked for, checked bit for bit, and moved on. So it does not matter which process wrote it, and in a simulation all
-# nodes share one file. A file that is missing or damaged costs one whole model. Models are no secret between server and
-# node.
+# nodes share one file. A file that is missing or damaged costs one whole model, and models are no secret.
 
 
 @dataclass(frozen=True)
@@ -189,28 +244,34 @@ class Held:
     arrangement: Arrangement
     replica: Replica
 
+    @property
+    def name(self) -> str:
+        """The name of its file: models in different orders differ."""
+        return f"{self.replica.digest.hex()}-{_name(self.arrangement.order)}{_SUFFIX}"
+
     def encode(self) -> bytes:
-        """Return the content of a file: the layout in one line, then the replica."""
-        template, order = self.arrangement.template, self.arrangement.order.encode().hex()
-        slots = [(slot.name, slot.dtype.str, slot.shape, bool(slot.size)) for slot in template.slots]
-        return json.dumps([order, slots]).encode() + b"\n" + self.replica.save()
+        """Return the content of a file."""
+        layout = [(slot.name, slot.dtype.str, slot.shape) for slot in self.arrangement.template.slots]
+        return msgspec.msgpack.encode((self.arrangement.order, layout, self.replica.save()))
 
     @staticmethod
     def decode(data: bytes) -> Held:
         """Read a file; raises `MalformedMessage` if it is damaged."""
-        end = data.find(b"\n", 0, _LONGEST_HEAD)
         try:
-            slots: list[Slot] = []
-            start = 0
-            order, layout = json.loads(data[:end])
-            for name, dtype, shape, travels in layout:
-                size = prod(shape) if travels else 0
-                slots.append(Slot(name, np.dtype(dtype), tuple(shape), start, size))
-                start += size
-            arrangement = Arrangement(Template(tuple(slots)), Order.decode(bytes.fromhex(order)))
-        except (ValueError, TypeError):
-            raise MalformedMessage("the file of a model has no layout") from None
-        return Held(arrangement, Replica.restore(data[end + 1 :]))
+            order, layout, replica = msgspec.msgpack.decode(data, type=_File)
+            template = Template.laid_out((name, np.dtype(dtype), shape) for name, dtype, shape in layout)
+        except (msgspec.MsgspecError, ValueError, TypeError):
+            raise MalformedMessage("the file of a model is damaged") from None
+        return Held(Arrangement(template, order), Replica.restore(replica))
+
+
+_Type = Annotated[str, msgspec.Meta(pattern=r"^[<>|][fiub]\d{1,2}$")]
+_Length = Annotated[int, msgspec.Meta(ge=0)]
+_File = tuple[Order, list[tuple[str, _Type, tuple[_Length, ...]]], bytes]
+
+
+def _name(order: Order) -> str:
+    return digest("order", order.encode())[:8].hex()
 
 
 @dataclass(frozen=True)
@@ -249,7 +310,7 @@ class Replicas:
 
     def keep(self, held: Held) -> bool:
         """Write a model down; return whether it is there now."""
-        path = self.folder / f"{held.replica.digest.hex()}-{held.arrangement.order.name}{_SUFFIX}"
+        path = self.folder / held.name
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if path.exists():
@@ -266,7 +327,7 @@ class Replicas:
         """Return the latest model that these steps lead from, or lead to."""
         names = [steps.digest.hex(), *(step.digest_before.hex() for step in reversed(steps.steps))]
         for name in names:
-            for path in self.folder.glob(f"{name}*-{order.name}{_SUFFIX}"):
+            for path in self.folder.glob(f"{name}*-{_name(order)}{_SUFFIX}"):
                 try:
                     held = Held.decode(path.read_bytes())
                     os.utime(path)

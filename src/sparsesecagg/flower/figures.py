@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 from flwr.app import ArrayRecord, MetricRecord
 
-from sparsesecagg.errors import SparseSecAggError
+from sparsesecagg.errors import InvalidInput
 from sparsesecagg.files import write_atomically
 from sparsesecagg.flower.errors import RefusedByAll, remedy_of
-from sparsesecagg.flower.settings import described
-from sparsesecagg.protocol import STAGES, Parameters, Result, RoundOptions, Stage
+from sparsesecagg.flower.settings import Settings, described
+from sparsesecagg.protocol import STAGES, Parameters, Result, Stage
 
 _LOG = logging.getLogger("flwr")
-PREFIX = "secagg-"
+PREFIX, _METRICS = "secagg-", "metrics.jsonl"
 _AS_THEY_ARE = (
     *("accuracy", "loss", "epsilon", "cohort", "alpha", "gain", "survivors", "dropped", "rejected", "exchanges"),
     *("contributors_histogram", "clipped", "clip", "groups", "groups_opened", "coordinates_updated"),
@@ -52,6 +52,8 @@ class RoundRecord:
 
     number: int
     """Flower's number of the round."""
+    stage: Stage = Stage.ADVERTISE_KEYS
+    """Where it is, and where it failed if it did."""
     protocol_round: int = 0
     """The protocol's; numbers of attempts that failed are not used again."""
     cohort: int = 0
@@ -90,10 +92,7 @@ class RoundRecord:
 
     def at(self, stage: Stage) -> StageFigures:
         """Return the figures of a stage."""
-        if stage.name not in self.stages:
-            known = {**self.stages, stage.name: StageFigures()}
-            self.stages = {each.name: known[each.name] for each in STAGES if each.name in known}
-        return self.stages[stage.name]
+        return self.stages.setdefault(stage.name, StageFigures())
 
     @contextmanager
     def timed(self, stage: Stage) -> Iterator[None]:
@@ -104,29 +103,17 @@ class RoundRecord:
         finally:
             self.at(stage).server_seconds += time.perf_counter() - start
 
-    @contextmanager
-    def failures_at(self, stage: Stage) -> Iterator[None]:
+    def fail(self, error: Exception) -> None:
         """Note where and why the round ends, with the nodes' own reasons."""
-        try:
-            yield
-        except SparseSecAggError as error:
-            self.fail(stage, error)
-            raise
-
-    def fail(self, stage: Stage, error: Exception) -> None:
-        """Note why the round failed; what was noted first stays."""
-        if self.failure is not None:
-            return
-        self.failed_at = stage.name
         parts = [str(error), remedy_of(error)]
         if self.refusals:
             parts.append(f"{len(self.refusals)} node(s) refused: {self.refusals[0]}")
-        self.failure = "; ".join(filter(None, parts))
+        self.failure, self.failed_at = "; ".join(filter(None, parts)), self.stage.name
 
-    def refused_by_all(self) -> str | None:
-        """Return why every node refused, if all of them did for one reason."""
-        reasons = set(self.refusals)
-        return self.refusals[0] if len(reasons) == 1 and 0 < self.invited <= len(self.refusals) else None
+    @property
+    def refused_by_all(self) -> bool:
+        """Whether every node refused, and all for the same reason."""
+        return 0 < self.invited <= len(self.refusals) and len(set(self.refusals)) == 1
 
     def complete(self, result: Result) -> None:
         """Take over what the protocol knows at the end."""
@@ -142,13 +129,15 @@ class RoundRecord:
 
     def mean(self, what: str) -> dict[str, float]:
         """Return the mean per client of one list of figures, by stage, with the total."""
-        means = {name: _mean(getattr(figures, what)) for name, figures in self.stages.items()}
-        return {**means, "total": sum(means.values())}
+        return self._by_stage(lambda figures: _mean(getattr(figures, what)))
 
     def total(self, what: str) -> dict[str, float]:
         """Return one number by stage, with the total."""
-        values = {name: float(getattr(figures, what)) for name, figures in self.stages.items()}
-        return {**values, "total": sum(values.values())}
+        return self._by_stage(lambda figures: float(getattr(figures, what)))
+
+    def _by_stage(self, number: Callable[[StageFigures], float]) -> dict[str, float]:
+        numbers = {stage.name: number(self.stages[stage.name]) for stage in STAGES if stage.name in self.stages}
+        return {**numbers, "total": sum(numbers.values())}
 
     def metrics(self) -> MetricRecord:
         """Return the figures that Flower's `Result` shows; all others are in the run folder and `history`."""
@@ -167,9 +156,9 @@ class RoundRecord:
 
     def sentence(self) -> str:
         """Return the round in one line of the log."""
-        missing = ", ".join(f"{count} at {stage}" for stage, count in self.dropped.items() if count) or "nobody"
         if self.failure is not None:
             return f"SecAgg round {self.number} failed at {self.failed_at}, the model is unchanged: {self.failure}"
+        missing = ", ".join(f"{count} at {stage}" for stage, count in self.dropped.items() if count) or "nobody"
         codec, wire = self.mean("codec"), self.mean("wire")["total"]
         return (
             f"SecAgg round {self.number}: the sum of {self.survivors} of {self.cohort} nodes (dropped: {missing}), "
@@ -197,13 +186,40 @@ class RoundRecord:
         }
 
 
-class History:
-    """The rounds of a run, and the folder that `sparsesecagg report` reads, if there is one."""
+class RunFiles:
+    """The files of a run; without a folder nothing is kept."""
 
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self, path: str | Path | None) -> None:
+        self.path = None if path is None else Path(path)
+
+    def write(self, name: str, content: bytes | str, *, private: bool = False) -> None:
+        """Write a file as a whole or not at all, on disk when this returns."""
+        if self.path is not None:
+            self.path.mkdir(parents=True, exist_ok=True)
+            write_atomically(self.path / name, content, private=private)
+
+    def read(self, name: str) -> bytes | None:
+        """Return the content of a file; None if there is none."""
+        try:
+            return None if self.path is None else (self.path / name).read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as problem:
+            raise InvalidInput("run_dir", f"holds a {name} that can't be read: {problem.strerror}") from None
+
+    def remove(self, *names: str) -> None:
+        """Forget files."""
+        if self.path is not None:
+            for name in names:
+                (self.path / name).unlink(missing_ok=True)
+
+
+class History:
+    """The rounds of a run, in its folder too: `sparsesecagg report` reads that."""
+
+    def __init__(self, folder: RunFiles) -> None:
         self.rounds: list[RoundRecord] = []
-        self._folder = folder
-        self._earlier = ""
+        self._folder, self._earlier = folder, ""
         """Lines of rounds before this process."""
         self._cohort: tuple[int, ...] = ()
 
@@ -214,9 +230,8 @@ class History:
 
     def require_hope(self) -> None:
         """Raise `RefusedByAll` if no round has succeeded, and nobody will say anything else in the next one."""
-        reason = self.rounds[-1].refused_by_all() if self.rounds else None
-        if reason is not None and all(record.failure for record in self.rounds) and not self._earlier:
-            raise RefusedByAll(reason)
+        if self.rounds[-1].refused_by_all and all(record.failure for record in self.rounds) and not self._earlier:
+            raise RefusedByAll(self.rounds[-1].refusals[0])
 
     def current(self, number: int) -> RoundRecord:
         """Return the record of the round under way."""
@@ -247,27 +262,20 @@ class History:
 
     def resume(self, rounds: int) -> None:
         """Keep the lines of the rounds that an earlier process has done."""
-        if self._folder is None:
-            return
-        with suppress(OSError, ValueError):
-            lines = (self._folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+        with suppress(ValueError):
+            lines = (self._folder.read(_METRICS) or b"").decode().splitlines(keepends=True)
             self._earlier = "".join(line for line in lines if json.loads(line)["round"] <= rounds)
 
-    def introduce(self, params: Parameters, options: RoundOptions, strategy: str, model: int, votes: bool) -> None:
-        """Log what the options come to for a cohort, once for each cohort, and write it down."""
+    def introduce(self, params: Parameters, settings: Settings, strategy: str, model: int) -> None:
+        """Log what the settings come to for a cohort and a model of so many bytes, once for each cohort; write it."""
         cohort = params.clients, params.dim, params.groups, params.threshold
         if cohort == self._cohort:
             return
         self._cohort = cohort
-        if self._folder is not None:
-            self._write_config(self._folder, params, options, strategy)
-        for sentence in described(params, model, votes):
+        for sentence in described(params, model, settings.finds_ranges):
             _LOG.info("SecAgg: %s", sentence)
-
-    @staticmethod
-    def _write_config(folder: Path, params: Parameters, options: RoundOptions, strategy: str) -> None:
         config = {
-            **asdict(options),
+            **asdict(settings.options),
             "aggregator": params.pattern,
             "engine": "flower",
             "strategy": strategy,
@@ -282,16 +290,12 @@ class History:
                 "threshold": params.threshold,
             },
         }
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / "config.json", json.dumps(config, indent=1) + "\n")
+        self._folder.write("config.json", json.dumps(config, indent=1) + "\n")
 
     def write(self) -> None:
         """Write all rounds anew: the accuracy of a round becomes known after its aggregate."""
-        if self._folder is None:
-            return
-        self._folder.mkdir(parents=True, exist_ok=True)
         lines = "".join(json.dumps(record.line()) + "\n" for record in self.rounds)
-        write_atomically(self._folder / "metrics.jsonl", self._earlier + lines)
+        self._folder.write(_METRICS, self._earlier + lines)
 
 
 def _mean(values: Counter[int]) -> float:

@@ -16,30 +16,31 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from pathlib import Path
 
 import msgspec
 from flwr.app import ArrayRecord, Context, Message, MessageType, MetricRecord, RecordDict
 
-from sparsesecagg.errors import (
-    AlreadyAnswered,
-    InvalidInput,
-    MalformedMessage,
-    PolicyViolation,
-    ProtocolError,
-    SparseSecAggError,
-    WrongStage,
-)
+from sparsesecagg.errors import AlreadyAnswered, InvalidInput, MalformedMessage, PolicyViolation, SparseSecAggError
 from sparsesecagg.files import write_atomically
-from sparsesecagg.flower.arrays import SavedArrays, Template, saved_arrays, written_arrays
-from sparsesecagg.flower.context import Terms, app_digest, for_app, own_records
+from sparsesecagg.flower.arrays import SavedArrays, Template, own_records, saved_arrays, written_arrays
 from sparsesecagg.flower.downlink import HELD, Replicas
 from sparsesecagg.flower.errors import AppFailed, MissingStrategy, NotInRun
+from sparsesecagg.flower.messages import (
+    Packet,
+    Terms,
+    Value,
+    app_digest,
+    for_app,
+    is_ours,
+    read_packet,
+    refusal,
+    without_ours,
+)
 from sparsesecagg.flower.node import EVALUATE, METRICS, ROSTER, RUN_KEY, Claim, Owner, prove, rounded
 from sparsesecagg.flower.packing import Packing
-from sparsesecagg.flower.records import Packet, Value, is_ours, read_packet, refusal, without_ours
 from sparsesecagg.protocol import Client, Parameters, SqliteLedger, Stage
 from sparsesecagg.protocol.messages import decode_client_message
 
@@ -52,7 +53,7 @@ Train = Callable[[Message, Context], Message]
 """A function of the ClientApp."""
 
 
-class _InternalError(ProtocolError):
+class _InternalError(SparseSecAggError):
     """A fault of this package; its text stays on the node."""
 
     def __init__(self) -> None:
@@ -117,36 +118,29 @@ class _Task:
         state = ledger.state()
         if state is None:
             raise NotInRun
-        enrolment = self.owner.enrolment
-        identity = enrolment.identity if enrolment else None
-        client = Client.restore(state, self.owner.policy, identity=identity, ledger=ledger)
+        client = Client.restore(state, self.owner.policy, identity=self.owner.identity, ledger=ledger)
         if packet.round_number > client.round_number + LEAP:
             raise PolicyViolation(f"round {packet.round_number} is too far ahead of round {client.round_number}")
-        match packet.stage:
-            case Stage.SHARE_KEYS:
-                if packet.payload:
-                    client.join(packet.payload)
-                self.packages = self._key_packages(client)
-                self.fields["app"] = app_digest(self.owner.context)
-                self._prove(client.params, b"".join(self.packages))
-                return b""
-            case Stage.UPLOAD:
-                # On record by themselves: they leave even if the upload is refused.
-                self.packages = self._key_packages(client)
-                return self._upload(client, ledger)
-            case Stage.UNMASK:
-                return client.unmask(packet.payload)
-        raise WrongStage(packet.stage.name, "a round")
+        if packet.stage is Stage.UNMASK:
+            return client.unmask(packet.payload)
+        if packet.stage is Stage.SHARE_KEYS and packet.payload:
+            client.join(packet.payload)
+        # On record by themselves: they leave even if an upload is refused.
+        self.packages = self._key_packages(client)
+        if packet.stage is Stage.UPLOAD:
+            return self._upload(client, ledger)
+        self.fields["app"] = app_digest(self.owner.context)
+        self._prove(client.params, b"".join(self.packages))
+        return b""
 
     # Whose ledger, and which user
 
     def _open_ledger(self) -> SqliteLedger:
         """Return the ledger of this run and user. With a roster both are the node's own to say, not the server's."""
-        run, enrolment = self.packet.bytes_field("run"), self.owner.enrolment
+        run, identity = self.packet.bytes_field("run"), self.owner.identity
         if self.packet.stage is Stage.ADVERTISE_KEYS:
             self._parameters()  # A run that the policy forbids is refused for that reason, and leaves no trace.
-        if enrolment is not None:
-            identity = enrolment.identity
+        if identity is not None:
             if run != identity.roster.digest:
                 raise PolicyViolation("the run is bound to another roster than this node's, or to none")
             return SqliteLedger(self.owner.folder, run, identity.user, identity.roster)
@@ -158,10 +152,10 @@ class _Task:
         return ledger
 
     def _parameters(self) -> Parameters:
-        params, enrolment = Parameters.decode(self.packet.bytes_field("params")), self.owner.enrolment
-        if params.authenticated and enrolment is None:
+        params, identity = Parameters.decode(self.packet.bytes_field("params")), self.owner.identity
+        if params.authenticated and identity is None:
             raise PolicyViolation(f"the run is authenticated, and this node has no {ROSTER} and {RUN_KEY}")
-        self.owner.policy.check(params, enrolment.identity.roster if enrolment else None)
+        self.owner.policy.check(params, identity.roster if identity else None)
         if params.run != self.packet.bytes_field("run"):
             raise MalformedMessage("the message names another run than its parameters")
         return params
@@ -180,8 +174,7 @@ class _Task:
     def _advertise_keys(self, ledger: SqliteLedger) -> bytes:
         """Return a fresh sealing key, and say what this node was told of the run and has seen of it."""
         params, state, epoch = self._parameters(), ledger.state(), self.packet.int_field("epoch")
-        enrolment = self.owner.enrolment
-        identity = enrolment.identity if enrolment else None
+        identity = self.owner.identity
         if state is None:
             user = identity.user if identity else self.packet.int_field("user")
             client = Client(user, params, self.owner.policy, identity=identity, ledger=ledger)
@@ -207,22 +200,22 @@ class _Task:
 
     def _upload(self, client: Client, ledger: SqliteLedger) -> bytes:
         """Put the header on record, train, mask."""
-        packet, replicas = self.packet, Replicas(self.owner.models)
+        packet, replicas, params = self.packet, Replicas(self.owner.models), client.params
         content, held = replicas.receive(without_ours(self.message.content), packet)
         terms = Terms.read(packet)
         for name in terms.metrics:
             if not self.owner.allows_metric(name):
                 raise PolicyViolation(f"the metric {name!r} stays on this node: its owner has not put it in {METRICS}")
         received = _only_arrays(content)
-        packing = Packing(Template.of(received), client.params, len(terms.metrics))
+        packing = Packing(Template.of(received), params, len(terms.metrics))
         packing.check()
-        if not terms.finds_ranges and len(terms.scales) != len(packing.template.travelling):
+        if terms.scales and len(terms.scales) != len(packing.template.travelling):
             raise MalformedMessage(f"{len(packing.template.travelling)} arrays need a scale each, got {terms.scales}")
-        if client.params.mechanism and (terms.metrics or set(terms.scales) != {1.0}):
+        if params.mechanism and (terms.metrics or set(terms.scales) != {1.0}):
             raise PolicyViolation("with noise updates go out as they are, without scales and metrics")
         kind, app = self.message.metadata.message_type, app_digest(self.owner.context)
         context = terms.digest(content, kind, app)
-        kept = _KeptUpdate(self.owner.folder, terms.without_scales.digest(content, kind, app))
+        kept = _KeptUpdate(self.owner.folder, replace(terms, scales=()).digest(content, kind, app))
         before = ledger.last().version
         answer = client.accept(packet.payload, context=context)
         # Only now: the header is about this model. And before training, which may fail.
@@ -234,14 +227,14 @@ class _Task:
             raise AlreadyAnswered(f"round {packet.round_number} has trained once on this node")
         try:
             trained, metrics = kept.take() or self._train(content, client.round_number)
-            if client.params.per_example:
+            if params.per_example:
                 return client.upload(packet.payload, packing.rows(trained), context=context)
             packing.template.require_same(trained)
-            weight = self._weight(metrics, client, ledger)
-            if terms.finds_ranges:
+            weight = self._weight(metrics, params.max_weight, ledger) if params.max_weight else 1
+            if not terms.scales:
                 kept.keep(trained, metrics)
-                votes, heaviest = packing.votes(received, trained), max(1, client.params.max_weight)
-                return client.upload(packet.payload, votes, heaviest, context=context)
+                votes = packing.votes(received, trained)
+                return client.upload(packet.payload, votes, max(1, params.max_weight), context=context)
             values = [_metric(metrics, name) / bound for name, bound in terms.metrics.items()]
             update = packing.update(received, trained, terms.scales, values, weight)
             return client.upload(packet.payload, update, weight, context=context)
@@ -256,13 +249,10 @@ class _Task:
         metrics = next(iter(reply.content.metric_records.values()), MetricRecord())
         return _only_arrays(reply.content), dict(metrics)
 
-    def _weight(self, metrics: Mapping[str, object], client: Client, ledger: SqliteLedger) -> int:
+    def _weight(self, metrics: Mapping[str, object], limit: int, ledger: SqliteLedger) -> int:
         """Return the weight that takes part: one that is missing, negative or no finite number counts as 1."""
-        limit, key = client.params.max_weight, self.owner.weight_key
-        if not limit:
-            return 1
         coin = int.from_bytes(ledger.own_secret("weight rounding")[:8], "little")
-        return rounded(max(1, round(_metric(metrics, key))), limit, coin)
+        return rounded(max(1, round(_metric(metrics, self.owner.weight_key))), limit, coin)
 
 
 class _KeptUpdate:
@@ -287,13 +277,11 @@ class _KeptUpdate:
         """Return what was kept for this round, and remove it with everything else that was kept."""
         found: tuple[ArrayRecord, Mapping[str, object]] | None = None
         with suppress(OSError, msgspec.MsgspecError):
-            content: tuple[SavedArrays, dict[str, float]] = msgspec.msgpack.decode(
-                self._path.read_bytes(), type=tuple[SavedArrays, dict[str, float]]
-            )
-            found = ArrayRecord(saved_arrays(content[0])), content[1]
-        for path in self._path.parent.glob("*" + _UPDATE):
-            with suppress(OSError):
-                path.unlink()
+            arrays, metrics = msgspec.msgpack.decode(self._path.read_bytes(), type=tuple[SavedArrays, dict[str, float]])
+            found = ArrayRecord(saved_arrays(arrays)), metrics
+        with suppress(OSError):
+            for path in self._path.parent.glob("*" + _UPDATE):
+                path.unlink(missing_ok=True)
         return found
 
 

@@ -9,12 +9,14 @@ their own, may name ledger, roster and run key in the environment of its process
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Annotated, Any, Final
 
+import msgspec
 from cryptography.hazmat.primitives.constant_time import bytes_eq
 from flwr.app import Context
 
@@ -27,7 +29,7 @@ from sparsesecagg.flower.errors import UnprovenNode
 from sparsesecagg.patterns import PATTERNS
 from sparsesecagg.planning.noise import Unit
 from sparsesecagg.privacy.accountant import require_epsilon
-from sparsesecagg.privacy.anonymity import SERVER_MODELS
+from sparsesecagg.privacy.anonymity import SERVER_MODELS, ServerModel
 from sparsesecagg.protocol import Policy
 
 PREFIX = "secagg-"
@@ -61,23 +63,31 @@ class Owner:
     enrolment: Enrolment | None = field(init=False)
 
     def __post_init__(self) -> None:
-        config = self.context.node_config
-        _refuse_unknown(config)
-        demands: dict[str, Any] = {
-            name: read(PREFIX + option, config[PREFIX + option])
-            for option, (name, read) in _OPTIONS.items()
-            if PREFIX + option in config
-        }
+        config, demands = self.context.node_config, dict[str, Any]()
+        known = [*(PREFIX + option for option in _DEMANDS), *VARIABLES, LEDGER, EVALUATE, WEIGHT_KEY, METRICS]
+        for key in config:  # A typo must not weaken a policy.
+            if key.startswith(PREFIX) and key not in known:
+                raise InvalidInput(key, f"in the node-config is not a setting of a node: use one of {', '.join(known)}")
+        for option, (name, kind, rule) in _DEMANDS.items():
+            if (key := PREFIX + option) in config:
+                demands[name] = _read(key, config[key], kind, rule)
         for key in (DELTA, CLIP, UNIT):
             if key in config and MAX_EPSILON not in config:
                 raise InvalidInput(key, f"must be given together with {MAX_EPSILON}: without noise it means nothing")
-        if MAX_EPSILON in config and (config.get(EVALUATE) or config.get(METRICS)):
-            raise InvalidInput(MAX_EPSILON, f"must not be given with {EVALUATE} or {METRICS}, which no noise hides")
+        if MAX_EPSILON in config:
+            require_epsilon(demands["max_epsilon"], MAX_EPSILON)
+            if config.get(EVALUATE) or config.get(METRICS):
+                raise InvalidInput(MAX_EPSILON, f"must not be given with {EVALUATE} or {METRICS}, which no noise hides")
         enrolment = _enrolment(self._named_files())
         if enrolment is not None:  # Or a server could turn authentication off by not speaking of it.
             demands["authenticated"] = True
         object.__setattr__(self, "enrolment", enrolment)
         object.__setattr__(self, "policy", Policy(**demands))
+
+    @property
+    def identity(self) -> Identity | None:
+        """The user of a roster that this node is, if it has one."""
+        return self.enrolment.identity if self.enrolment else None
 
     @property
     def evaluates(self) -> bool:
@@ -86,7 +96,7 @@ class Owner:
         With a roster by leave only, and never with a privacy budget.
         """
         if EVALUATE in self.context.node_config:
-            return _switch(EVALUATE, self.context.node_config[EVALUATE])
+            return bool(_read(EVALUATE, self.context.node_config[EVALUATE], bool, "true or false"))
         return self.enrolment is None and self.policy.max_epsilon is None
 
     @property
@@ -156,10 +166,9 @@ def _enrolment(named: Mapping[str, Path]) -> Enrolment | None:
 def _read_roster(path: Path) -> Roster:
     try:
         found = path.stat()
+        return _checked_roster(path, found.st_ino, found.st_mtime_ns, found.st_size)
     except OSError as problem:
         raise InvalidInput(ROSTER, f"must be the path of a roster file: {problem.strerror}") from None
-    try:
-        return _checked_roster(path, found.st_ino, found.st_mtime_ns, found.st_size)
     except InvalidInput as problem:
         raise InvalidInput(ROSTER, problem.problem) from None
 
@@ -189,77 +198,36 @@ def _read_trusted(path: Path) -> list[bytes]:
 
 # Demands
 
-
-def _refuse_unknown(node_config: Mapping[str, Any]) -> None:
-    """Raise for a demand that nobody would read: a typing error must not weaken a policy."""
-    known = [*(PREFIX + option for option in _OPTIONS), *VARIABLES, LEDGER, EVALUATE, WEIGHT_KEY, METRICS]
-    for key in node_config:
-        if key.startswith(PREFIX) and key not in known:
-            raise InvalidInput(key, f"in the node-config is not a setting of a node: use one of {', '.join(known)}")
-
-
-def _whole(key: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InvalidInput(key, f"must be a whole number of at least 1, got {value!r}")
-    return value
-
-
-def _number(words: str, fits: Callable[[float], bool]) -> Callable[[str, Any], float]:
-    def read(key: str, value: Any) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not fits(value):
-            raise InvalidInput(key, f"must be {words}, got {value!r}")
-        return float(value)
-
-    return read
-
-
-def _epsilon(key: str, value: Any) -> float:
-    epsilon = _number("a number", lambda _: True)(key, value)
-    require_epsilon(epsilon, key)
-    return epsilon
-
-
-def _unit(key: str, value: Any) -> str:
-    if value not in get_args(Unit):
-        raise InvalidInput(key, f"must be user or example, got {value!r}")
-    return str(value)
-
-
-def _server(key: str, value: Any) -> str:
-    if value not in SERVER_MODELS:
-        raise InvalidInput(key, f"must be {' or '.join(SERVER_MODELS)}, got {value!r}")
-    return str(value)
-
-
-def _switch(key: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise InvalidInput(key, f"must be true or false, got {value!r}")
-    return value
-
-
-def _patterns(key: str, value: Any) -> frozenset[str]:
-    names = frozenset(str(value).replace(",", " ").split())
-    if not names or not names <= set(PATTERNS):
-        raise InvalidInput(key, f"must list some of {', '.join(PATTERNS)}, got {value!r}")
-    return names
-
-
-_OPTIONS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
-    "min-anonymity": ("min_anonymity", _whole),
-    "colluding": ("colluding", _number("in [0, 1)", lambda value: 0 <= value < 1)),
-    "failure-log2": ("failure_log2", _number("negative", lambda value: value < 0)),
-    "server": ("server", _server),
-    "min-clients": ("min_clients", _whole),
-    "max-dim": ("max_dim", _whole),
-    "max-clients": ("max_clients", _whole),
-    "authenticated": ("authenticated", _switch),
-    "patterns": ("patterns", _patterns),
-    "max-epsilon": ("max_epsilon", _epsilon),
-    "delta": ("delta", _number("in (0, 1)", lambda value: 0 < value < 1)),
-    "clip": ("clip_norm", _number("above 0", lambda value: 0 < value < float("inf"))),
-    "unit": ("unit", _unit),
+_WHOLE = Annotated[int, msgspec.Meta(ge=1)], "a whole number of at least 1"
+_DEMANDS: dict[str, tuple[str, Any, str]] = {
+    "min-anonymity": ("min_anonymity", *_WHOLE),
+    "colluding": ("colluding", Annotated[float, msgspec.Meta(ge=0, lt=1)], "in [0, 1)"),
+    "failure-log2": ("failure_log2", Annotated[float, msgspec.Meta(lt=0)], "negative"),
+    "server": ("server", ServerModel, " or ".join(SERVER_MODELS)),
+    "min-clients": ("min_clients", *_WHOLE),
+    "max-dim": ("max_dim", *_WHOLE),
+    "max-clients": ("max_clients", *_WHOLE),
+    "authenticated": ("authenticated", bool, "true or false"),
+    "patterns": ("patterns", frozenset, f"a list of some of {', '.join(PATTERNS)}"),
+    "max-epsilon": ("max_epsilon", float, "a number"),
+    "delta": ("delta", Annotated[float, msgspec.Meta(gt=0, lt=1)], "in (0, 1)"),
+    "clip": ("clip_norm", Annotated[float, msgspec.Meta(gt=0, le=sys.float_info.max)], "above 0"),
+    "unit": ("unit", Unit, "user or example"),
 }
-"""Name in a configuration: name in `Policy`, and how to read it."""
+"""Name in a configuration: name in `Policy`, type, and the rule in words."""
+
+
+def _read(key: str, value: Any, kind: Any, rule: str) -> Any:
+    """Return a setting of the node; raise `InvalidInput` if it does not follow its rule."""
+    try:
+        if kind is not frozenset:
+            return msgspec.convert(value, kind)
+        names = frozenset(str(value).replace(",", " ").split())
+        if names and names <= set(PATTERNS):
+            return names
+    except msgspec.ValidationError:
+        pass
+    raise InvalidInput(key, f"must be {rule}, got {value!r}")
 
 
 # The proof of an identity

@@ -14,8 +14,9 @@ In a round that finds ranges, every block holds one cell of a user's votes inste
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import accumulate
 from math import ceil, isqrt, log2
 from typing import Any
 
@@ -89,6 +90,13 @@ class Packing:
     def sizes(self) -> list[int]:
         """The number of parameters in each sliced array."""
         return [slot.size for slot in self.sliced]
+
+    @cached_property
+    def places(self) -> list[tuple[Slot, slice]]:
+        """Where each array lies in an `Opened` mean."""
+        order = [*self.sliced, *(slot for slot, _ in self.whole)]
+        ends = accumulate(slot.size for slot in order)
+        return [(slot, slice(end - slot.size, end)) for slot, end in zip(order, ends, strict=True)]
 
     @property
     def start(self) -> int:
@@ -181,24 +189,21 @@ class Packing:
 
     def open(self, mean: Floats, updated: NDArray[np.bool_], scales: Sequence[float]) -> Opened:
         """Read a mean of updates, with what of it was opened."""
-        scale_of = {slot.name: scale for slot, scale in zip(self.template.travelling, scales, strict=True)}
-        count = sum(self.sizes)
-        sliced, start = np.empty(count, np.float32), 0
-        for slot in self.sliced:
-            part = slice(start, start + slot.size)
-            np.multiply(mean[part], scale_of[slot.name], out=sliced[part], casting="unsafe")
-            start += slot.size
-        sent = updated[self.start : self.dim].reshape(-1, self.block)
-        copies = np.where(sent, mean[self.start : self.dim].reshape(-1, self.block), 0)
-        known = sent.sum(axis=1)
-        tail = copies.sum(axis=1) / np.maximum(known, 1)
-        whole, start = {}, 0
+        count, known = sum(self.sizes), updated[self.start : self.dim].reshape(-1, self.block)
+        copies = np.where(known, mean[self.start : self.dim].reshape(-1, self.block), 0)
+        tail, start = copies.sum(axis=1) / np.maximum(known.sum(axis=1), 1), 0
+        parts = [mean[:count]]
         for slot, digits in self.whole:
             end = start + slot.size * digits
-            whole[slot.name] = self._number(tail[start:end], digits) * scale_of[slot.name]
+            parts.append(self._number(tail[start:end], digits))
             start = end
         metrics = self._number(tail[start:], self.digits(_METRIC)) if self.metrics else tail[:0]
-        return Opened(self, sliced, updated[:count], whole, metrics.tolist(), bool(updated.any()))
+        values, covered = np.concatenate(parts), np.full(self.template.dim, updated.any())
+        covered[:count] = updated[:count]
+        scale_of = {slot.name: scale for slot, scale in zip(self.template.travelling, scales, strict=True)}
+        for slot, place in self.places:
+            values[place] *= scale_of[slot.name]
+        return Opened(self, values, covered, metrics)
 
     def _number(self, tail: Floats, digits: int) -> Floats:
         places = np.asarray(float(self.base)) ** -np.arange(digits)
@@ -208,43 +213,44 @@ class Packing:
 
 @dataclass(frozen=True)
 class Opened:
-    """The mean of a round."""
+    """The mean of a round: sliced arrays end to end, then those that every round sends."""
 
     packing: Packing
-    sliced: NDArray[np.float32]
-    """The mean of the sliced arrays, end to end; of no meaning where nothing is `covered`."""
+    values: Floats
+    """Of no meaning where nothing is `covered`."""
     covered: NDArray[np.bool_]
-    whole: dict[str, Floats]
-    metrics: list[float]
+    metrics: Floats
     """Their means, in units of their bounds."""
-    opened: bool
-    """Whether anything was."""
+
+    @staticmethod
+    def median(means: Sequence[Opened]) -> Opened:
+        """Return the median of the means of groups that sent the same slices."""
+        if len(means) == 1:
+            return means[0]
+        values, metrics = (np.median([getattr(each, name) for each in means], axis=0) for name in ("values", "metrics"))
+        return replace(means[0], values=values, metrics=metrics)
+
+    @property
+    def sliced(self) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """The sliced arrays, and what of them is covered."""
+        count = sum(self.packing.sizes)
+        return self.values[:count].astype(np.float32), self.covered[:count]
 
     def largest(self) -> tuple[list[float], list[bool]]:
         """Return the largest magnitude in each array that travels, and whether anything of it was opened."""
-        found: dict[str, tuple[float, bool]] = {
-            name: (float(np.max(np.abs(values))), self.opened) for name, values in self.whole.items()
-        }
-        start = 0
-        for slot in self.packing.sliced:
-            part = slice(start, start + slot.size)
-            covered = self.covered[part]
-            found[slot.name] = float(np.max(np.abs(self.sliced[part]), initial=0, where=covered)), bool(covered.any())
-            start += slot.size
-        sizes, known = zip(*(found[slot.name] for slot in self.packing.template.travelling), strict=True)
-        return list(sizes), list(known)
+        places = {slot.name: place for slot, place in self.packing.places}
+        parts = [places[slot.name] for slot in self.packing.template.travelling]
+        sizes = [float(np.max(np.abs(self.values[part]), initial=0, where=self.covered[part])) for part in parts]
+        return sizes, [bool(self.covered[part].any()) for part in parts]
 
-    def update(self, sliced: NDArray[np.float32]) -> Floats:
-        """Return the whole update in the model's order, given what becomes of the sliced arrays."""
-        template = self.packing.template
-        update, start = np.empty(template.dim, np.result_type(template.dtype, np.float32)), 0
-        for slot in template.travelling:
-            place = slice(slot.start, slot.start + slot.size)
-            if slot.name in self.whole:
-                update[place] = self.whole[slot.name]
-            else:
-                update[place] = sliced[start : start + slot.size]
-                start += slot.size
+    def update(self, gain: float) -> Floats:
+        """Return the whole update in the model's order; sliced arrays move by gain times the mean."""
+        template, (sliced, covered) = self.packing.template, self.sliced
+        moved = np.where(covered, np.float32(gain) * sliced, np.float32(0))
+        update = np.empty(template.dim, np.result_type(template.dtype, np.float32))
+        for slot, place in self.packing.places:
+            part = moved[place] if place.start < len(moved) else self.values[place]
+            update[slot.start : slot.start + slot.size] = part
         return update
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from math import isfinite, sqrt
 from typing import Any
 
@@ -18,6 +18,7 @@ from sparsesecagg.flower.packing import Packing
 from sparsesecagg.patterns.groups import SMALLEST_GROUP, group_count
 from sparsesecagg.planning.message_sizes import default_levels, shortest_word
 from sparsesecagg.planning.noise import DifferentialPrivacy, with_noise
+from sparsesecagg.planning.planner import PAIRWISE_WARNING
 from sparsesecagg.privacy.anonymity import ServerModel, colluder_count, failed_rounds
 from sparsesecagg.protocol import Parameters, RoundOptions
 from sparsesecagg.protocol.combine import SMALLEST_NUMBER
@@ -25,37 +26,104 @@ from sparsesecagg.protocol.policy import kept_by
 
 DEFAULTS = RoundOptions(alpha=DEFAULT_ALPHA)
 """What `SecAgg(strategy)` does without options: all nodes weigh the same, words are as short as the groups allow."""
+OVER = ("nodes", "groups", "clipped-groups")
+"""What the wrapped strategy is given: one mean of all nodes, one of each group, or centred clipping over groups."""
+UNMASKED_EVALUATION = (
+    "federated evaluation is not masked: a server can compute a node's gradient from its replies; set "
+    "fraction_evaluate=0 if it must not"
+)
 _LIGHTEST = 32
 """Levels of a node whose weight is 1, where nodes have private weights."""
 _PROBE_DIM, _SMALL_MODEL, _TINY = 1 << 20, 4096, 64
 
 
-def parameters(
-    options: RoundOptions,
-    clients: int,
-    template: Template,
-    metrics: int,
-    roster: Roster | None,
-    dp: DifferentialPrivacy | None,
-    votes: bool,
-) -> Parameters:
-    """Return the parameters of a run among so many users, with room for the model, metrics and votes for ranges.
+@dataclass(frozen=True)
+class Settings:
+    """The settings of a strategy. Raises `InvalidInput` for what no cohort could mend."""
 
-    Updates come in units of their arrays' ranges, so the protocol's own clip is 1.
-    """
-    if options is DEFAULTS and template.dim < _TINY:
-        options = replace(options, alpha=1.0)  # There is nothing to slice.
-    params = _with_dim(options, clients, template.dim, roster, dp)
-    packing = Packing(template, params, metrics)
-    return params.replace(dim=packing.dim_with_votes if votes else packing.dim)
+    options: RoundOptions = DEFAULTS
+    roster: Roster | None = None
+    dp: DifferentialPrivacy | None = None
+    gain: float | None = None
+    """None for one that adapts."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    over: str = "nodes"
+    groups: int | None = None
 
+    def __post_init__(self) -> None:
+        self._check_groups()
+        options, clip = self.options, self.options.clip
+        if self.gain is not None and not (isinstance(self.gain, int | float) and self.gain >= 1):
+            raise InvalidInput("gain", f"must be 'auto' or a number of at least 1, got {self.gain!r}")
+        if self.dp and self.metrics:
+            raise InvalidInput("metrics", "must not be given with dp: they would be outside of the noise")
+        for name, bound in self.metrics.items():
+            if not is_positive(bound):
+                raise InvalidInput("metrics", f"must map names to largest magnitudes, got {bound!r} for {name!r}")
+        object.__setattr__(self, "metrics", {name: float(bound) for name, bound in self.metrics.items()})
+        if clip is not None and not is_positive(clip):
+            raise InvalidInput("clip", f"must be positive and finite, got {clip}")
+        if options.clip_norm is not None or options.noise_multiplier or options.per_example:
+            raise InvalidInput("clip_norm", "must not be given here: use dp=DifferentialPrivacy(...)")
+        if self.dp and clip is not None:
+            raise InvalidInput("clip", "must not be given with dp, whose clip is the largest 2-norm of an update")
+        if self.roster is None and options.threshold is not None and options.threshold < 2:
+            raise InvalidInput("threshold", f"must be at least 2, got {options.threshold}")
+        # With a roster the cohort is known, and tried; else one that is large enough.
+        enough = max(SMALLEST_GROUP, options.group_size or 0, (options.neighbours or 0) + 3)
+        tried = options if self.roster else replace(options, threshold=None)
+        params = self._with_dim(tried, len(self.roster.entries) if self.roster else enough, _PROBE_DIM)
+        if params.max_weight and not params.shape.digits.total:
+            raise InvalidInput("max_weight", f"must not be given with {params.pattern}, whose sums carry no weights")
 
-def _with_dim(
-    options: RoundOptions, clients: int, dim: int, roster: Roster | None, dp: DifferentialPrivacy | None
-) -> Parameters:
-    options = replace(options, clip=None)
-    options = with_noise(options, dp, clients, dim, roster) if dp else with_words(options, clients, roster, dim)
-    return Parameters.create(clients, dim, options, roster=roster)
+    def _check_groups(self) -> None:
+        if self.over not in OVER:
+            raise InvalidInput("over", f"must be one of {', '.join(OVER)}, got {self.over!r}")
+        if self.over == "nodes":
+            if self.groups is not None:
+                raise InvalidInput("groups", "must not be given with over='nodes': use options.group_size")
+            return
+        groups = self.groups
+        if isinstance(groups, bool) or not isinstance(groups, int) or groups < SMALLEST_NUMBER:
+            raise InvalidInput("groups", f"must be {SMALLEST_NUMBER} or more with over={self.over!r}, got {groups}")
+        if self.options.group_size is not None:
+            raise InvalidInput("group_size", "must not be given with groups, from which it follows")
+        object.__setattr__(self, "options", replace(self.options, same_slices=True))
+
+    @property
+    def finds_ranges(self) -> bool:
+        """Whether nodes vote for the first ranges. With noise the update is clipped by its norm, in its own units."""
+        return self.options.clip is None and self.dp is None
+
+    def parameters(self, template: Template, invited: int, online: int) -> Parameters:
+        """Return the parameters of a run among the invited, with room for the model, metrics and votes for ranges.
+
+        Updates come in units of their arrays' ranges, so the protocol's own clip is 1.
+        """
+        clients = len(self.roster.entries) if self.roster else invited
+        _require_enough(clients, online)
+        options = self._cut(clients)
+        if options is DEFAULTS and template.dim < _TINY:
+            options = replace(options, alpha=1.0)  # There is nothing to slice.
+        params = self._with_dim(options, clients, template.dim)
+        packing = Packing(template, params, len(self.metrics))
+        return params.replace(dim=packing.dim_with_votes if self.finds_ranges else packing.dim)
+
+    def _cut(self, clients: int) -> RoundOptions:
+        """Return the options that cut a cohort into as many groups as are wanted; with a roster it must have them."""
+        if self.groups is None:
+            return self.options
+        size = -(-clients // self.groups)
+        found = group_count(clients, self.roster.group_size if self.roster else size)
+        if size < SMALLEST_GROUP or found != self.groups:
+            raise InvalidInput("groups", f"must cut {clients} nodes evenly into groups of 3 or more, got {self.groups}")
+        return replace(self.options, group_size=None if self.roster else size)
+
+    def _with_dim(self, options: RoundOptions, clients: int, dim: int) -> Parameters:
+        options, roster = replace(options, clip=None), self.roster
+        if self.dp:
+            return Parameters.create(clients, dim, with_noise(options, self.dp, clients, dim, roster), roster=roster)
+        return Parameters.create(clients, dim, with_words(options, clients, roster, dim), roster=roster)
 
 
 def with_words(options: RoundOptions, clients: int, roster: Roster | None, dim: int = _PROBE_DIM) -> RoundOptions:
@@ -74,64 +142,19 @@ def with_words(options: RoundOptions, clients: int, roster: Roster | None, dim: 
     return replace(options, modulus_bits=shortest_word(params.contributors, min(levels, most)))
 
 
-def check_options(options: RoundOptions, roster: Roster | None, dp: DifferentialPrivacy | None = None) -> None:
-    """Raise `InvalidInput` for what no cohort could mend; with a roster the cohort is known, and tried."""
-    clip = options.clip
-    if clip is not None and not (isinstance(clip, int | float) and isfinite(clip) and clip > 0):
-        raise InvalidInput("clip", f"must be positive and finite, got {clip}")
-    if options.clip_norm is not None or options.noise_multiplier or options.per_example:
-        raise InvalidInput("clip_norm", "must not be given here: use dp=DifferentialPrivacy(...), which counts rounds")
-    if dp and clip is not None:
-        raise InvalidInput("clip", "must not be given with dp, whose clip is the largest 2-norm of an update")
-    if roster is not None:
-        _require_weights(_with_dim(options, len(roster.entries), _PROBE_DIM, roster, dp))
-        return
-    if options.threshold is not None and options.threshold < 2:
-        raise InvalidInput("threshold", f"must be at least 2, got {options.threshold}")
-    enough = max(SMALLEST_GROUP, options.group_size or 0, (options.neighbours or 0) + 3)
-    _require_weights(_with_dim(replace(options, threshold=None), enough, _PROBE_DIM, None, dp))
+def is_positive(value: object) -> bool:
+    """Return whether a value is a number above 0 that is finite."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) and value > 0
 
 
-def _require_weights(params: Parameters) -> None:
-    if params.max_weight and not params.shape.digits.total:
-        raise InvalidInput("max_weight", f"must not be given with {params.pattern}, whose sums carry no weights")
-
-
-def check_gain(gain: float | str) -> float | None:
-    """Return a gain that is told; None for one that adapts."""
-    if gain == "auto":
-        return None
-    if not (isinstance(gain, int | float) and gain >= 1):
-        raise InvalidInput("gain", f"must be 'auto' or a number of at least 1, got {gain!r}")
-    return float(gain)
-
-
-def check_metrics(metrics: Mapping[str, float] | None, dp: DifferentialPrivacy | None) -> dict[str, float]:
-    """Return the metrics to be averaged, each with its largest magnitude."""
-    if dp and metrics:
-        raise InvalidInput("metrics", "must not be given with dp: they would be outside of the noise")
-    for name, bound in (metrics or {}).items():
-        if isinstance(bound, bool) or not isinstance(bound, int | float) or not isfinite(bound) or bound <= 0:
-            raise InvalidInput("metrics", f"must map names to largest magnitudes, got {bound!r} for {name!r}")
-    return {name: float(bound) for name, bound in (metrics or {}).items()}
-
-
-def require_positive(name: str, seconds: object) -> float:
+def require_positive(name: str, seconds: float) -> float:
     """Return a time that can be waited."""
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < float("inf"):
+    if not is_positive(seconds):
         raise InvalidInput(name, f"must be positive seconds, got {seconds!r}")
     return float(seconds)
 
 
-# Sentences
-
-UNMASKED_EVALUATION = (
-    "federated evaluation is not masked: a server can compute a node's gradient from its replies; set "
-    "fraction_evaluate=0 if it must not"
-)
-
-
-def require_enough(clients: int, online: int) -> None:
+def _require_enough(clients: int, online: int) -> None:
     """Raise for a cohort that is too small for any secure aggregation."""
     if clients >= SMALLEST_GROUP:
         return
@@ -155,30 +178,21 @@ def require_threshold(params: Parameters, invited: int) -> None:
         )
 
 
-def promised(params: Parameters) -> tuple[int, ServerModel, int]:
-    """Return how many honest nodes every sum has, against which server, and with how many colluding."""
-    server: ServerModel = "malicious" if params.authenticated else "semi-honest"
-    colluding = max(USUAL_COLLUDING, params.colluding)
-    return kept_by(params, server, colluding).anonymity, server, colluder_count(params.clients, colluding)
-
-
 def described(params: Parameters, model: int, finds_ranges: bool) -> list[str]:
     """Return what the options come to for a cohort and a model of so many bytes: sent, hidden, enforced."""
-    groups = "one group" if params.groups == 1 else f"{params.groups} groups of {min(params.sizes)} or more"
-    sent = params.shape.upload_size()
+    smallest, sent = min(params.sizes), params.shape.upload_size()
+    groups = "one group" if params.groups == 1 else f"{params.groups} groups of {smallest} or more"
     votes = "; round 1 sends that twice, to find the range of each array" if finds_ranges else ""
     lines = [
         f"sent: {params.clients} nodes in {groups}, alpha {params.shape.fraction():.3g} in words of "
-        f"{params.modulus_bits} bits: each node uploads {_size(sent)} per round instead of {_size(model)}, "
-        f"{model / sent:.1f} times less{votes}"
+        f"{params.modulus_bits} bits: each node uploads {sent / 1000:.1f} kB per round instead of {model / 1000:.1f} "
+        f"kB, {model / sent:.1f} times less{votes}"
     ]
     if not params.shape.protects:
-        lines.append(
-            f"hidden: {params.pattern}, the published pattern, reveals many single values to the server: use it to "
-            "study, not to protect (docs/privacy.md)"
-        )
-        return lines
-    kept, server, colluders = promised(params)
+        return [*lines, f"hidden: {PAIRWISE_WARNING}"]
+    server: ServerModel = "malicious" if params.authenticated else "semi-honest"
+    colluding = max(USUAL_COLLUDING, params.colluding)
+    kept, colluders = kept_by(params, server, colluding).anonymity, colluder_count(params.clients, colluding)
     weights = f"weights are private, up to {params.max_weight}" if params.max_weight else "all nodes weigh the same"
     lines.append(
         f"hidden: every sum holds {kept} honest nodes or more against a {server} server with {colluders} nodes "
@@ -186,104 +200,51 @@ def described(params: Parameters, model: int, finds_ranges: bool) -> list[str]:
     )
     if mechanism := params.mechanism:
         unit = "example" if params.per_example else "node"
-        noise = (
-            f"each round adds noise of {mechanism.multiplier:g} times what one {unit} can change, shared by the {kept} "
-            "honest nodes of every sum"
-        )
-        if not params.per_example:  # The server does not know how many examples there are.
-            spread = sqrt(params.clients / kept) if kept else float("inf")
-            norm = sqrt(params.dim) * mechanism.multiplier / params.clients
-            noise += (
-                f": in the mean a norm of {norm:.2g} clips, times {spread:.2f} for groups, dropouts and colluders; "
-                "above 3 hardly anything is learnt"
-            )
+        noise = f"each round adds noise of {mechanism.multiplier:g} times what one {unit} can change, shared by them"
+        if not params.per_example and kept:  # The server does not know how many examples there are.
+            norm = sqrt(params.dim / params.clients / kept) * mechanism.multiplier
+            noise += f": in the mean a norm of about {norm:.2g} clips; above 3 hardly anything is learnt"
         lines.append(noise)
-    fails = failed_rounds(min(params.sizes), params.threshold, params.dropout)
+    fails = failed_rounds(smallest, params.threshold, params.dropout)
     plain = "the server's word for who takes part: a malicious one takes a roster"
-    roster = "the roster's keys, so no server can make up nodes" if params.authenticated else plain
     lines.append(
-        f"enforced by each node: {params.threshold} of its group of {min(params.sizes)} stay to the end, or nothing is "
-        f"opened ({fails:.1%} of the rounds if {params.dropout:.0%} of the nodes drop out); {roster}"
+        f"enforced by each node: {params.threshold} of its group of {smallest} stay to the end, or nothing is "
+        f"opened ({fails:.1%} of the rounds if {params.dropout:.0%} of the nodes drop out); "
+        f"{'the keys of the roster, so no server can make up nodes' if params.authenticated else plain}"
     )
     return lines
 
 
-def _size(count: float) -> str:
-    return f"{count / 1000:.1f} kB" if count < 1_000_000 else f"{count / 1e6:.1f} MB"
-
-
-# Strategies that can't be wrapped
+# The wrapped strategy
 
 _SINGLE = (
     "it compares single updates, and secure aggregation shows the server only their sum; over='groups', groups=9 gives "
     "it one mean per group instead"
 )
-_TREES = "it collects trees as bytes, which have no sum"
-_INSIDE_OUT = "wrap the other way round: {name}(SecAgg(...), ...) with secagg_mod before the clipping mod"
-
+_DP = "DifferentialPrivacy"
+_INSIDE_OUT = f"wrap the other way round: {_DP}ClientSideFixedClipping(SecAgg(...), ...), secagg_mod before its own mod"
 REFUSED = {
-    "Krum": _SINGLE,
-    "MultiKrum": _SINGLE,
-    "Bulyan": _SINGLE,
-    "FedMedian": _SINGLE,
-    "FedTrimmedAvg": _SINGLE,
+    **dict.fromkeys(("Krum", "MultiKrum", "Bulyan", "FedMedian", "FedTrimmedAvg"), _SINGLE),
     "QFedAvg": "it weighs each update by that client's own loss",
-    "FedXgbBagging": _TREES,
-    "FedXgbCyclic": _TREES,
-    "DifferentialPrivacyServerSideFixedClipping": "the server would have to clip single updates",
-    "DifferentialPrivacyServerSideAdaptiveClipping": "the server would have to clip single updates",
-    "DifferentialPrivacyClientSideAdaptiveClipping": "it reads a bit of every single client",
-    "DifferentialPrivacyClientSideFixedClipping": _INSIDE_OUT,
+    **dict.fromkeys(("FedXgbBagging", "FedXgbCyclic"), "it collects trees as bytes, which have no sum"),
+    _DP + "ServerSideFixedClipping": "the server would have to clip single updates",
+    _DP + "ServerSideAdaptiveClipping": "the server would have to clip single updates",
+    _DP + "ClientSideAdaptiveClipping": "it reads a bit of every single client",
+    _DP + "ClientSideFixedClipping": _INSIDE_OUT,
     "SecAgg": "it is already secure aggregation",
 }
 """By name, with the reason: whoever needs single updates gets one sum instead."""
 
 
-OVER = ("nodes", "groups", "clipped-groups")
-"""What the wrapped strategy is given: one mean of all nodes, one of each group, or centred clipping over groups."""
-
-
-def by_groups(options: RoundOptions, over: str, groups: int | None) -> RoundOptions:
-    """Return the options of a run whose groups are compared."""
-    if over not in OVER:
-        raise InvalidInput("over", f"must be one of {', '.join(OVER)}, got {over!r}")
-    if over == "nodes":
-        if groups is not None:
-            raise InvalidInput("groups", "must not be given with over='nodes': use options.group_size")
-        return options
-    if isinstance(groups, bool) or not isinstance(groups, int) or groups < SMALLEST_NUMBER:
-        raise InvalidInput("groups", f"must be {SMALLEST_NUMBER} or more with over={over!r}, got {groups}")
-    if options.group_size is not None:
-        raise InvalidInput("group_size", "must not be given with groups, from which it follows")
-    return replace(options, same_slices=True)
-
-
-def cut_into(options: RoundOptions, groups: int | None, clients: int, roster: Roster | None) -> RoundOptions:
-    """Return the options that cut a cohort into so many groups; with a roster it must have as many."""
-    if groups is None:
-        return options
-    found = group_count(clients, roster.group_size) if roster else groups
-    size = -(-clients // groups)
-    if size < SMALLEST_GROUP or found != groups or (not roster and group_count(clients, size) != groups):
-        raise InvalidInput("groups", f"must cut {clients} nodes evenly into groups of 3 or more, got {groups}")
-    return options if roster else replace(options, group_size=size)
-
-
 def require_averaging(strategy: object, over: str = "nodes") -> Strategy:
     """Return the strategy, or say by name why it can't be wrapped."""
     if not isinstance(strategy, Strategy):
-        raise InvalidInput(
-            "strategy",
-            f"must be a strategy of flwr.serverapp.strategy (the Message API), got {type(strategy).__name__}",
-        )
-    for ancestor in type(strategy).__mro__:
-        name = ancestor.__name__
+        found = type(strategy).__name__
+        raise InvalidInput("strategy", f"must be a strategy of flwr.serverapp.strategy (the Message API), got {found}")
+    for name in (ancestor.__name__ for ancestor in type(strategy).__mro__):
         if name in REFUSED and not (over == "groups" and REFUSED[name] is _SINGLE):
-            raise InvalidInput("strategy", f"can't be {name}: {REFUSED[name].format(name=name)}")
+            raise InvalidInput("strategy", f"can't be {name}: {REFUSED[name]}")
     return strategy
-
-
-# A strategy that is wrapped
 
 
 @contextmanager

@@ -12,26 +12,31 @@ secret of a node. A run that is over leaves neither.
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Mapping
-from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 
 import msgspec
 import numpy as np
 from flwr.app import Array, ArrayRecord
+from flwr.serverapp.exception import PrivacyBudgetExhausted
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
 from sparsesecagg.downlink.gain import Gain
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.files import write_atomically
+from sparsesecagg.errors import PrivacyBudgetExhausted as NodeBudgetExhausted
 from sparsesecagg.flower.arrays import SavedArrays, Template, saved_arrays, written_arrays
-from sparsesecagg.flower.context import Terms
 from sparsesecagg.flower.downlink import Downlink
-from sparsesecagg.flower.packing import Packing
-from sparsesecagg.protocol import Parameters, Result, RoundOptions
+from sparsesecagg.flower.figures import RunFiles
+from sparsesecagg.flower.messages import Terms
+from sparsesecagg.flower.packing import Opened, Packing
+from sparsesecagg.flower.settings import Settings
+from sparsesecagg.planning.noise import FAILURE_LOG2, DifferentialPrivacy
+from sparsesecagg.privacy.accountant import Cost, usable_delta
+from sparsesecagg.protocol import Parameters, Result
 from sparsesecagg.ranges import Ranges, counted
 
 _LOG = logging.getLogger("flwr")
@@ -39,46 +44,31 @@ _HEADROOM, _WHOLE_HEADROOM = 2.0, 16.0
 """The least, of sliced arrays, and of those that have several digits and thus room to spare."""
 _STEPS, _MOST_SPARE = 64, 32.0
 """Long words have more steps than rounding needs: beyond this many they widen ranges, up to so many times."""
-_LIGHT = 16
 _VERSION = 3
-_MODEL, _RUN = "model.state", "run.state"
+MODEL, RUN, _PRIVACY = "model.state", "run.state", "privacy.json"
+_SPENT = f"{NodeBudgetExhausted.__name__}: "
 
 
 class Movement:
     """Ranges, gain and downlink of a run."""
 
-    def __init__(
-        self,
-        options: RoundOptions,
-        metrics: Mapping[str, float],
-        gain: float | None,
-        noise: bool = False,
-    ) -> None:
-        """`gain`: None adapts. A clip that `options` name holds for all arrays and rounds."""
-        self.metrics, self.downlink = metrics, Downlink()
-        # With noise the update is clipped by its norm, in its own units.
-        self._fixed = 1.0 if noise else options.clip
-        self._told_gain, self._noise = gain, noise
+    def __init__(self, settings: Settings) -> None:
+        self.downlink, self._settings = Downlink(), settings
         self._gain: Gain | None = None
         self._covered = 0.0
         """The part of the model that the gain is for."""
-        self._told_of_weights = False
         self._ranges: Ranges | None = None
         self._sizes: list[int] = []
         """Of the arrays that the ranges are for."""
 
-    @property
-    def finds_ranges(self) -> bool:
-        """Whether nodes vote for the first ranges."""
-        return self._fixed is None
-
     def terms(self, template: Template) -> Terms:
         """Return the terms of the next round; those without scales say that ranges must be found first."""
-        if self._fixed is not None:
-            return Terms((self._fixed,) * len(template.travelling), self.metrics)
-        if self._ranges is None or self._sizes != template.sizes:
-            return Terms((), self.metrics)
-        return Terms(tuple(self._ranges.values.tolist()), self.metrics)
+        scales: tuple[float, ...] = ()
+        if not self._settings.finds_ranges:
+            scales = (float(self._settings.options.clip or 1.0),) * len(template.travelling)
+        elif self._ranges is not None and self._sizes == template.sizes:
+            scales = tuple(self._ranges.values.tolist())
+        return Terms(scales, self._settings.metrics)
 
     def take_votes(self, packing: Packing, result: Result) -> None:
         """Begin with the ranges that nodes have voted for."""
@@ -99,35 +89,23 @@ class Movement:
         With groups, ranges, gain and metrics follow the median of theirs, which a few bad ones can't move far.
         """
         combined, clipped = result.combined, result.clipped or 0
+        means = [_mean(result)]
+        weights = [len(result.survivors) if combined.weights is None else int(combined.weights.max())]
         if combined.groups and combined.robust is None:
             clipped = 0  # Nor can they widen the ranges by a count.
-            weights = [users for users, _ in combined.groups]
-            opened = [packing.open(mean, result.updated, terms.scales) for _, mean in combined.groups]
-            middle = replace(
-                opened[0],
-                sliced=np.median([each.sliced for each in opened], axis=0).astype(np.float32),
-                whole={name: np.median([each.whole[name] for each in opened], axis=0) for name in opened[0].whole},
-                metrics=np.median([each.metrics for each in opened], axis=0).tolist(),
-            )
-        else:
-            weights = [len(result.survivors) if combined.weights is None else int(combined.weights.max())]
-            opened = [packing.open(_mean(result), result.updated, terms.scales)]
-            middle = opened[0]
+            weights, means = [users for users, _ in combined.groups], [mean for _, mean in combined.groups]
+        opened = [packing.open(mean, result.updated, terms.scales) for mean in means]
+        middle = Opened.median(opened)
         if self._ranges is not None:
             sent = packing.params.shape.length * max(1, len(result.survivors))
             self._ranges.follow(*middle.largest(), clipped=clipped / sent)
         if result.clipped:
             _LOG.info("SecAgg: %d of the values that nodes sent were beyond their ranges and clipped", result.clipped)
-        if not self._told_of_weights:
-            self._told_of_weights = True
-            _warn_of_light_weights(result)
         gain = self._gain_for(result.params)
-        steps = [gain.step(middle.sliced, middle.covered)]
-        if middle is not opened[0]:
-            steps = [np.where(each.covered, np.float32(gain.value) * each.sliced, np.float32(0)) for each in opened]
-        moved = [packing.template.add(model, each.update(step)) for each, step in zip(opened, steps, strict=True)]
-        means = dict(zip(terms.metrics, middle.metrics, strict=True)) if middle.opened else {}
-        metrics = {name: value * terms.metrics[name] for name, value in means.items()}
+        gain.step(*middle.sliced)  # For the gain: it adapts.
+        moved = [packing.template.add(model, each.update(gain.value)) for each in opened]
+        told = zip(terms.metrics.items(), middle.metrics.tolist(), strict=True) if result.updated.any() else ()
+        metrics = {name: value * bound for (name, bound), value in told}
         return list(zip(moved, weights, strict=True)), metrics, gain.value
 
     def _gain_for(self, params: Parameters) -> Gain:
@@ -135,8 +113,8 @@ class Movement:
         coverage = params.shape.coverage
         if self._gain is None or self._covered != coverage:
             # Means with noise do not tell whether steps are too long, so what is unbiased has to do.
-            fixed = 1 / coverage if self._noise and self._told_gain is None else self._told_gain
-            self._gain, self._covered = Gain(coverage, fixed), coverage
+            told = self._settings.gain or (1 / coverage if self._settings.dp else None)
+            self._gain, self._covered = Gain(coverage, told), coverage
         return self._gain
 
     def save(self) -> bytes:
@@ -148,7 +126,7 @@ class Movement:
     def restore(self, data: bytes, model: ArrayRecord, params: Parameters | None) -> None:
         """Go back to what `save` returned, with the model of that time; `params`: of the run that goes on, if any."""
         ranges, sizes, gain, downlink = msgspec.msgpack.decode(data, type=tuple[bytes, list[int], bytes, bytes])
-        if ranges and self._fixed is None:
+        if ranges and self._settings.finds_ranges:
             self._ranges, self._sizes = Ranges.restore(ranges), sizes
         if gain and params is not None:
             self._gain_for(params).restore(gain)
@@ -168,15 +146,6 @@ def _mean(result: Result) -> NDArray[np.floating]:
     return mean
 
 
-def _warn_of_light_weights(result: Result) -> None:
-    weights, limit = result.combined.weights, result.params.max_weight
-    if weights is None or not limit:
-        return
-    mean = float(weights.max()) / max(1, int(result.combined.contributors.max()))
-    if mean * _LIGHT < limit:
-        _LOG.warning("SecAgg: weights are %.0f on average, far below max_weight=%d: a lower one is finer", mean, limit)
-
-
 # In a run folder
 
 
@@ -191,80 +160,107 @@ class ModelState(msgspec.Struct, frozen=True, array_like=True):
     memory: dict[str, tuple[bool, SavedArrays]]
     """Of the wrapped strategy, by attribute: whether it is a list, and its arrays."""
 
-    @property
-    def record(self) -> ArrayRecord:
-        """The model."""
-        return ArrayRecord(saved_arrays(self.arrays))
+    @staticmethod
+    def of(number: int, model: ArrayRecord, movement: Movement, strategy: Strategy) -> ModelState:
+        """Return what the rounds up to this one have led to."""
+        return ModelState(_VERSION, number, written_arrays(model), movement.save(), _memory(strategy))
 
-    def remind(self, strategy: Strategy) -> None:
-        """Give a strategy back what it remembered."""
+    @staticmethod
+    def read(data: bytes) -> ModelState:
+        """Read the file; a damaged one is an error."""
+        with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+            state = msgspec.msgpack.decode(data, type=ModelState)
+            if state.version == _VERSION:
+                return state
+        raise InvalidInput("run_dir", f"holds a damaged {MODEL}: remove it to begin anew, or name another folder")
+
+    def remind(self, strategy: Strategy) -> ArrayRecord:
+        """Give a strategy back what it remembered; return the model."""
         for name, (is_list, arrays) in self.memory.items():
             found = {key: each.numpy() for key, each in saved_arrays(arrays).items()}
             setattr(strategy, name, list(found.values()) if is_list else found)
+        return ArrayRecord(saved_arrays(self.arrays))
 
 
 def _memory(strategy: Strategy) -> dict[str, tuple[bool, SavedArrays]]:
     """Return what a strategy keeps from round to round: its attributes that hold arrays, such as moments."""
     memory: dict[str, tuple[bool, SavedArrays]] = {}
     for name, value in vars(strategy).items():
-        named: Mapping[Any, Any] = value if isinstance(value, dict) else {}
-        if isinstance(value, list):
-            named = dict(enumerate(value))
+        is_list = isinstance(value, list)
+        named = dict(enumerate(value)) if is_list else value if isinstance(value, dict) else {}
         if named and all(isinstance(each, np.ndarray) for each in named.values()):
-            arrays = written_arrays({str(key): Array(each) for key, each in named.items()})
-            memory[name] = isinstance(value, list), arrays
+            memory[name] = is_list, written_arrays({str(key): Array(each) for key, each in named.items()})
     return memory
 
 
-class SavedRun:
-    """A run in a folder; without a folder nothing is kept."""
+# What rounds with noise have cost
+#
+# The nodes add the noise, and each keeps a budget of its own (`secagg-max-epsilon`) that no server can change. The
+# server counts too, so that a run ends with a sentence and not with nodes that refuse.
 
-    def __init__(self, folder: Path | None) -> None:
-        self.folder = folder
 
-    def write_model(self, number: int, model: ArrayRecord, movement: Movement, strategy: Strategy) -> None:
-        """Write down what the rounds up to this one have led to."""
-        if self.folder is not None:
-            state = ModelState(_VERSION, number, written_arrays(model), movement.save(), _memory(strategy))
-            self._write(_MODEL, msgspec.msgpack.encode(state))
+@dataclass(frozen=True)
+class PrivacySpent:
+    """What all rounds have cost each node that took part in all of them. The fields are those of Flower's own."""
 
-    def write_run(self, data: bytes) -> None:
-        """Write the protocol's run down."""
-        self._write(_RUN, data)
+    epsilon: float
+    delta: float
+    num_releases: int
+    """Rounds whose UPLOAD messages left, failed ones too."""
+    accounting_method: str
+    optimal_order: float
 
-    def model(self) -> ModelState | None:
-        """Return the model of a run that is not over; None if there is none. A damaged file is an error."""
-        if self.folder is None:
-            return None
+
+class Releases:
+    """The rounds so far, and what they cost; in the run folder too, if there is one."""
+
+    def __init__(self, dp: DifferentialPrivacy, folder: RunFiles) -> None:
+        dp.require_numbers()
+        self.dp, self._folder = dp, folder
+        self._count, self._cost = 0, Cost()
+
+    def resume(self) -> None:
+        """Continue with what an earlier process of the run has written down."""
         try:
-            state = msgspec.msgpack.decode((self.folder / _MODEL).read_bytes(), type=ModelState)
-        except FileNotFoundError:
-            return None
-        except OSError as problem:
-            raise InvalidInput("run_dir", f"holds a run that can't be read: {problem.strerror}") from None
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            state = None
-        if state is None or state.version != _VERSION:
-            raise InvalidInput("run_dir", f"holds a damaged {_MODEL}: remove it to begin anew, or name another folder")
-        return state
+            written = json.loads(self._folder.read(_PRIVACY) or b"")
+            self._count, self._cost = int(written["num_releases"]), Cost(written["rho"], written["xi"])
+        except (ValueError, KeyError, TypeError):
+            raise InvalidInput("run_dir", f"must hold the {_PRIVACY} of the run that it resumes, undamaged") from None
 
-    def run(self) -> bytes | None:
-        """Return the protocol's run; None if there is none."""
-        if self.folder is None:
-            return None
-        try:
-            return (self.folder / _RUN).read_bytes()
-        except OSError:
-            return None
+    def spent(self) -> PrivacySpent:
+        """Return what the rounds have cost."""
+        epsilon, order = self._cost.spent(self._delta)
+        return PrivacySpent(epsilon if self._count else 0.0, self.dp.delta, self._count, "rdp", float(order))
 
-    def remove(self) -> None:
-        """Forget the run: it is over."""
-        if self.folder is not None:
-            for name in (_MODEL, _RUN):
-                (self.folder / name).unlink(missing_ok=True)
+    def require(self, params: Parameters) -> None:
+        """Raise Flower's `PrivacyBudgetExhausted` if one more round would cost more than is allowed."""
+        epsilon = self._after(params).epsilon(self._delta)
+        if epsilon > self.dp.epsilon:
+            raise PrivacyBudgetExhausted(
+                f"SecAgg: {self._count} rounds have spent epsilon {self.spent().epsilon:.3g} at delta "
+                f"{self.dp.delta:g} ({self.dp.meaning}), and the next one would make it {epsilon:.3g}, above "
+                f"{self.dp.epsilon:g}: the noise was made for {self.dp.rounds} rounds"
+            )
 
-    def _write(self, name: str, data: bytes) -> None:
-        """Write a file as a whole or not at all, on disk when this returns."""
-        if self.folder is not None:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            write_atomically(self.folder / name, data, private=True)
+    def count(self, params: Parameters) -> float:
+        """Count a round whose messages are about to leave; return what all of them have cost."""
+        self._count, self._cost = self._count + 1, self._after(params)
+        kept = {**vars(self.spent()), "rho": self._cost.rho, "xi": self._cost.xi, "meaning": self.dp.meaning}
+        self._folder.write(_PRIVACY, json.dumps(kept, indent=1) + "\n")
+        return self.spent().epsilon
+
+    def _after(self, params: Parameters) -> Cost:
+        return self._cost + (params.mechanism.cost if params.mechanism else Cost())
+
+    @property
+    def _delta(self) -> float:
+        return usable_delta(self.dp.delta, self.dp.epsilon, FAILURE_LOG2)
+
+
+def require_budgets(refusals: Sequence[str], colluders: int) -> None:
+    """Raise if a round failed because nodes have spent their own budgets: more of them than could make it up."""
+    spent = [reason for reason in refusals if reason.startswith(_SPENT)]
+    if len(spent) > colluders:
+        raise PrivacyBudgetExhausted(
+            f"SecAgg: {len(spent)} nodes have spent their own privacy budgets: {spent[0].removeprefix(_SPENT)}"
+        )

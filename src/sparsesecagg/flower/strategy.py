@@ -8,10 +8,10 @@ with the next number.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
@@ -23,18 +23,17 @@ from sparsesecagg.crypto.identity import Roster
 from sparsesecagg.errors import InvalidInput, ProtocolError, SparseSecAggError
 from sparsesecagg.flower import settings
 from sparsesecagg.flower.arrays import Template
-from sparsesecagg.flower.context import Invitation, Terms, common_digest, invite, with_model
 from sparsesecagg.flower.downlink import Downlink
 from sparsesecagg.flower.errors import MissingMod
-from sparsesecagg.flower.exchanges import Courier, PatientGrid, by_node
-from sparsesecagg.flower.figures import Evaluate, History, RoundRecord
+from sparsesecagg.flower.figures import Evaluate, History, RoundRecord, RunFiles
+from sparsesecagg.flower.messages import Invitation, Terms
 from sparsesecagg.flower.packing import Packing
-from sparsesecagg.flower.privacy import PrivacySpent, Releases, require_budgets
 from sparsesecagg.flower.run import Combine, SecureRun
-from sparsesecagg.flower.state import Movement, SavedRun
+from sparsesecagg.flower.state import MODEL, RUN, ModelState, Movement, PrivacySpent, Releases, require_budgets
+from sparsesecagg.flower.transport import PatientGrid
 from sparsesecagg.patterns.groups import SMALLEST_GROUP
 from sparsesecagg.planning.noise import DifferentialPrivacy
-from sparsesecagg.protocol import Parameters, Result, RoundOptions, Server, Stage
+from sparsesecagg.protocol import Parameters, Result, RoundOptions, Server
 from sparsesecagg.protocol.combine import ByGroup, Sum
 from sparsesecagg.protocol.robust import CentredClipping
 
@@ -45,9 +44,8 @@ _LOG = logging.getLogger("flwr")
 class _Playing:
     """A round whose UPLOAD messages are out."""
 
-    grid: Grid
+    grid: PatientGrid
     invitation: Invitation
-    """One that stands for all."""
     packing: Packing
     terms: Terms
     record: RoundRecord
@@ -79,9 +77,8 @@ class SecAgg(Strategy):
         `options`: as everywhere in this package; by default each node sends `DEFAULT_ALPHA` of the model in words as
         short as the groups allow, and all nodes weigh the same. `options.clip`: the largest change of one parameter,
         for all arrays and rounds; by default nodes find the range of each array. With `options.max_weight` nodes weigh
-        as their owners say (`num-examples` of the app's metrics), rounded at random to a power of two: over tens of
-        rounds a server can solve for weights, and that is all there is to solve for. Anonymity counts nodes, not
-        weight: who weighs more than all others together is hardly hidden.
+        as their owners say (`num-examples` of the app's metrics), rounded at random to a power of two, and over tens of
+        rounds a server can solve for these weights. Who weighs more than all others together is hardly hidden.
 
         `gain`: what the mean is multiplied by where a round covers only a part of the model, from 1 to one over that
         part; "auto" adapts it, and is the latter with `dp`. `dp`: noise that the nodes add themselves, so that the run
@@ -93,19 +90,18 @@ class SecAgg(Strategy):
         write figures for a report, and what a server that is started again needs to go on.
         """
         self.strategy = settings.require_averaging(strategy, over)
-        self._options, self._groups = settings.by_groups(options or settings.DEFAULTS, over, groups), groups
+        roster = Roster.load(Path(roster)) if isinstance(roster, str | Path) else roster
+        told = None if gain == "auto" else gain
+        self._settings = settings.Settings(options or settings.DEFAULTS, roster, dp, told, metrics or {}, over, groups)
         self._combine: Combine = {"nodes": Sum, "groups": ByGroup}.get(over) or CentredClipping()
-        self._roster = Roster.load(Path(roster)) if isinstance(roster, str | Path) else roster
-        folder = Path(run_dir) if run_dir is not None else None
-        self._releases = None if dp is None else Releases(dp, folder)
-        settings.check_options(self._options, self._roster, dp)
-        self._metrics, self._told_gain = settings.check_metrics(metrics, dp), settings.check_gain(gain)
-        self._movement = Movement(self._options, self._metrics, self._told_gain, noise=dp is not None)
         self._timeout, self._upload_timeout = settings.require_positive("timeout", timeout), 3600.0
-        self._courier = Courier()
-        self._history, self._saved = History(folder), SavedRun(folder)
+        self._folder = RunFiles(run_dir)
+        self._history = History(self._folder)
+        self._releases = None if dp is None else Releases(dp, self._folder)
+        self._movement = Movement(self._settings)
         self._rounds_before = 0  # Done by an earlier process, if this one goes on with its run.
         self._model = ArrayRecord()
+        self._grid: PatientGrid | None = None
         self._run: SecureRun | None = None
         self._playing: _Playing | None = None
         self._excluded: set[int] = set()  # Nodes that get no more rounds.
@@ -163,17 +159,16 @@ class SecAgg(Strategy):
             _LOG.warning("SecAgg: the noise is made for %d rounds, so the run ends there", self._releases.dp.rounds)
         left = max(0, num_rounds - self._rounds_before)
         watched = self._history.watching(evaluate_fn, self._rounds_before) if evaluate_fn else None
-        grid = PatientGrid(grid, self._courier)
+        patient = cast("Grid", self._patient(grid))
         with settings.in_charge(self, self.strategy):
-            result = self.strategy.start(grid, initial_arrays, left, timeout, train_config, evaluate_config, watched)
-        if not result.arrays:
-            result.arrays = initial_arrays
+            result = self.strategy.start(patient, initial_arrays, left, timeout, train_config, evaluate_config, watched)
         if self.history and all(record.failure for record in self.history):
             _LOG.error("SecAgg: no round succeeded, the model is unchanged. %s", self.history[-1].sentence())
+        result.arrays = result.arrays or initial_arrays
         for name in ("train_metrics_clientapp", "evaluate_metrics_clientapp", "evaluate_metrics_serverapp"):
             found = getattr(result, name)
             setattr(result, name, {number + self._rounds_before: found[number] for number in found})
-        self._saved.remove()
+        self._folder.remove(MODEL, RUN)
         return result
 
     def configure_train(
@@ -181,19 +176,17 @@ class SecAgg(Strategy):
     ) -> Iterable[Message]:
         """Let the wrapped strategy choose nodes, exchange keys with them if need be, return their UPLOAD messages."""
         server_round += self._rounds_before
-        inner = grid.inner if isinstance(grid, PatientGrid) else grid
         self._playing, self._model = None, arrays
-        self._history.require_hope()
-        record = self._history.begin(server_round)
-        self._courier.wait_for_nodes(inner, SMALLEST_GROUP, self._timeout)
+        record, patient = self._history.begin(server_round), self._patient(grid)
+        patient.wait_for_nodes(SMALLEST_GROUP, self._timeout)
         messages = list(settings.own(self.strategy, "configure_train")(server_round, arrays, config, grid))
         try:
-            return self._begin(inner, invite(messages), record)
+            return self._begin(patient, Invitation.of(messages), record)
         except (InvalidInput, ProtocolError) as error:
             worked = any(earlier.failure is None for earlier in self.history[:-1])
             if isinstance(error, InvalidInput | MissingMod) and not worked:
                 raise  # What can't work should stop the first round, not fail it again and again.
-            record.fail(Stage.ADVERTISE_KEYS, error)
+            record.fail(error)
         return []
 
     def aggregate_train(
@@ -211,13 +204,16 @@ class SecAgg(Strategy):
                 self._excluded |= self._run.excluded_nodes
                 arrays, metrics = self._aggregate(server_round, result, playing)
             except (ProtocolError, InvalidInput) as error:  # The latter for a model that no node could be brought to.
-                record.fail(Stage.UNMASK, error)
+                record.fail(error)
                 if self._releases:
                     require_budgets(record.refusals, self._run.params.accusers)
         (_LOG.warning if record.failure else _LOG.info)("%s", record.sentence())
         self._history.write()
         self._model = self._model if arrays is None else arrays
-        self._saved.write_model(server_round, self._model, self._movement, self.strategy)
+        if self._folder.path:
+            state = ModelState.of(server_round, self._model, self._movement, self.strategy)
+            self._folder.write(MODEL, msgspec.msgpack.encode(state), private=True)
+        self._history.require_hope()
         return arrays, MetricRecord({**(metrics or {}), **record.metrics()})
 
     def configure_evaluate(
@@ -241,70 +237,74 @@ class SecAgg(Strategy):
 
     def summary(self) -> None:
         """Log the settings, then those of the wrapped strategy."""
-        _LOG.info("\t├──> SecAgg settings:")
-        _LOG.info("\t│\t├── %s, gain %s, metrics %s", self._options, self._told_gain or "auto", list(self._metrics))
-        if self._roster:
-            _LOG.info("\t│\t├── authenticated: a roster of %d users", len(self._roster.entries))
-        _LOG.info("\t│\t└── around %s", type(self.strategy).__name__)
-        if self._releases:
-            _LOG.info("\t│\t├── %s (%s); nodes do not evaluate", self._releases.dp, self._releases.dp.meaning)
-        elif getattr(self.strategy, "fraction_evaluate", 0.0):
+        told, dp = self._settings, self._settings.dp
+        _LOG.info("\t├──> SecAgg around %s: %s", type(self.strategy).__name__, told.options)
+        _LOG.info("\t│\t├── gain %s, metrics %s", told.gain or "auto", list(told.metrics))
+        if told.roster:
+            _LOG.info("\t│\t├── authenticated: a roster of %d users", len(told.roster.entries))
+        if dp:
+            _LOG.info("\t│\t└── %s (%s); nodes do not evaluate", dp, dp.meaning)
+        elif getattr(self.strategy, "fraction_evaluate", False):
             _LOG.warning("SecAgg: %s", settings.UNMASKED_EVALUATION)
         settings.own(self.strategy, "summary")()
 
     # A round
 
-    def _begin(self, grid: Grid, invitations: Sequence[Invitation], record: RoundRecord) -> list[Message]:
+    def _patient(self, grid: Grid) -> PatientGrid:
+        """Return the grid of this run, which knows who still owes an answer, around Flower's."""
+        if isinstance(grid, PatientGrid):
+            return grid
+        if self._grid is None or self._grid.inner is not grid:
+            self._grid = PatientGrid(grid)
+        return self._grid
+
+    def _begin(self, grid: PatientGrid, invitation: Invitation, record: RoundRecord) -> list[Message]:
         """Return the UPLOAD messages of a round, in the run that is under way if that can go on, else in a new one."""
-        if self._roster is None:
-            invitations = [each for each in invitations if each.node not in self._excluded] or invitations
-        common_digest(Terms((), self._metrics), invitations, b"")  # Who tells nodes different things is refused first.
-        template = Template.of(invitations[0].model)
-        clients = len(self._roster.entries) if self._roster else len(invitations)
-        settings.require_enough(clients, len(list(grid.get_node_ids())))
-        votes, dp = self._movement.finds_ranges, self._releases.dp if self._releases else None
-        options = settings.cut_into(self._options, self._groups, clients, self._roster)
-        params = settings.parameters(options, clients, template, len(self._metrics), self._roster, dp, votes)
+        told = self._settings
+        if told.roster is None:
+            welcome = tuple(node for node in invitation.nodes if node not in self._excluded)
+            invitation = replace(invitation, nodes=welcome or invitation.nodes)
+        template, invited = Template.of(invitation.model), len(invitation.nodes)
+        params = told.parameters(template, invited, len(list(grid.get_node_ids())))
         if self._releases:
             self._releases.require(params)
         run = self._run
-        if run is None or run.params.dim != params.dim or not run.ready(grid, invitations, record):
+        if run is None or run.params.dim != params.dim or not run.ready(grid, invitation, record):
             if run is not None:
                 _LOG.info("SecAgg: other nodes than those that hold keys were chosen, so keys are exchanged anew")
-            run = self._new_run(params, template, len(invitations))
-            run.set_up(grid, invitations, record)
+            run = self._new_run(params, template, invited)
+            run.set_up(grid, invitation, record)
             self._run = run  # Only now: if this one could not begin, the one before may still go on.
-        packing = Packing(template, run.params, len(self._metrics))
-        invitations = with_model(invitations, self._movement.downlink.publish(invitations[0].model, packing, run.seed))
+        packing = Packing(template, run.params, len(told.metrics))
+        invitation = invitation.with_model(self._movement.downlink.publish(invitation.model, packing, run.seed))
         terms = self._movement.terms(template)
-        if terms.finds_ranges:
-            messages = self._begin_round(run, invitations, terms)
-            replies = self._courier.exchange(grid, by_node(messages), self._upload_timeout)
+        if not terms.scales:
+            replies = grid.exchange(self._upload_messages(run, invitation, terms), self._upload_timeout)
             self._movement.take_votes(packing, run.finish_round(grid, replies.values()))
             terms = self._movement.terms(template)
         record.clip = max(terms.scales)
-        self._playing = _Playing(grid, invitations[0], packing, terms, record)
+        self._playing = _Playing(grid, invitation, packing, terms, record)
         if self._releases:
             record.epsilon = self._releases.count(params)
-        return self._begin_round(run, invitations, terms)
+        return list(self._upload_messages(run, invitation, terms).values())
 
-    def _begin_round(self, run: SecureRun, invitations: Sequence[Invitation], terms: Terms) -> list[Message]:
-        """Return the UPLOAD messages of a round of the protocol, whose number is used up from here on."""
-        self._saved.write_run(run.save())
-        return run.begin_round(invitations, terms, self._upload_timeout)
+    def _upload_messages(self, run: SecureRun, invitation: Invitation, terms: Terms) -> dict[int, Message]:
+        """Begin a round of the protocol, whose number is used up from here on."""
+        self._folder.write(RUN, run.save(), private=True)
+        return run.begin_round(invitation, terms, self._upload_timeout)
 
     def _new_run(self, params: Parameters, template: Template, invited: int) -> SecureRun:
         """Return a run among the invited nodes; with a roster it is the next epoch of the same one."""
         settings.require_threshold(params, invited)
-        votes = self._movement.finds_ranges
-        self._history.introduce(params, self._options, type(self.strategy).__name__, template.bytes, votes)
-        server, before = Server(params, self._roster, combine=self._combine), self._run.server if self._run else None
+        self._history.introduce(params, self._settings, type(self.strategy).__name__, template.bytes)
+        roster, before = self._settings.roster, self._run.server if self._run else None
+        server = Server(params, roster, combine=self._combine)
         if before is not None:
             server.catch_up(before.round_number)
-            if self._roster:
+            if roster:
                 server.begin_epoch(before.epoch_number + 1)
                 server.excluded |= before.excluded
-        return SecureRun(server, self._courier, self._timeout, self._movement.downlink)
+        return SecureRun(server, self._timeout, self._movement.downlink)
 
     def _aggregate(
         self, server_round: int, result: Result, playing: _Playing
@@ -325,24 +325,24 @@ class SecAgg(Strategy):
 
     def _resume(self, initial: ArrayRecord) -> ArrayRecord:
         """Go on with the run in the folder, if there is one; return the model that the rounds begin with."""
-        state = None if self.history else self._saved.model()
-        if state is None:
+        data = None if self.history else self._folder.read(MODEL)
+        if data is None:
             return initial
-        model = state.record
+        state = ModelState.read(data)
+        model = state.remind(self.strategy)
         if Template.of(model) != Template.of(initial):
             raise InvalidInput("run_dir", "holds a run of another model that is not over: name another folder")
         self._rounds_before, self._model = state.round_number, model
-        state.remind(self.strategy)
         if self._releases:
             self._releases.resume()
-        data, downlink = self._saved.run(), self._movement.downlink
+        downlink, roster = self._movement.downlink, self._settings.roster
         try:
-            if data is not None:
-                self._run = SecureRun.restore(data, self._courier, self._timeout, downlink, self._roster, self._combine)
+            if (data := self._folder.read(RUN)) is not None:
+                self._run = SecureRun.restore(data, self._timeout, downlink, roster, self._combine)
             self._movement.restore(state.movement, model, self._run.params if self._run else None)
         except (SparseSecAggError, msgspec.MsgspecError) as problem:
             _LOG.warning("SecAgg: the keys of the run in the folder can't be used: %s", problem)
         self._history.resume(state.round_number)
-        keys, folder = "with the keys of its epoch" if self._run else "in a new epoch", self._saved.folder
-        _LOG.info("SecAgg: resuming after round %d of the run in %s, %s", state.round_number, folder, keys)
+        keys = "with the keys of its epoch" if self._run else "in a new epoch"
+        _LOG.info("SecAgg: resuming after round %d of the run in %s, %s", state.round_number, self._folder.path, keys)
         return model

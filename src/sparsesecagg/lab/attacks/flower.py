@@ -10,8 +10,8 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.flower import context, exchanges, mod, node
-from sparsesecagg.flower.records import read_packet
+from sparsesecagg.flower import messages, mod, node, run
+from sparsesecagg.flower.messages import read_packet
 from sparsesecagg.lab.attacks.base import attack, without
 from sparsesecagg.lab.attacks.flower_world import CLIP, DIM, FIRST, RATE, FlowerWorld, answer_of, changed
 from sparsesecagg.lab.attacks.local_grid import stage_of, travel
@@ -21,7 +21,7 @@ from sparsesecagg.protocol.messages import Unmask, encode
 from sparsesecagg.protocol.stages import Progress
 
 
-@attack(without(context.Terms, digest=lambda self, *told: bytes(32)), FlowerWorld)
+@attack(without(messages.Terms, digest=lambda self, *told: bytes(32)), FlowerWorld)
 def flower_other_rate(world: FlowerWorld) -> None:
     """All nodes but one are told a learning rate of zero, so that the sum is the last one's update.
 
@@ -224,14 +224,16 @@ def flower_far_epoch(world: FlowerWorld) -> None:
     world.play.values += int(world.victim not in world.uploads)
 
 
-def _trusting(self: Any, stage: Any, sent: Any, replies: Any, answered: Any = None) -> None:
+def _trusting(self: Any, stage: Any, requests: Any, replies: Any) -> dict[int, Any]:
+    taken = {}
     for number, reply in replies.items():
         if dict(reply.content["secagg"]).get("stage") in {"x": 0}:  # As version 2 looked it up.
             continue
-        self._accept(number, sent[number], reply, answered)
+        taken[number] = self._accept(number, requests[number][0], reply)
+    return taken
 
 
-@attack(without(exchanges.Exchanges, take=_trusting), FlowerWorld)
+@attack(without(run.SecureRun, take=_trusting), FlowerWorld)
 def flower_odd_reply(world: FlowerWorld) -> None:
     """One node answers with a control record whose stage is a list.
 

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from sparsesecagg.crypto.identity import IdentityKey, Roster, RunSecret, enrol
 from sparsesecagg.flower import SecAgg, secagg_mod
+from sparsesecagg.flower.messages import CONTROL, read_packet
 from sparsesecagg.flower.node import LEDGER, ROSTER, RUN_KEY
-from sparsesecagg.flower.records import CONTROL, read_packet
 from sparsesecagg.lab.attacks.base import Play
 from sparsesecagg.lab.attacks.local_grid import LocalGrid, stage_of, travel
 from sparsesecagg.lab.attacks.world import TOLERANCE

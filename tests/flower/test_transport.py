@@ -1,4 +1,4 @@
-"""Exchanges: who is asked, who counts as having answered, and for how long one waits."""
+"""Transport: who is asked, who counts as having answered, for how long one waits, and which node is which user."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 from flwr.app import Message, RecordDict
 
 from flower.local_grid import LocalGrid, Silent, training_app
-from sparsesecagg.flower.exchanges import Courier, by_request
+from sparsesecagg.flower import UnprovenNode
+from sparsesecagg.flower.transport import PatientGrid, Seats, by_request
 
 APP = training_app(lambda p, a, r: a, mods=[])
 
@@ -34,34 +35,34 @@ def requests(*nodes: int, ttl: float = 100) -> dict[int, Message]:
 
 
 def test_all_answers_are_returned_by_node() -> None:
-    replies = Courier().exchange(Echo(3), requests(100, 101, 102), timeout=5)
+    replies = PatientGrid(Echo(3)).exchange(requests(100, 101, 102), timeout=5)
     assert {node: reply.metadata.src_node_id for node, reply in replies.items()} == {100: 100, 101: 101, 102: 102}
 
 
 def test_a_silent_node_costs_the_timeout_and_is_busy_afterwards() -> None:
-    courier, grid = Courier(0.01), Echo(3, silent=[101])
+    grid = PatientGrid(Echo(3, silent=[101]))
     start = time.monotonic()
-    replies = courier.exchange(grid, requests(100, 101, 102), timeout=0.3)
+    replies = grid.exchange(requests(100, 101, 102), timeout=0.3)
     assert 0.3 <= time.monotonic() - start < 3
     assert set(replies) == {100, 102}
-    assert courier.busy_nodes(grid) == {101}
+    assert grid.busy_nodes() == {101}
 
 
 def test_a_busy_node_is_left_out_and_costs_no_time() -> None:
-    courier, grid = Courier(0.01), Echo(3, silent=[101])
-    courier.exchange(grid, requests(101), timeout=0.05)
+    grid = PatientGrid(Echo(3, silent=[101]))
+    grid.exchange(requests(101), timeout=0.05)
     start = time.monotonic()
-    replies = courier.exchange(grid, requests(100, 101), timeout=30)
+    replies = grid.exchange(requests(100, 101), timeout=30)
     assert set(replies) == {100}
     assert time.monotonic() - start < 5
     assert [node for node, _ in grid.sent] == [101, 100]
 
 
 def test_a_message_that_has_expired_keeps_nobody_busy() -> None:
-    courier, grid = Courier(0.01), Echo(3, silent=[101])
-    courier.exchange(grid, requests(101, ttl=0.1), timeout=0.05)
+    grid = PatientGrid(Echo(3, silent=[101]))
+    grid.exchange(requests(101, ttl=0.1), timeout=0.05)
     time.sleep(0.1)
-    assert courier.busy_nodes(grid) == set()
+    assert grid.busy_nodes() == set()
 
 
 def test_a_grid_that_can_not_send_some_messages_loses_no_others() -> None:
@@ -81,12 +82,12 @@ def test_a_grid_that_can_not_send_some_messages_loses_no_others() -> None:
 
     for grid in (Lossy(3), Honest(3)):
         start = time.monotonic()
-        assert set(Courier(0.01).exchange(grid, requests(100, 101, 102), timeout=30)) == {100, 102}
+        assert set(PatientGrid(grid).exchange(requests(100, 101, 102), timeout=30)) == {100, 102}
         assert time.monotonic() - start < 5
 
 
 def test_nobody_to_ask_is_no_reason_to_wait() -> None:
-    assert Courier().exchange(Echo(3), {}, timeout=None) == {}
+    assert PatientGrid(Echo(3)).exchange({}, timeout=None) == {}
 
 
 class TestSorting:
@@ -109,14 +110,32 @@ class TestSorting:
         assert set(sorted_replies) == {100, 101, 102}
         assert strangers == 2
 
-    def test_where_messages_have_no_ids_the_sender_decides(self) -> None:
-        asked, replies = self.exchange()
-        for message in asked.values():
-            message.metadata.__dict__["_message_id"] = ""
-        sorted_replies, _ = by_request(asked, replies)
-        assert set(sorted_replies) == {100, 101, 102}
-
 
 @pytest.mark.parametrize("timeout", [0.0, 0.05])
 def test_an_exchange_looks_at_least_once(timeout: float) -> None:
-    assert set(Courier().exchange(Echo(2), requests(100, 101), timeout=timeout)) == {100, 101}
+    assert set(PatientGrid(Echo(2)).exchange(requests(100, 101), timeout=timeout)) == {100, 101}
+
+
+class TestSeats:
+    def test_a_user_has_one_node_until_that_is_gone(self) -> None:
+        seats = Seats()
+        seats.take(2, 104, present={104, 105})
+        with pytest.raises(UnprovenNode, match="user 2 of the roster is node 104, which is present"):
+            seats.take(2, 105, present={104, 105})
+        seats.take(2, 105, present={105})
+        assert seats.among({104, 105}) == {2: 105}
+        assert seats.user_of.get(104) is None
+
+    def test_a_node_has_one_user(self) -> None:
+        seats = Seats()
+        seats.take(2, 104, present={104})
+        seats.take(3, 104, present={104})
+        assert seats.among({104}) == {3: 104}
+        assert seats.user_of.get(104) == 3
+
+    def test_proving_again_changes_nothing(self) -> None:
+        seats = Seats()
+        for _ in range(2):
+            seats.take(2, 104, present={104})
+        assert seats.among({104, 105}) == {2: 104}
+        assert seats.among({105}) == {}
