@@ -32,7 +32,7 @@ def model_digest(model: Vector) -> bytes:
 
 
 class NumberedModel:
-    """A model of shape (dim,), float32, read-only, that its number and its SHA-256 tell apart from all others."""
+    """A read-only `model` of shape (dim,), float32; its number `sequence` and SHA-256 `digest` tell it from others."""
 
     def __init__(self, model: Vector, sequence: int) -> None:
         self._hold(model, require_sequence(sequence), model_digest(model))

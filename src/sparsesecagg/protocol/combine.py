@@ -200,9 +200,9 @@ class Result:
         if normalisation == "expected":
             expected = self.params.shape.fraction(self.members) * (1 - self.params.dropout) * self.members
             if self.params.max_weight:
-                known = total_weight or 0
-                require("total_weight", known > 0, "must be positive: the sum of all users' weights, which is public")
-                expected *= known / self.params.clients
+                weight = total_weight or 0
+                require("total_weight", weight > 0, "must be positive: the sum of all users' weights, which is public")
+                expected *= weight / self.params.clients
             return (self.sum() / expected).astype(np.float32)
         observed, known = normalisation == "observed", not self.params.max_weight or self.combined.weights is not None
         require("normalisation", observed, f"must be 'observed' or 'expected', got {normalisation!r}")
