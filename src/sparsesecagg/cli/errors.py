@@ -109,7 +109,9 @@ def _explained(problem: Exception, context: Any) -> Ended | None:  # noqa: PLR09
     """Return sentence and exit code; None for a bug."""
     match problem:
         case InvalidInput():
-            return Ended(f"{_name_of(problem.option, context)} {problem.problem}", EXIT_BAD_INPUT)
+            flag = _flag(problem.option)
+            known = (each for each in context.command.params if each.name == problem.option or flag in each.opts)
+            return Ended(f"{next(map(_typed, known), flag)} {problem.problem}", EXIT_BAD_INPUT)
         case MissingExtra():
             return Ended(str(problem), EXIT_BAD_INPUT)
         case ProtocolError():
@@ -159,13 +161,6 @@ def _option_with(path: Path, context: Any) -> str | None:
             if named and isinstance(named, str | Path) and Path(named) in (path, *path.parents):
                 return _typed(each)
     return None
-
-
-def _name_of(parameter: str, context: Any) -> str:
-    """Return a parameter as it is typed: --group-size for an option, NAME for an argument."""
-    flag = _flag(parameter)
-    known = (each for each in context.command.params if each.name == parameter or flag in each.opts)
-    return next(map(_typed, known), flag)
 
 
 def _flag(parameter: str) -> str:

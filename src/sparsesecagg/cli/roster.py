@@ -166,7 +166,7 @@ def _from_beacon(roster: Roster, value: str) -> Roster:
 
 def _describe(roster: Roster, json: bool, trusted: bool | None = None) -> None:
     """Print what a roster says; `trusted` is None where identities were not compared."""
-    facts = {
+    facts: dict[str, Any] = {
         "run": roster.run,
         "users": len(roster.entries),
         "groups": group_count(len(roster.entries), roster.group_size),
@@ -180,13 +180,9 @@ def _describe(roster: Roster, json: bool, trusted: bool | None = None) -> None:
     }
     if not json:
         source = f"made from {roster.beacon}" if roster.beacon else "drawn by the builder of the roster"
+        facts["seed"] = f"{roster.seed.hex()} ({source})" if roster.seed else "none yet: roster seal adds it"
         compared = "all as in --trusted" if trusted else "signatures valid; identities not compared, give --trusted"
-        facts |= {
-            "group_size": roster.group_size or "default",
-            "beacon": roster.beacon or "none",
-            "seed": f"{roster.seed.hex()} ({source})" if roster.seed else "none yet: roster seal adds it",
-            "trusted": compared,
-        }
+        facts["trusted"] = compared
     _tell(json, facts)
 
 
@@ -195,7 +191,7 @@ def _tell(json: bool, facts: dict[str, Any]) -> None:
         print_json(facts)
         return
     for name, value in facts.items():
-        for line in value if isinstance(value, list) else [value]:
+        for line in value if isinstance(value, list) else ["–" if value is None else value]:
             say(f"{name}: {line}")
 
 

@@ -10,22 +10,8 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from sparsesecagg.cli.shared import (
-    DEFAULT_ALPHA,
-    JsonOption,
-    bytes_text,
-    check_memory,
-    counting,
-    note,
-    option,
-    out,
-    pattern_of,
-    print_json,
-    seconds_text,
-    takes,
-    weight_limit,
-    word_bits,
-)
+from sparsesecagg.cli import shared
+from sparsesecagg.cli.shared import DEFAULT_ALPHA, JsonOption, bytes_text, option, seconds_text, takes
 from sparsesecagg.crypto.identity import USUAL_COLLUDING
 from sparsesecagg.crypto.kdf import DIGEST_SIZE
 from sparsesecagg.errors import InvalidInput, ProtocolError, RoundRefused, ThresholdNotMet, TooLittleOpened
@@ -82,7 +68,7 @@ def simulate(asked: SimulateOptions, *, json: JsonOption = False) -> None:
     """
     if not 1 <= asked.rounds <= MOST_ROUNDS:
         raise InvalidInput("rounds", f"must be from 1 to {MOST_ROUNDS}, got {asked.rounds}")
-    stages, pattern = _drop_stages(asked.drop_at), pattern_of(asked.pattern)
+    stages, pattern = _drop_stages(asked.drop_at), shared.pattern_of(asked.pattern)
     sparse = pattern not in PATTERNS or PATTERNS[pattern].sparse
     options = RoundOptions(
         pattern=pattern,
@@ -92,22 +78,22 @@ def simulate(asked: SimulateOptions, *, json: JsonOption = False) -> None:
         dropout=asked.dropout,
         neighbours=asked.neighbours,
         clip=asked.clip,
-        max_weight=weight_limit(asked.weights, asked.max_weight),
+        max_weight=shared.weight_limit(asked.weights, asked.max_weight),
     )
     params = Parameters.create(asked.clients, asked.dim, options, session=seeded_entropy(asked.seed)(DIGEST_SIZE))
-    check_memory(asked.dim)
+    shared.check_memory(asked.dim)
     people = None
     if asked.authenticated:
         _require_majority(params.contributors, asked.threshold)
         entropy = seeded_entropy(asked.seed)
         people = make_identities(asked.clients, "simulation", entropy, group_size=asked.group_size)
     cohort = Cohort(_LENIENT, entropy_of_run(asked.seed), people)
-    options = replace(options, modulus_bits=word_bits(pattern, asked.modulus_bits, params.contributors))
+    options = replace(options, modulus_bits=shared.word_bits(pattern, asked.modulus_bits, params.contributors))
     params = Parameters.create(asked.clients, asked.dim, options, session=params.session, roster=cohort.roster)
     if not sparse and asked.alpha not in (1, DEFAULT_ALPHA):
-        note(f"{pattern} sends everything: --alpha {asked.alpha:g} is not used")
+        shared.note(f"{pattern} sends everything: --alpha {asked.alpha:g} is not used")
     for sentence in advice(params):
-        note(sentence)
+        shared.note(sentence)
     memory.forget_peak()
     generators = [np.random.default_rng([asked.seed, 1 + n]) for n in range(asked.rounds)]
     schedule = [
@@ -115,9 +101,9 @@ def simulate(asked: SimulateOptions, *, json: JsonOption = False) -> None:
     ]
     summary = _summary(*_run(params, cohort, schedule, asked.seed), asked.rounds)
     if json:
-        print_json(summary)
+        shared.print_json(summary)
     else:
-        out.print(_table(params, summary, asked.rounds))
+        shared.out.print(_table(params, summary, asked.rounds))
 
 
 def _run(
@@ -126,7 +112,7 @@ def _run(
     """Run all rounds; return the run and the outcomes of those that were opened. Raise if none was."""
     outcomes: list[Outcome] = []
     failure: ProtocolError | None = None
-    with counting("simulating, messages", params.clients * (4 + 5 * len(schedule))) as count:
+    with shared.counting("simulating, messages", params.clients * (4 + 5 * len(schedule))) as count:
         run = InProcessRun(
             params,
             cohort,
@@ -143,7 +129,7 @@ def _run(
             except (ThresholdNotMet, TooLittleOpened, RoundRefused) as problem:
                 failure = problem
                 if len(schedule) > 1:
-                    note(f"round {number} failed: {problem}")
+                    shared.note(f"round {number} failed: {problem}")
     if failure and not outcomes:
         raise failure
     return run, outcomes

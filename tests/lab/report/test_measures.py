@@ -7,11 +7,11 @@ import pytest
 from lab.report.synthetic import DIM, write_run
 from sparsesecagg.lab.learning.metrics import ContributorFigures, RoundLine
 from sparsesecagg.lab.report.measures import (
-    baseline,
     contributors_distribution,
     cumulative_sent,
     mean_by_stage,
     measure,
+    measured,
 )
 from sparsesecagg.lab.report.records import Run, read_run
 
@@ -63,23 +63,22 @@ def test_a_message_without_stages_is_the_upload() -> None:
 def test_secagg_is_measured_where_it_was_run(tmp_path: Path) -> None:
     """Its own figures are the yardstick."""
     runs = [read_run(write_run(tmp_path / name, name, rounds=2)) for name in ("sliced", "secagg")]
-    secagg = baseline(runs)
-    assert secagg is not None
-    assert secagg.measured
-    assert secagg.upload == measure(runs[1]).upload_per_round
-    assert secagg.sent == measure(runs[1]).sent_per_round
+    sliced, secagg = measured(runs)
+    assert (secagg.upload_ratio, secagg.sent_ratio) == (1, 1)
+    assert sliced.upload_ratio == secagg.upload_per_round / sliced.upload_per_round
+    assert sliced.sent_ratio == secagg.sent_per_round / sliced.sent_per_round
 
 
 def test_secagg_is_computed_where_it_was_not(tmp_path: Path) -> None:
     """One 32-bit word for every parameter and a header; what it sends besides is not guessed."""
-    secagg = baseline([read_run(write_run(tmp_path / "run", rounds=1))])
-    assert secagg is not None
-    assert (secagg.upload, secagg.sent, secagg.measured) == (64 + 4 * DIM, None, False)
+    (sliced,) = measured([read_run(write_run(tmp_path / "run", rounds=1))])
+    assert sliced.upload_ratio == (64 + 4 * DIM) / sliced.upload_per_round
+    assert sliced.sent_ratio is None
 
 
 def test_without_a_model_size_there_is_no_yardstick() -> None:
     """Nothing is invented."""
-    assert baseline([run_of(GOOD)]) is None
+    assert measured([run_of(GOOD)])[0].upload_ratio is None
 
 
 @pytest.mark.parametrize(("target", "reached"), [(0.4, 1), (0.7, 3), (0.9, None), (None, None)])

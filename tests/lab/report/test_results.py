@@ -8,7 +8,7 @@ from rich.console import Console
 from lab.report.synthetic import write_comparison, write_run
 from sparsesecagg.cli.shared import bytes_text, seconds_text
 from sparsesecagg.lab.report import Run, read_run, summary_table
-from sparsesecagg.lab.report.measures import baseline, measure
+from sparsesecagg.lab.report.measures import measure, measured
 from sparsesecagg.lab.report.records import merged
 from sparsesecagg.lab.report.results import against, in_short, percent, readable, sentences, times, title, warning
 
@@ -67,8 +67,8 @@ def test_what_the_server_reads_may_be_very_little(fraction: float, text: str) ->
 
 def said(*runs: Run) -> tuple[str, list[str], str | None]:
     """Return headline, sentences and warning for these runs."""
-    measures = [measure(run) for run in runs]
-    return title(measures, baseline(runs)), list(sentences(measures)), warning(measures)
+    measures = measured(runs)
+    return title(measures), list(sentences(measures)), warning(measures)
 
 
 def run(folder: Path, aggregator: str, **more: object) -> Run:

@@ -9,21 +9,8 @@ from typing import Any
 
 from rich.table import Column, Table
 
-from sparsesecagg.cli.shared import (
-    DEFAULT_ALPHA,
-    JsonOption,
-    check_memory,
-    counting,
-    note,
-    option,
-    out,
-    pattern_of,
-    print_json,
-    say,
-    takes,
-    weight_limit,
-    word_bits,
-)
+from sparsesecagg.cli import shared
+from sparsesecagg.cli.shared import DEFAULT_ALPHA, JsonOption, option, out, takes
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.lab.audit.audit import run_audit
 from sparsesecagg.lab.audit.audit_report import AuditReport, AuditSettings, Score
@@ -78,7 +65,7 @@ def audit(asked: AuditOptions, *, json: JsonOption = False) -> None:
     """
     if asked.drop_at not in Stage.__members__:
         raise InvalidInput("drop_at", f"must be one of UPLOAD, SHARE_KEYS, got {asked.drop_at!r}")
-    pattern, limit = pattern_of(asked.pattern), weight_limit(asked.weights, asked.max_weight)
+    pattern, limit = shared.pattern_of(asked.pattern), shared.weight_limit(asked.weights, asked.max_weight)
 
     def settings_of(name: str) -> AuditSettings:
         kind = PATTERNS.get(name)
@@ -88,7 +75,7 @@ def audit(asked: AuditOptions, *, json: JsonOption = False) -> None:
             group_size=asked.group_size if name == pattern or (kind and kind.several_groups) else None,
             threshold=asked.threshold if name == pattern else None,
             dropout=asked.dropout,
-            modulus_bits=word_bits(name, asked.modulus_bits),
+            modulus_bits=shared.word_bits(name, asked.modulus_bits),
             neighbours=asked.neighbours,
             max_weight=limit if name == pattern or (kind and kind.protects) else 0,
         )
@@ -97,19 +84,19 @@ def audit(asked: AuditOptions, *, json: JsonOption = False) -> None:
 
     audited = [settings_of(name) for name in dict.fromkeys([pattern, *(PATTERNS if asked.compare else ())])]
     noisy = None if asked.dp_epsilon is None else _canaries(asked, asked.dp_epsilon)
-    check_memory(asked.dim)
+    shared.check_memory(asked.dim)
     params = audited[0].params
     for sentence in advice(params) if params.shape.protects else ():  # What others reveal, it shows.
-        note(sentence)
+        shared.note(sentence)
     reports = []
     for settings in audited:
-        with counting(f"attacking {settings.params.pattern} rounds", settings.rounds * settings.runs) as count:
+        with shared.counting(f"attacking {settings.params.pattern} rounds", settings.rounds * settings.runs) as count:
             reports.append(run_audit(settings, asked.workers or os.cpu_count() or 1, count))
     dp = compare_noise(noisy) if noisy else None
     if json:
-        print_json(as_json(pattern, reports) | ({"dp": dp} if dp else {}))
+        shared.print_json(as_json(pattern, reports) | ({"dp": dp} if dp else {}))
         return
-    say(
+    shared.say(
         f"{params.clients} users, {audited[0].colluders} colluding, α = {params.alpha:.3g}, θ = {params.dropout:.3g}, "
         f"{asked.rounds} rounds, {asked.server} server"
     )

@@ -11,10 +11,10 @@ import typer
 from sparsesecagg.cli.shared import JsonOption, out, print_json, say
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.files import write_atomically
-from sparsesecagg.lab.report import summary_table, write_report
-from sparsesecagg.lab.report.measures import Measures
+from sparsesecagg.lab.report import read_runs, summary_table, write_report
+from sparsesecagg.lab.report.measures import Measures, measured
 from sparsesecagg.lab.report.plots import write_pdf
-from sparsesecagg.lab.report.results import TABLES, long_csv, measured, table_text
+from sparsesecagg.lab.report.results import TABLES, long_csv, table_text
 
 _FILE = Path("report.html")
 
@@ -51,7 +51,7 @@ def report(
         raise InvalidInput("table", "must not be given with --json, which prints the same figures")
     folders = [run for run in runs if not run.is_file()] or runs
     try:
-        experiments, _ = measured(folders)
+        experiments = measured(read_runs(folders))
     except InvalidInput as problem:
         raise InvalidInput("runs", problem.problem) from None
     target = out_file or (folders[0] / _FILE if len(folders) == 1 else _FILE)

@@ -18,21 +18,9 @@ from typing import Any, get_type_hints
 
 from rich.progress import MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
+from sparsesecagg.cli import shared
 from sparsesecagg.cli.errors import EXIT_INTERRUPTED, Ended
-from sparsesecagg.cli.shared import (
-    JsonOption,
-    bytes_text,
-    err,
-    note,
-    option,
-    out,
-    parameter,
-    parameters,
-    print_json,
-    progress,
-    say,
-    show,
-)
+from sparsesecagg.cli.shared import JsonOption, err, option, out, say
 from sparsesecagg.errors import InvalidInput, MissingExtra
 from sparsesecagg.lab.learning.aggregators import make_aggregator
 from sparsesecagg.lab.learning.api import batches_of, create_runs, is_comparison, new_run_folder, plan_runs, resume_runs
@@ -41,8 +29,9 @@ from sparsesecagg.lab.learning.federated import RECORDED, FederatedRun, Task
 from sparsesecagg.lab.learning.metrics import RoundLine
 from sparsesecagg.lab.learning.secure import SecureAggregator
 from sparsesecagg.lab.learning.workers import WorkerError, check_workers
-from sparsesecagg.lab.report import summary_table, write_report
-from sparsesecagg.lab.report.results import in_short, measured
+from sparsesecagg.lab.report import read_runs, summary_table, write_report
+from sparsesecagg.lab.report.measures import measured
+from sparsesecagg.lab.report.results import in_short
 from sparsesecagg.planning.planner import advice
 from sparsesecagg.protocol import RoundOptions
 
@@ -96,10 +85,12 @@ def train(*, json: JsonOption = False, **options: Any) -> None:
     if asked.resume is not None and asked.out_dir is not None:
         raise InvalidInput("out", "must not be given with --resume: a run resumes in its own folder")
     check_workers(asked.workers)
-    if asked.resume is not None:
-        run_dir, runs = asked.resume, _resumed(asked.resume, given, asked.data_dir)
-    else:
+    if asked.resume is None:
         run_dir, runs = _created(given, asked)
+    elif is_comparison(run_dir := asked.resume):
+        runs = resume_runs(run_dir, given, data_dir=asked.data_dir)
+    else:
+        runs = [FederatedRun.resume(run_dir, given, data_dir=asked.data_dir)]
     _advise(runs)
     _train(runs, run_dir, asked.workers)
     _finish(runs, run_dir, json)
@@ -114,11 +105,13 @@ def _options() -> Iterator[inspect.Parameter]:
     for name in option_names():
         kind, default = str if name == "gain" else hints[name], TrainingConfig().value(name)
         shown = words[name].get("shown") or (None if default is None or default is False else str(default))
-        yield parameter(name, kind | None, None, {**words[name], "shown": shown})
+        yield shared.parameter(name, kind | None, None, {**words[name], "shown": shown})
 
 
 # These stand in the place of `**options`.
-show(train, [*_options(), *parameters(RunOptions), inspect.signature(train, eval_str=True).parameters["json"]])
+shared.show(
+    train, [*_options(), *shared.parameters(RunOptions), inspect.signature(train, eval_str=True).parameters["json"]]
+)
 
 
 def _given(options: Mapping[str, Any], config_file: Path | None) -> dict[str, Any]:
@@ -160,12 +153,6 @@ def _created(given: Mapping[str, Any], asked: RunOptions) -> tuple[Path, list[Fe
     return run_dir, [FederatedRun.create(first, task, run_dir)]
 
 
-def _resumed(run_dir: Path, given: Mapping[str, Any], data_dir: Path | None) -> list[FederatedRun]:
-    if is_comparison(run_dir):
-        return resume_runs(run_dir, given, data_dir=data_dir)
-    return [FederatedRun.resume(run_dir, given, data_dir=data_dir)]
-
-
 def _train(runs: Sequence[FederatedRun], run_dir: Path, workers: int | None) -> None:
     """Train the runs one after the other, so that their seconds can be compared."""
     try:
@@ -185,7 +172,7 @@ def _train(runs: Sequence[FederatedRun], run_dir: Path, workers: int | None) -> 
 @contextmanager
 def _display(runs: Sequence[FederatedRun], compared: bool) -> Iterator[Callable[[int, RoundLine], None]]:
     """Show the rounds of all runs on standard error: a bar per run on a terminal, a line now and then elsewhere."""
-    with progress(MofNCompleteColumn(), TextColumn("{task.fields[figures]}"), TimeRemainingColumn()) as bar:
+    with shared.progress(MofNCompleteColumn(), TextColumn("{task.fields[figures]}"), TimeRemainingColumn()) as bar:
         names = [run.folder.path.name if compared else run.config.aggregator for run in runs]
         tasks = [
             bar.add_task(name, total=run.config.rounds, completed=run.round_number, figures="")
@@ -194,7 +181,7 @@ def _display(runs: Sequence[FederatedRun], compared: bool) -> Iterator[Callable[
 
         def tell(number: int, done: RoundLine) -> None:
             config, name = runs[number].config, names[number]
-            accuracy, sent = f"accuracy {100 * (done.accuracy or 0):.1f} %", bytes_text(done.all_sent_bytes)
+            accuracy, sent = f"accuracy {100 * (done.accuracy or 0):.1f} %", shared.bytes_text(done.all_sent_bytes)
             figures = f"{accuracy}, {sent} sent per user, {done.survivors}/{config.cohort} survivors"
             bar.update(tasks[number], completed=done.round, figures=figures)
             if done.reason is not None:
@@ -214,7 +201,7 @@ def _advise(runs: Sequence[FederatedRun]) -> None:
         aggregator = make_aggregator(run.config, run.task.model, run.task.initial)
         sentences |= dict.fromkeys(advice(aggregator.parameters) if isinstance(aggregator, SecureAggregator) else ())
     for sentence in sentences:
-        note(sentence)
+        shared.note(sentence)
 
 
 def _finish(runs: Sequence[FederatedRun], run_dir: Path, json: bool) -> None:
@@ -223,15 +210,15 @@ def _finish(runs: Sequence[FederatedRun], run_dir: Path, json: bool) -> None:
     try:
         report = str(write_report(run_dir))
     except MissingExtra as problem:
-        note(f"no report was written: {problem}")
+        shared.note(f"no report was written: {problem}")
     if json:
-        print_json(_as_json(runs, run_dir, report))
+        shared.print_json(_as_json(runs, run_dir, report))
         return
     out.print(summary_table([run_dir]))
     say(f"\nRun folder: {run_dir}")
     if report:
         say(f"Report: {report}")
-    if sentence := in_short(measured([run_dir])[0]):
+    if sentence := in_short(measured(read_runs([run_dir]))):
         out.print(f"\n{sentence}", highlight=False, markup=False)
 
 

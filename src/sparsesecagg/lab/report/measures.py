@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
@@ -43,6 +43,9 @@ class Measures:
     transfer_seconds: float
     deviation: float | None = None
     """The standard deviation of the accuracy over seeds; None for a single one. Other figures are their means."""
+    upload_ratio: float | None = None
+    sent_ratio: float | None = None
+    """SecAgg's bytes divided by the run's: of UPLOAD, and of all messages."""
 
     @property
     def seeds(self) -> int:
@@ -56,13 +59,21 @@ class Measures:
         return users if isinstance(users, int) else None
 
 
-@dataclass(frozen=True)
-class Baseline:
-    """What SecAgg sends per user and round; `sent` is unknown when SecAgg was not run beside the others."""
-
-    upload: float
-    sent: float | None
-    measured: bool
+def measured(runs: Sequence[Run]) -> list[Measures]:
+    """Sum up runs beside SecAgg: as measured if it is one of them, else its UPLOAD, computed from the model's size."""
+    each = [measure(run) for run in runs]
+    secagg = next((m for m in each if m.run.aggregator == "secagg" and m.sent_per_round), None)
+    dim = next((dim for run in runs if isinstance(dim := run.config.get("dim"), int) and dim > 0), None)
+    computed = None if dim is None else SECAGG_HEADER_BYTES + SECAGG_WORD_BYTES * dim
+    upload, sent = (computed, None) if secagg is None else (secagg.upload_per_round, secagg.sent_per_round)
+    return [
+        replace(
+            m,
+            upload_ratio=upload / m.upload_per_round if upload and m.upload_per_round else None,
+            sent_ratio=sent / m.sent_per_round if sent and m.sent_per_round else None,
+        )
+        for m in each
+    ]
 
 
 def measure(run: Run) -> Measures:
@@ -102,26 +113,6 @@ def _over_seeds(run: Run) -> Measures:
     for name in ("rounds", "exchanges"):
         means[name] = means[name] and round(means[name])
     return Measures(run, **means | {"failed": sum(columns["failed"])})
-
-
-def baseline(runs: Sequence[Run]) -> Baseline | None:
-    """Return SecAgg's cost: measured if one of the runs is SecAgg, else computed from the model's size."""
-    for run in runs:
-        if run.aggregator == "secagg" and worked(run):
-            measured = measure(run)
-            return Baseline(upload=measured.upload_per_round, sent=measured.sent_per_round, measured=True)
-    dim = next((dim for run in runs if isinstance(dim := run.config.get("dim"), int) and dim > 0), None)
-    return None if dim is None else Baseline(SECAGG_HEADER_BYTES + SECAGG_WORD_BYTES * dim, sent=None, measured=False)
-
-
-def upload_ratio(m: Measures, secagg: Baseline | None) -> float | None:
-    """Return SecAgg's UPLOAD bytes divided by the run's."""
-    return secagg.upload / m.upload_per_round if secagg and m.upload_per_round else None
-
-
-def sent_ratio(m: Measures, secagg: Baseline | None) -> float | None:
-    """Return SecAgg's bytes of all messages divided by the run's; unknown when SecAgg was not run."""
-    return secagg.sent / m.sent_per_round if secagg and secagg.sent and m.sent_per_round else None
 
 
 def worked(run: Run) -> list[RoundLine]:

@@ -18,7 +18,7 @@ from typing import Any
 from sparsesecagg.errors import MissingExtra
 from sparsesecagg.files import write_atomically
 from sparsesecagg.lab.learning.metrics import flat
-from sparsesecagg.lab.report.measures import baseline, measure
+from sparsesecagg.lab.report.measures import measured
 from sparsesecagg.lab.report.plots import Figure, figures
 from sparsesecagg.lab.report.records import Run, read_runs
 from sparsesecagg.lab.report.results import NOTHING, caption, results, sentences, title, warning
@@ -69,10 +69,10 @@ def render(runs: Sequence[Run]) -> str:
         from plotly.offline import get_plotlyjs
     except ImportError as error:
         raise MissingExtra("learn", "The HTML report") from error
-    measures, secagg = [measure(run) for run in runs], baseline(runs)
+    measures = measured(runs)
     names = [run.name for run in runs]
     alarm = warning(measures)
-    headline = re.sub(r"(\d) (?=[kMG]?B |%)", "\\1\u00a0", title(measures, secagg))  # No line ends before a unit.
+    headline = re.sub(r"(\d) (?=[kMG]?B |%)", "\\1\u00a0", title(measures))  # No line ends before a unit.
     body = element(
         "main",
         element(
@@ -83,8 +83,8 @@ def render(runs: Sequence[Run]) -> str:
             element("p", alarm, class_="callout", role="note") if alarm else None,
         ),
         element("h2", "Results"),
-        _table("", names, results(measures, secagg)),
-        element("p", caption(measures, secagg), class_="note"),
+        _table("", names, results(measures)),
+        element("p", caption(measures), class_="note"),
         element("h2", "Plots"),
         element("div", *map(_card, figures(measures)), class_="grid"),
         *_failures(runs),

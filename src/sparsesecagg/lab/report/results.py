@@ -14,7 +14,7 @@ from rich.table import Table
 
 from sparsesecagg.cli.shared import bytes_text, seconds_text
 from sparsesecagg.lab.learning.metrics import flat
-from sparsesecagg.lab.report.measures import Baseline, Measures, baseline, measure, sent_ratio, upload_ratio
+from sparsesecagg.lab.report.measures import Measures, measured
 from sparsesecagg.lab.report.records import read_runs
 from sparsesecagg.patterns import PATTERNS
 from sparsesecagg.planning.planner import PAIRWISE_WARNING
@@ -35,7 +35,7 @@ COLUMNS = {
 LEADS = ("sliced", "secagg-plus", "pairwise", "secagg", "plain")
 
 
-def results(measures: Sequence[Measures], secagg: Baseline | None) -> dict[str, list[str]]:
+def results(measures: Sequence[Measures]) -> dict[str, list[str]]:
     """Return what is compared: a row of cells, one for each run, under its heading."""
     rows: dict[str, Callable[[Measures], str]] = {
         "Accuracy": lambda m: percent(m.accuracy, m.deviation),
@@ -47,8 +47,8 @@ def results(measures: Sequence[Measures], secagg: Baseline | None) -> dict[str, 
         "All sent per round": lambda m: bytes_text(m.sent_per_round),
         "All sent in total": lambda m: bytes_text(m.sent_total),
         "All received per round, with the model": lambda m: bytes_text(m.received_per_round),
-        "Times less than SecAgg: UPLOAD": lambda m: times(upload_ratio(m, secagg)),
-        "Times less than SecAgg: all sent": lambda m: times(sent_ratio(m, secagg)),
+        "Times less than SecAgg: UPLOAD": lambda m: times(m.upload_ratio),
+        "Times less than SecAgg: all sent": lambda m: times(m.sent_ratio),
         "The server can read": lambda m: readable(m.run.expected_exposure),
         "A user hides among": lambda m: _known("{} user" if m.anonymity == 1 else "{} users", m.anonymity),
         "Coordinates updated per round": lambda m: percent(m.coordinates_updated),
@@ -65,16 +65,16 @@ def summary_table(run_dirs: Sequence[Path]) -> Table:
 
     Seeds of the same settings are one row: means, and for the accuracy the standard deviation.
     """
-    measures, secagg = measured(run_dirs)
+    measures = measured(read_runs(run_dirs))
     table = Table(
         box=box.SIMPLE_HEAD,
         show_edge=False,
         pad_edge=False,
         padding=(0, 0, 0, 1),
-        caption=caption(measures, secagg),
+        caption=caption(measures),
         caption_justify="left",
     )
-    cells = results(measures, secagg)
+    cells = results(measures)
     if "Times less than SecAgg: all sent" in cells:
         cells.pop("Times less than SecAgg: UPLOAD", None)
     shown = [name for name in COLUMNS if name in cells]
@@ -91,8 +91,8 @@ def summary_table(run_dirs: Sequence[Path]) -> Table:
 
 def table_text(run_dirs: Sequence[Path], kind: str) -> str:
     """Return the table of the terminal as Markdown (md) or LaTeX (latex, with booktabs)."""
-    measures, secagg = measured(run_dirs)
-    cells = {name: row for name, row in results(measures, secagg).items() if name in (*COLUMNS, "Seeds")}
+    measures = measured(read_runs(run_dirs))
+    cells = {name: row for name, row in results(measures).items() if name in (*COLUMNS, "Seeds")}
     rows = [["Run", *cells], *([m.run.name, *(row[n] for row in cells.values())] for n, m in enumerate(measures))]
     if kind == "md":
         head, *body = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
@@ -118,25 +118,20 @@ def long_csv(run_dirs: Sequence[Path]) -> str:
     return text.getvalue()
 
 
-def measured(run_dirs: Sequence[Path]) -> tuple[list[Measures], Baseline | None]:
-    """Return the figures of all runs of these folders, and what SecAgg costs."""
-    runs = read_runs([Path(run_dir) for run_dir in run_dirs])
-    return [measure(run) for run in runs], baseline(runs)
-
-
-def caption(measures: Sequence[Measures], secagg: Baseline | None) -> str:
+def caption(measures: Sequence[Measures]) -> str:
     """Explain the table, and say what was not measured."""
     seeds = max((m.seeds for m in measures), default=1)
     sentences = [f"±: standard deviation over {seeds} seeds."] if seeds > 1 else []
     sentences.append("Sent: all messages of one user.")
-    if secagg is not None:
-        what = "all that SecAgg sends" if secagg.measured else "SecAgg's UPLOAD of 32-bit words, which was not run"
-        sentences.append(f"Times less: than {what}.")
+    if any(m.sent_ratio for m in measures):
+        sentences.append("Times less: than all that SecAgg sends.")
+    elif any(m.upload_ratio for m in measures):
+        sentences.append("Times less: than SecAgg's UPLOAD of 32-bit words, which was not run.")
     sentences.append("Hides among: honest users in every sum; without a roster, if the server follows the protocol.")
     return " ".join(sentences)
 
 
-def title(measures: Sequence[Measures], secagg: Baseline | None) -> str:
+def title(measures: Sequence[Measures]) -> str:
     """Return the headline: what came out for the run that this is about."""
     lead = _lead(measures)
     name = lead.run.name
@@ -146,7 +141,7 @@ def title(measures: Sequence[Measures], secagg: Baseline | None) -> str:
         return f"{name}: {'the only round' if lead.rounds == 1 else f'all {lead.rounds} rounds'} failed"
     reached = f"{name} reaches {percent(lead.accuracy)} accuracy" if lead.accuracy is not None else name
     sent = f"{reached}; each user sends {bytes_text(lead.sent_total)} in {lead.rounds} round{'s' * (lead.rounds != 1)}"
-    ratio = None if lead.run.aggregator == "secagg" else sent_ratio(lead, secagg)
+    ratio = None if lead.run.aggregator == "secagg" else lead.sent_ratio
     return f"{sent}, per round {against(ratio, 'SecAgg')}" if ratio else sent
 
 
