@@ -15,7 +15,7 @@ from math import ceil, floor, inf, log10, sqrt
 from typing import Final, Literal, get_args
 
 from sparsesecagg.crypto.identity import Roster
-from sparsesecagg.errors import InvalidInput
+from sparsesecagg.errors import require
 from sparsesecagg.field import WORD_BITS
 from sparsesecagg.privacy.accountant import l1_bound, noise_for, require_epsilon, usable_delta
 from sparsesecagg.privacy.anonymity import availability
@@ -57,25 +57,17 @@ class DifferentialPrivacy:
 
     def check(self, clients: int, failure_log2: float = FAILURE_LOG2) -> None:
         """Raise `InvalidInput` for what no noise can keep."""
-        if not 2**failure_log2 < self.delta < 1 / clients:
-            raise InvalidInput(
-                "delta",
-                f"must be above 2^{failure_log2:g}, the chance that the groups fail, and below 1/{clients}, one over "
-                f"the users, got {self.delta:g}",
-            )
+        limits = f"above 2^{failure_log2:g}, the chance that the groups fail, and below 1/{clients}, one over the users"
+        require("delta", 2**failure_log2 < self.delta < 1 / clients, f"must be {limits}, got {self.delta:g}")
         self.require_numbers()
 
     def require_numbers(self) -> None:
         """Raise `InvalidInput` for what no number of users could mend."""
         require_epsilon(self.epsilon)
-        if not 0 < self.delta < 1:
-            raise InvalidInput("delta", f"must be in (0, 1), got {self.delta:g}")
-        if self.rounds < 1:
-            raise InvalidInput("rounds", f"must be at least 1, got {self.rounds}")
-        if not 0 < self.clip <= LARGEST_CLIP:
-            raise InvalidInput("clip", f"must be above 0 and at most 1e30, got {self.clip:g}")
-        if self.unit not in get_args(Unit):
-            raise InvalidInput("unit", f"must be 'user' or 'example', got {self.unit!r}")
+        require("delta", 0 < self.delta < 1, f"must be in (0, 1), got {self.delta:g}")
+        require("rounds", self.rounds >= 1, f"must be at least 1, got {self.rounds}")
+        require("clip", 0 < self.clip <= LARGEST_CLIP, f"must be above 0 and at most 1e30, got {self.clip:g}")
+        require("unit", self.unit in get_args(Unit), f"must be 'user' or 'example', got {self.unit!r}")
 
 
 @dataclass(frozen=True)
@@ -122,8 +114,8 @@ def plan_noise(goal: DifferentialPrivacy, params: Parameters, honest: int, failu
 
     δ pays for the chance 2^failure_log2 that the groups fail, as each user's own budget does, and for inexact draws.
     """
-    if goal.unit != "user":
-        raise InvalidInput("unit", "must be 'user' in a plan, which does not know how many examples users have")
+    known = goal.unit == "user"
+    require("unit", known, "must be 'user' in a plan, which does not know how many examples users have")
     mechanism = _mechanism(goal, params, failure_log2)
     return NoisePlan(
         goal=goal,

@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from sparsesecagg.downlink.gain import DEFAULT_ALPHA
-from sparsesecagg.errors import InvalidInput
+from sparsesecagg.errors import InvalidInput, require
 from sparsesecagg.patterns.groups import SMALLEST_GROUP, group_count, group_sizes
 from sparsesecagg.planning.message_sizes import default_levels, message_bytes, secagg_upload, shortest_word
 from sparsesecagg.planning.noise import (
@@ -56,8 +56,6 @@ _MOST_EPSILON: Final = 20
 """No plan proposes more: it would promise little."""
 LOWEST_FAILURE_LOG2: Final = -1000.0
 """Smaller probabilities, and what can't happen, are reported as this one: a true bound, and a number in JSON."""
-MANY_FAILED: Final = 0.05
-"""Failing rounds beyond this fraction are worth a note."""
 PAIRWISE_WARNING: Final = (
     "pairwise, the published pattern, reveals many single values to the server: use it to study, not to protect "
     "(docs/privacy.md)"
@@ -91,25 +89,20 @@ class Goal:
 
     def __post_init__(self) -> None:
         """Refuse what no plan can be made for."""
-        if not SMALLEST_GROUP <= self.clients <= MAX_CLIENTS:
-            raise InvalidInput("clients", f"must be from {SMALLEST_GROUP} to {MAX_CLIENTS}, got {self.clients}")
-        if not 1 <= self.dim <= MAX_DIM:
-            raise InvalidInput("dim", f"must be from 1 to 2^40, got {self.dim}")
+        clients, least, chance, low = self.clients, self.min_anonymity, self.failure_log2, LOWEST_FAILURE_LOG2
+        some = SMALLEST_GROUP <= clients <= MAX_CLIENTS
+        require("clients", some, f"must be from {SMALLEST_GROUP} to {MAX_CLIENTS}, got {clients}")
+        require("dim", 1 <= self.dim <= MAX_DIM, f"must be from 1 to 2^40, got {self.dim}")
         for option, rate in (("dropout", self.dropout), ("colluding", self.colluding)):
-            if not 0 <= rate < 0.5:
-                raise InvalidInput(option, f"must be in [0, 0.5), got {rate:g}")
-        if not 1 <= (least := self.min_anonymity) <= self.clients:
-            raise InvalidInput("min_anonymity", f"must be from 1 to the {self.clients} clients, got {least}")
-        if not LOWEST_FAILURE_LOG2 <= (chance := self.failure_log2) < 0:
-            raise InvalidInput("failure_log2", f"must be at least {LOWEST_FAILURE_LOG2:g} and below 0, got {chance:g}")
+            require(option, 0 <= rate < 0.5, f"must be in [0, 0.5), got {rate:g}")
+        require("min_anonymity", 1 <= least <= clients, f"must be from 1 to the {clients} clients, got {least}")
+        require("failure_log2", low <= chance < 0, f"must be at least {low:g} and below 0, got {chance:g}")
         require_server(self.server)
-        if self.levels is not None and self.levels < 1:
-            raise InvalidInput("levels", f"must be at least 1, got {self.levels}")
+        require("levels", self.levels is None or self.levels >= 1, f"must be at least 1, got {self.levels}")
         if self.noise is not None:
-            self.noise.check(self.clients, self.failure_log2)
-            for option, remedy in (("levels", "noise decides them"), ("clip", "use --clip-norm")):
-                if getattr(self, option) is not None:
-                    raise InvalidInput(option, f"must not be given with --epsilon: {remedy}")
+            self.noise.check(clients, chance)
+            require("levels", self.levels is None, "must not be given with --epsilon: noise decides them")
+            require("clip", self.clip is None, "must not be given with --epsilon: use --clip-norm")
 
     @property
     def most_clients(self) -> int:
@@ -367,7 +360,7 @@ def advice(params: Parameters) -> list[str]:
     sentences = [] if params.shape.protects else [PAIRWISE_WARNING]
     size = params.clients // params.groups
     failed = failed_rounds(size, params.quorum, params.dropout)
-    if failed > MANY_FAILED:
+    if failed > LOST_ROUNDS[0]:
         what = "of the rounds fail" if params.groups == 1 else "of the rounds lose a given group"
         remedy = "lower --dropout or --threshold" if params.quorum > size // 2 + 1 else "lower --dropout"
         sentences.append(f"about {failed:.0%} {what}, with fewer than {params.quorum} of {size} users left: {remedy}")

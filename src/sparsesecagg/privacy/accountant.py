@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import exp, expm1, inf, log, log1p, sqrt
 
-from sparsesecagg.errors import InvalidInput
+from sparsesecagg.errors import require
 
 ORDERS = tuple(range(2, 1025))
 """Rényi orders that are tried; beyond them ε is below 0.02 at any usual δ."""
@@ -45,8 +45,7 @@ class Cost:
 
     def spent(self, delta: float) -> tuple[float, int]:
         """Return that ε, and the order that it was found at."""
-        if not 0 < delta < 1:
-            raise InvalidInput("delta", f"must be in (0, 1), got {delta}")
+        require("delta", 0 < delta < 1, f"must be in (0, 1), got {delta}")
         best, order = inf, ORDERS[0]
         for a in ORDERS:
             divergence = a * self.rho + self.xi
@@ -69,14 +68,12 @@ def skellam_cost(variance: float, l2: float, l1: float) -> Cost:
 def noise_for(epsilon: float, delta: float, rounds: int, l2: float, l1: float) -> float:
     """Return the least noise multiplier z (deviation of the noise over Δ₂) that keeps (ε, δ) over all rounds."""
     require_epsilon(epsilon)
-    if rounds < 1:
-        raise InvalidInput("rounds", f"must be at least 1, got {rounds}")
+    require("rounds", rounds >= 1, f"must be at least 1, got {rounds}")
 
     def spent(multiplier: float) -> float:
         return skellam_cost((multiplier * l2) ** 2, l2, l1).times(rounds).epsilon(delta)
 
-    if spent(1e9) > epsilon:
-        raise InvalidInput("epsilon", f"of {epsilon:g} can't be kept at delta {delta:g}")
+    require("epsilon", spent(1e9) <= epsilon, f"of {epsilon:g} can't be kept at delta {delta:g}")
     return least(lambda multiplier: spent(multiplier) <= epsilon)
 
 
@@ -92,8 +89,7 @@ def least(is_enough: Callable[[float], bool], low: float = 0.0, high: float = 1.
 
 def require_epsilon(epsilon: float, option: str = "epsilon") -> None:
     """Raise `InvalidInput` for an ε that can't be kept."""
-    if not 0 < epsilon <= LARGEST_EPSILON:
-        raise InvalidInput(option, f"must be above 0 and at most {LARGEST_EPSILON:g}, got {epsilon:g}")
+    require(option, 0 < epsilon <= LARGEST_EPSILON, f"must be above 0 and at most {LARGEST_EPSILON:g}, got {epsilon:g}")
 
 
 def l1_bound(l2: float, length: int) -> float:
@@ -109,6 +105,5 @@ def usable_delta(delta: float, epsilon: float, failure_log2: float) -> float:
     """
     draws = (1 + exp(epsilon)) * MOST_DRAWS * DISTANCE
     left = delta - 2**failure_log2 - draws
-    if left <= 0:
-        raise InvalidInput("delta", f"must be above 2^{failure_log2:g} plus {draws:.2g} for draws, got {delta:g}")
+    require("delta", left > 0, f"must be above 2^{failure_log2:g} plus {draws:.2g} for draws, got {delta:g}")
     return left

@@ -21,7 +21,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsesecagg.errors import InvalidInput
+from sparsesecagg.errors import require
 
 ServerModel = Literal["malicious", "semi-honest"]
 SERVER_MODELS: Final[tuple[ServerModel, ...]] = ("malicious", "semi-honest")
@@ -47,8 +47,7 @@ class Promise:
 
 def require_server(server: str) -> None:
     """Raise `InvalidInput` for what is no model of a server."""
-    if server not in SERVER_MODELS:
-        raise InvalidInput("server", f"must be one of {', '.join(SERVER_MODELS)}, got {server!r}")
+    require("server", server in SERVER_MODELS, f"must be one of {', '.join(SERVER_MODELS)}, got {server!r}")
 
 
 def colluder_count(users: int, colluding: float) -> int:
@@ -131,8 +130,7 @@ def promise(
     sizes: tuple[int, ...], threshold: int, colluders: int, server: ServerModel, failure_log2: float
 ) -> Promise:
     """Return what groups of these sizes keep, `colluders` of all their users colluding. The largest one decides."""
-    if not 0 <= colluders <= sum(sizes):
-        raise InvalidInput("colluders", f"must be from 0 to the {sum(sizes)} users, got {colluders}")
+    require("colluders", 0 <= colluders <= sum(sizes), f"must be from 0 to the {sum(sizes)} users, got {colluders}")
     most = colluders_in_a_group(sizes, colluders, failure_log2)
     kept = min(honest_in_sum(size, threshold, min(most, size), server) for size in set(sizes))
     return Promise(kept, most, excess_log2(sizes, colluders, most))

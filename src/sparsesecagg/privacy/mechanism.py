@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from sparsesecagg.crypto.secrets import SECRET_SIZE, Entropy, Secret
 from sparsesecagg.crypto.stream import KeyStream
-from sparsesecagg.errors import InvalidInput
+from sparsesecagg.errors import require
 from sparsesecagg.privacy.accountant import Cost, l1_bound, skellam_cost
 from sparsesecagg.rounding import Floats, Pieces, Step
 
@@ -120,8 +120,8 @@ class ClipNorm(Step):
         return scaled
 
     def _rows(self, piece: Floats) -> NDArray[np.float64]:
-        if piece.ndim != 1 and not self._mechanism.per_example:
-            raise InvalidInput("update", "must be one vector in a run whose noise protects users")
+        fits = piece.ndim == 1 or self._mechanism.per_example
+        require("update", fits, "must be one vector in a run whose noise protects users")
         return np.nan_to_num(np.atleast_2d(piece).astype(np.float64), copy=False, nan=0.0, posinf=0.0, neginf=0.0)
 
     def undo(self, sums: NDArray[Any]) -> NDArray[np.float64]:
@@ -211,8 +211,8 @@ class SkellamTable:
     @lru_cache(maxsize=8)
     def of(variance: float) -> SkellamTable:
         """Return the table for a variance > 0."""
-        if not 0 < variance <= LARGEST_VARIANCE:
-            raise InvalidInput("noise_multiplier", f"gives a variance of {variance:g}, beyond 2^26: use a lower scale")
+        exists = 0 < variance <= LARGEST_VARIANCE
+        require("noise_multiplier", exists, f"gives a variance of {variance:g}, beyond 2^26: use a lower scale")
         weights = _bessel_weights(variance)
         thresholds, below = [], 0
         total = weights[0] + 2 * sum(weights[1:])

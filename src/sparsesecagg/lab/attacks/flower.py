@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
-from sparsesecagg.errors import InvalidInput
+from sparsesecagg.errors import require
 from sparsesecagg.flower import messages, mod, node, run
 from sparsesecagg.flower.messages import read_packet
 from sparsesecagg.lab.attacks.base import attack, without
@@ -150,8 +150,7 @@ def _shape(item: tuple[str, Any]) -> str:
 
 
 def _strict_metric(metrics: Any, name: str) -> float:
-    if name not in metrics or not np.isfinite(metrics[name]):
-        raise InvalidInput("metrics", f"must have a finite {name}")
+    require("metrics", name in metrics and np.isfinite(metrics[name]), f"must have a finite {name}")
     return float(metrics[name])
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsesecagg.errors import InvalidInput, SparseSecAggError
+from sparsesecagg.errors import SparseSecAggError, require
 from sparsesecagg.lab.attacks.base import Play, attack, without
 from sparsesecagg.lab.attacks.users import play_round
 from sparsesecagg.lab.attacks.world import TOLERANCE, World, without_policy, without_refusal
@@ -21,8 +21,7 @@ from sparsesecagg.rounding import Clip
 
 def _finite(self: Clip, piece: NDArray[Any], kept: Any = Clip.apply) -> Any:
     """Refuse what is not finite, as version 2 did."""
-    if not np.isfinite(piece).all():
-        raise InvalidInput("update", "must be finite")
+    require("update", bool(np.isfinite(piece).all()), "must be finite")
     return kept(self, piece)
 
 
@@ -48,8 +47,7 @@ def data_oracle(world: World) -> None:
 
 def _small(weight: int, params: Parameters) -> int:
     """Refuse weights above the limit, as the first version did."""
-    if weight > params.max_weight:
-        raise InvalidInput("weight", f"must be from 0 to {params.max_weight}")
+    require("weight", weight <= params.max_weight, f"must be from 0 to {params.max_weight}")
     return weight
 
 

@@ -116,13 +116,13 @@ class AttackedRound:
 
     def _tally_groups(self) -> Tally:
         """Everybody in a group sends the same: a user's values are all in one sum."""
-        senders, by_size, closed = np.zeros(self.params.dim, np.int64), Counter[int](), 0
-        read, weights = Score(), Score()
+        senders, by_size = np.zeros(self.params.dim, np.int64), Counter[int]()
+        read, weights, sums, closed = Score(), Score(), 0, 0
         for each in self.known:
             indices = [index for header in list(each.header_of.values())[:1] for index in header.masked_sum().indices()]
             length = sum(len(senders[index]) for index in indices)
             parts = each.sums()
-            inside = set().union(*parts)
+            inside, sums = set().union(*parts), sums + len(parts)
             closed += length * len(each.uploads.keys() - each.colluders - inside)
             for index in indices:
                 senders[index] += len(inside)
@@ -134,7 +134,7 @@ class AttackedRound:
         return Tally(
             rounds=int(bool(by_size)),
             unopened=int(not by_size),
-            sums=sum(len(each.sums()) for each in self.known),
+            sums=sums,
             coordinates=int(np.count_nonzero(senders)),
             by_size=by_size,
             closed=closed,

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from sparsesecagg.crypto.identity import Roster
-from sparsesecagg.errors import InvalidInput
+from sparsesecagg.errors import require
 from sparsesecagg.lab.audit.theory import expected_fraction
 from sparsesecagg.privacy.anonymity import ServerModel, colluder_count, require_server
 from sparsesecagg.protocol import Parameters, RoundOptions, Stage
@@ -38,19 +38,16 @@ class AuditSettings:
     authenticated: bool = False
 
     def __post_init__(self) -> None:
-        if not 0 <= self.colluding < 1:
-            raise InvalidInput("colluding", f"must be in [0, 1), got {self.colluding:g}")
+        require("colluding", 0 <= self.colluding < 1, f"must be in [0, 1), got {self.colluding:g}")
         for name in ("rounds", "runs"):
-            if getattr(self, name) < 1:
-                raise InvalidInput(name, f"must be at least 1, got {getattr(self, name)}")
+            require(name, getattr(self, name) >= 1, f"must be at least 1, got {getattr(self, name)}")
         require_server(self.server)
-        if self.drop_at not in DROP_STAGES:
-            raise InvalidInput("drop_at", f"must be one of UPLOAD, SHARE_KEYS, got {self.drop_at.name}")
-        if self.params.clients - self.colluders < 1:
-            raise InvalidInput("colluding", f"of {self.colluding:g} leaves no honest user among {self.clients}")
-        if self.server == "malicious" and self.params.neighbours:
-            # The fewest honest users would be those of a part that the server cuts out of the graph.
-            raise InvalidInput("server", "must be semi-honest with neighbours, which promise nothing against more")
+        require("drop_at", self.drop_at in DROP_STAGES, f"must be one of UPLOAD, SHARE_KEYS, got {self.drop_at.name}")
+        honest = self.colluders < self.params.clients
+        require("colluding", honest, f"of {self.colluding:g} leaves no honest user among {self.clients}")
+        # The fewest honest users would be those of a part that a malicious server cuts out of the graph.
+        counted = self.server == "semi-honest" or not self.params.neighbours
+        require("server", counted, "must be semi-honest with neighbours, which promise nothing against more")
 
     def params_of(self, roster: Roster | None = None, session: bytes | None = None) -> Parameters:
         """Return the parameters of a run. A malicious server takes a threshold that is made for the colluders."""

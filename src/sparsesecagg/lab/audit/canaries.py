@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsesecagg.errors import InvalidInput
+from sparsesecagg.errors import require
 from sparsesecagg.planning.noise import MEANING, DifferentialPrivacy, with_noise
 from sparsesecagg.privacy.accountant import least
 from sparsesecagg.privacy.anonymity import log_binomial_below
@@ -47,10 +47,8 @@ class CanarySettings:
     def __post_init__(self) -> None:
         """Refuse what can't be measured."""
         DifferentialPrivacy(self.epsilon, 1, self.delta).check(_USERS)
-        if self.canaries < _FEWEST:
-            raise InvalidInput("canaries", f"must be at least {_FEWEST}, got {self.canaries}")
-        if not 0 < self.confidence < 1:
-            raise InvalidInput("confidence", f"must be in (0, 1), got {self.confidence}")
+        require("canaries", self.canaries >= _FEWEST, f"must be at least {_FEWEST}, got {self.canaries}")
+        require("confidence", 0 < self.confidence < 1, f"must be in (0, 1), got {self.confidence}")
 
     @property
     def proven(self) -> float:

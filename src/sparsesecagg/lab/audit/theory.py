@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsesecagg.errors import InvalidInput
+from sparsesecagg.errors import require
 from sparsesecagg.privacy.anonymity import colluder_count, log_binomial
 from sparsesecagg.protocol import Parameters
 from sparsesecagg.protocol.policy import kept_by
@@ -20,10 +20,8 @@ from sparsesecagg.protocol.policy import kept_by
 
 def edge_probability(alpha: float, clients: int) -> float:
     """Return α/(N−1), the chance that two users share a coordinate in `pairwise` (eq. of b_ij)."""
-    if clients < 2:
-        raise InvalidInput("clients", f"must be at least 2, not {clients}")
-    if not 0 < alpha <= 1:
-        raise InvalidInput("alpha", f"must be above 0 and at most 1, not {alpha:g}")
+    require("clients", clients >= 2, f"must be at least 2, not {clients}")
+    require("alpha", 0 < alpha <= 1, f"must be above 0 and at most 1, not {alpha:g}")
     return alpha / (clients - 1)
 
 
