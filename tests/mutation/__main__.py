@@ -25,7 +25,7 @@ def main() -> None:
         "--again", action="store_true", help="leave out what was noticed before, in functions unchanged"
     )
     parser.add_argument("--resume", action="store_true", help="leave out all that ran before, in functions unchanged")
-    parser.add_argument("--only", default="", help="mutants whose name contains this, such as privacy/skellam")
+    parser.add_argument("--only", default="", help="mutants whose name contains this, such as privacy/mechanism")
     parser.add_argument("--minutes", type=float, default=1e6, help="stop then; what ran is a random sample")
     parser.add_argument("--seconds", type=float, default=3.0, help="of tests for one mutant")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
