@@ -118,8 +118,8 @@ class SecureAggregator(Aggregator):
                 "normalisation", f"must be expected in {self.name} with weights, which do not travel there"
             )
         self._clip = AdaptiveClip(layers, first_clip, params.quantizer.limit)
-        coverage = params.shape.coverage
-        gain = 1.0 if params.pattern != "sliced" else None if config.gain == AUTO else float(config.gain)
+        coverage, slices = params.shape.coverage, params.shape.protects and params.shape.sparse
+        gain = 1.0 if not slices else None if config.gain == AUTO else float(config.gain)
         if gain is None and params.mechanism:
             gain = 1 / coverage  # Means with noise do not tell whether steps are too long: what is unbiased has to do.
         self._gain = Gain(1.0 if gain == 1.0 else coverage, gain)
