@@ -113,8 +113,8 @@ def setup_costs(run: InProcessRun) -> dict[str, float]:
     """Return what the set-up of a run cost a client, once: its keys, and the first two key packages."""
     stages = (Stage.ADVERTISE_KEYS, Stage.SHARE_KEYS)
     return {
-        "client_seconds": run.setup_clock.client_means(stages)["total"],
-        "server_seconds": run.setup_clock.server_totals(stages)["total"],
+        "client_seconds": run.setup.client_seconds(stages)["total"],
+        "server_seconds": run.setup.server_seconds(stages)["total"],
         "sent_bytes": sum(sum(sizes.values()) for sizes in run.setup_sent.values()) / run.params.clients,
         "received_bytes": sum(sum(sizes.values()) for sizes in run.setup_received.values()) / run.params.clients,
     }

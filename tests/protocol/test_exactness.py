@@ -79,10 +79,9 @@ def test_every_round_of_a_run_is_exact_or_fails_with_a_typed_error(params: Param
     users = st.integers(0, params.clients - 1)
     spare = params.clients - params.threshold if params.groups == 1 and not params.neighbours else params.clients // 3
     rng = np.random.default_rng(seed)
-    absent = data.draw(st.sets(users, max_size=spare // 2))
-    late = data.draw(st.sets(users, max_size=spare // 2))
+    gone = data.draw(st.dictionaries(users, st.sampled_from(STAGES[:2]), max_size=spare))
     try:
-        run = InProcessRun(params, cohort(seed), absent=absent, late=late)
+        run = InProcessRun(params, cohort(seed), drops=gone)
     except ThresholdNotMet:
         event("set-up failed")
         return

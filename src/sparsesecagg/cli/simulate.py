@@ -113,13 +113,7 @@ def _run(
     outcomes: list[Outcome] = []
     failure: ProtocolError | None = None
     with shared.counting("simulating, messages", params.clients * (4 + 5 * len(schedule))) as count:
-        run = InProcessRun(
-            params,
-            cohort,
-            absent={user for user, stage in schedule[0].items() if stage is Stage.ADVERTISE_KEYS},
-            late={user for user, stage in schedule[0].items() if stage is Stage.SHARE_KEYS},
-            observer=_Counting(count),
-        )
+        run = InProcessRun(params, cohort, drops=schedule[0], observer=_Counting(count))
         for number, drops in enumerate(schedule, start=1):
             rng = np.random.default_rng([seed, number, 1])
             weights = rng.integers(1, params.max_weight + 1, params.clients).tolist() if params.max_weight else None

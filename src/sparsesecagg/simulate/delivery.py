@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import ParamSpec, TypeVar
@@ -72,13 +72,15 @@ class Outcome:
 
 
 class Delivery:
-    """The transport of a set-up or of one round."""
+    """The transport of a set-up or of one round, and its clock."""
 
     def __init__(self, server: Server, observer: Observer, drops: Drops | None = None) -> None:
-        self.clock = Clock()
         self._server, self._observer, self._drops = server, observer, drops or {}
         self._plain = PlainSum(server.params)
         self._refusals: list[tuple[Stage, PolicyViolation]] = []
+        self._client_seconds: dict[Stage, list[float]] = defaultdict(list)
+        self._server_seconds: dict[Stage, list[float]] = defaultdict(list)
+        self._inside = 0.0
 
     def is_there(self, user: int, stage: Stage) -> bool:
         """Tell whether a user has not dropped out yet."""
@@ -86,12 +88,12 @@ class Delivery:
 
     def at_server(self, stage: Stage, act: Callable[Given, Found], *given: Given.args, **named: Given.kwargs) -> Found:
         """Let the server do something."""
-        with self.clock.server(stage):
+        with self._timed(self._server_seconds[stage]):
             return act(*given, **named)
 
     def at_client(self, stage: Stage, act: Callable[Given, Found], *given: Given.args, **named: Given.kwargs) -> Found:
         """Let a user do something."""
-        with self.clock.client(stage):
+        with self._timed(self._client_seconds[stage]):
             return act(*given, **named)
 
     def to_client(self, stage: Stage, user: int, data: bytes, act: Callable[[bytes], Found]) -> Found:
@@ -133,14 +135,33 @@ class Delivery:
                 raise RoundRefused(len(self._refusals), stage.name, str(first)) from failure
             raise
 
+    @contextmanager
+    def _timed(self, seconds: list[float]) -> Iterator[None]:
+        """Time a block, or what it decorates; what runs inside another is not counted twice."""
+        outside, self._inside, start = self._inside, 0.0, time.perf_counter()
+        yield
+        taken = time.perf_counter() - start
+        seconds.append(taken - self._inside)
+        self._inside = outside + taken
+
+    def client_seconds(self, stages: tuple[Stage, ...]) -> dict[str, float]:
+        """Return the mean of the clients that took part, by stage, and the sum of these."""
+        means = {stage.name: float(np.mean(self._client_seconds[stage] or [0.0])) for stage in stages}
+        return {**means, "total": sum(means.values())}
+
+    def server_seconds(self, stages: tuple[Stage, ...]) -> dict[str, float]:
+        """Return the server's time by stage, and its sum."""
+        totals = {stage.name: sum(self._server_seconds[stage]) for stage in stages}
+        return {**totals, "total": sum(totals.values())}
+
     def update(self, updates: Updates, user: int) -> Update:
         """Return a user's update; making it is the application's work, and off the clock."""
-        with self.clock.apart():
+        with self._timed([]):
             return updates(user) if callable(updates) else updates[user]
 
     def trace(self, user: int) -> Trace:
         """Return what notes a user's integers for the plain sum, off the clock."""
-        return self.clock.apart()(self._plain.of(self._server.groups.of(user).number))
+        return self._timed([])(self._plain.of(self._server.groups.of(user).number))
 
     def outcome(self, clients: Mapping[int, Client]) -> Outcome:
         """Return what came of the round."""
@@ -151,50 +172,9 @@ class Delivery:
             result=result,
             exact=bool(np.array_equal(self._plain.total(result.lost), result.total)),
             clipped=sum(clients[user].clipped for user in result.survivors),
-            client_seconds=self.clock.client_means(ROUND),
-            server_seconds=self.clock.server_totals(ROUND),
+            client_seconds=self.client_seconds(ROUND),
+            server_seconds=self.server_seconds(ROUND),
         )
-
-
-class Clock:
-    """Computing time by stage, of the two sides apart. What runs inside another block is not counted twice."""
-
-    def __init__(self) -> None:
-        self._client: dict[Stage, list[float]] = defaultdict(list)
-        self._server: dict[Stage, list[float]] = defaultdict(list)
-        self._inside = 0.0
-
-    def client(self, stage: Stage) -> AbstractContextManager[None]:
-        """Time a client."""
-        return self._timed(self._client[stage])
-
-    def server(self, stage: Stage) -> AbstractContextManager[None]:
-        """Time the server."""
-        return self._timed(self._server[stage])
-
-    @contextmanager
-    def apart(self) -> Iterator[None]:
-        """Leave out what the simulation does for itself; a decorator too."""
-        with self._timed([]):
-            yield
-
-    @contextmanager
-    def _timed(self, seconds: list[float]) -> Iterator[None]:
-        outside, self._inside, start = self._inside, 0.0, time.perf_counter()
-        yield
-        taken = time.perf_counter() - start
-        seconds.append(taken - self._inside)
-        self._inside = outside + taken
-
-    def client_means(self, stages: tuple[Stage, ...]) -> dict[str, float]:
-        """Return the mean of the clients that took part, by stage, and the sum of these."""
-        means = {stage.name: float(np.mean(self._client[stage] or [0.0])) for stage in stages}
-        return {**means, "total": sum(means.values())}
-
-    def server_totals(self, stages: tuple[Stage, ...]) -> dict[str, float]:
-        """Return the server's time by stage, and its sum."""
-        totals = {stage.name: sum(self._server[stage]) for stage in stages}
-        return {**totals, "total": sum(totals.values())}
 
 
 class PlainSum:

@@ -77,10 +77,10 @@ class _Saved(msgspec.Struct, frozen=True, array_like=True):
 class InProcessRun:
     """A run among simulated users. Making one is the set-up; then call `round` as often as you like.
 
-    `absent` users never advertise a key, `late` ones send no key package ahead of the first round. `make_server` puts
-    another server in the place of the honest one, for those who study what a malicious server can do. With `groups`,
-    only these are simulated: everybody advertises a key, and the users of all other groups then drop out. With `saved`,
-    which `save` has returned, the set-up is that run's, and its next round the one that would have come.
+    Of `drops`, those at ADVERTISE_KEYS are out of the whole run, those at SHARE_KEYS have no key package in the first
+    rounds. `make_server` puts another server in the place of the honest one, for those who study what a malicious
+    server can do. With `groups`, only these are simulated: everybody advertises a key, and the users of all other
+    groups then drop out.
     """
 
     def __init__(
@@ -88,8 +88,7 @@ class InProcessRun:
         params: Parameters,
         cohort: Cohort | None = None,
         *,
-        absent: Collection[int] = (),
-        late: Collection[int] = (),
+        drops: Drops | None = None,
         groups: Collection[int] | None = None,
         observer: Observer | None = None,
         make_server: MakeServer = Server,
@@ -100,11 +99,10 @@ class InProcessRun:
         roster = self.cohort.roster
         self.server = make_server(params, roster) if saved is None else Server.restore(saved.server, roster)
         self.server.threads = 1
-        self._setup = Delivery(self.server, self.observer)
-        self.setup_clock = self._setup.clock
+        self.setup = Delivery(self.server, self.observer, drops)
         if saved is None:
             self.clients = {user: self.cohort.client(user, params) for user in range(params.clients)}
-            self.members = self._set_up(absent, late, groups)
+            self.members = self._set_up(groups)
         else:
             self.clients = {user: self.cohort.restored(user, state) for user, state in saved.clients.items()}
             self.members = set(saved.members)
@@ -112,12 +110,12 @@ class InProcessRun:
         """By stage and user: bytes of the set-up."""
         self.setup_received = {stage: dict(sizes) for stage, sizes in self.server.received_bytes.items()}
 
-    def _set_up(self, absent: Collection[int], late: Collection[int], groups: Collection[int] | None) -> set[int]:
+    def _set_up(self, groups: Collection[int] | None) -> set[int]:
         """Agree on keys; return the users that are members of the epoch."""
-        server, mail = self.server, self._setup
+        server, mail = self.server, self.setup
         # Users: advertise a sealing key.   Server: publish each group's keys.
         for user, client in self.clients.items():
-            if user not in absent:
+            if mail.is_there(user, Stage.ADVERTISE_KEYS):
                 mail.to_server(Stage.ADVERTISE_KEYS, user, mail.at_client(Stage.ADVERTISE_KEYS, client.advertise_keys))
         epoch_keys = mail.at_server(Stage.ADVERTISE_KEYS, server.close_stage)
         if groups is not None:
@@ -127,14 +125,15 @@ class InProcessRun:
         # Users: agree on a secret with each partner in the group, and send the key packages of the first two rounds.
         for user, data in epoch_keys.items():
             mail.to_client(Stage.ADVERTISE_KEYS, user, data, self.clients[user].join)
-        for user in sorted(epoch_keys.keys() - set(late)):
-            mail.share_keys(user, mail.packages(self.clients[user]))
+        for user in sorted(epoch_keys):
+            if mail.is_there(user, Stage.SHARE_KEYS):
+                mail.share_keys(user, mail.packages(self.clients[user]))
         return set(epoch_keys)
 
     def share_keys(self, users: Collection[int]) -> None:
         """Let users that dropped out of the last round send their key packages of the next ones all the same."""
         for user in sorted(self.members.intersection(users)):
-            self._setup.share_keys(user, self._setup.packages(self.clients[user]))
+            self.setup.share_keys(user, self.setup.packages(self.clients[user]))
 
     def round(
         self,
@@ -200,13 +199,6 @@ def run_round(
     context: bytes = NO_CONTEXT,
     observer: Observer | None = None,
 ) -> Outcome:
-    """Set up a run, run one round and return its outcome. Who drops out before UPLOAD is missing from the set-up."""
-    drops = drops or {}
-    run = InProcessRun(
-        params,
-        cohort,
-        absent={user for user, stage in drops.items() if stage is Stage.ADVERTISE_KEYS},
-        late={user for user, stage in drops.items() if stage is Stage.SHARE_KEYS},
-        observer=observer,
-    )
+    """Set up a run, run one round and return its outcome."""
+    run = InProcessRun(params, cohort, drops=drops, observer=observer)
     return run.round(updates, weights=weights, drops=drops, context=context)

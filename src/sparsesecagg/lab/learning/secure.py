@@ -193,13 +193,8 @@ class SecureAggregator(Aggregator):
     def _set_up(self, drops: Mapping[int, Stage], round_number: int) -> InProcessRun:
         self._entropy.begin(round_number if self._sampled else 0)
         session = digest("sampled session", self.parameters.session, round_number.to_bytes(8, "little"))
-        run = InProcessRun(
-            self.parameters.replace(session=session) if self._sampled else self.parameters,
-            self._cohort,
-            absent={user for user, stage in drops.items() if stage is Stage.ADVERTISE_KEYS},
-            late={user for user, stage in drops.items() if stage is Stage.SHARE_KEYS},
-            observer=self._sizes,
-        )
+        params = self.parameters.replace(session=session) if self._sampled else self.parameters
+        run = InProcessRun(params, self._cohort, drops=drops, observer=self._sizes)
         return self._with_roles(run)
 
     def _with_roles(self, run: InProcessRun) -> InProcessRun:
@@ -224,8 +219,8 @@ class SecureAggregator(Aggregator):
         client = [outcome.client_seconds if outcome else {stage.name: 0.0 for stage in ROUND}]
         server = [outcome.server_seconds if outcome else {stage.name: 0.0 for stage in ROUND}]
         if begins:
-            client.insert(0, run.setup_clock.client_means(_SETUP))
-            server.insert(0, run.setup_clock.server_totals(_SETUP))
+            client.insert(0, run.setup.client_seconds(_SETUP))
+            server.insert(0, run.setup.server_seconds(_SETUP))
         return Aggregation(
             step=step,
             reason=reason,
