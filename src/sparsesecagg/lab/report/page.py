@@ -146,11 +146,11 @@ def _failures(runs: Sequence[Run]) -> list[Html]:
 
 
 def _settings(runs: Sequence[Run]) -> dict[str, list[str]]:
-    """Return every option of every run; those in which runs differ come first and say so."""
+    """Return every option that was set; those in which runs differ come first and say so."""
     options = [flat(run.config) for run in runs]
     rows = {key: [_text(config.get(key)) for config in options] for config in options for key in config}
     differ = {f"{key} (differs)": values for key, values in rows.items() if len(set(values)) > 1}
-    return differ | {key: values for key, values in rows.items() if len(set(values)) == 1}
+    return differ | {key: values for key, values in rows.items() if len(set(values)) == 1 and values[0] != NOTHING}
 
 
 def _table(corner: str, names: Sequence[str], rows: dict[str, list[str]]) -> Html:
