@@ -31,7 +31,9 @@ def test_a_promised_attack_reads_nothing_and_its_control_does(name, mode) -> Non
     assert not outcome.broken
 
 
-@pytest.mark.parametrize("name", ["other-members", "thin-group", "second-unmask", "second-header", "zero-tags"])
+@pytest.mark.parametrize(
+    "name", ["other-members", "thin-group", "weak-parameters", "second-unmask", "second-header", "zero-tags"]
+)
 @pytest.mark.parametrize(("clients", "alpha"), [(12, 1.0), (13, 0.037)])
 def test_small_cohorts_and_odd_alphas_are_attacked_as_well(name: str, clients: int, alpha: float) -> None:
     assert not run(ATTACKS[name], Setting(clients, alpha, "authenticated", 5)).broken

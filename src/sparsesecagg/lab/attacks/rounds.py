@@ -145,7 +145,7 @@ def thin_group(world: World) -> None:
     world.play.values += world.right([world.victim])
 
 
-@attack(without_policy, World, promised=("authenticated",), colluding=0.1)
+@attack(without_policy, World, promised=("authenticated",), colluding=0.1, odd=True)
 def weak_parameters(world: World) -> None:
     """The server names the smallest threshold that users accept and tells every holder another set of survivors, with a
     tenth of the users colluding.

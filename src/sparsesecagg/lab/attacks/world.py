@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -43,13 +44,17 @@ class World(Adversary):
         colluding: float = 0.0,
         identities: Callable[[Setting], list[Identity]] | None = None,
         default_threshold: bool = False,
+        odd: bool = False,
         **changes: Any,
     ) -> None:
         """`colluding` is the fraction of the group that helps the server; `changes` are of the round's options.
 
-        Among them, `values` is about how many values a user sends.
+        Among them, `values` is about how many values a user sends. `odd` leaves one user out of an even number: among
+        an even one every majority withstands a single colluder, so that there would be nothing to show.
         """
         self.play, setting = play, play.setting
+        if odd and setting.clients % 2 == 0:
+            setting = replace(setting, clients=setting.clients - 1)
         people = (identities or people_of)(setting) if setting.authenticated else None
         params = accepted_parameters(setting, None if default_threshold else Policy(), people, **changes)
         cohort = Cohort(None, entropy_of_run(setting.seed), people)
