@@ -24,7 +24,7 @@ from sparsesecagg.protocol import STAGES, RoundOptions, Stage
 from sparsesecagg.protocol.parameters import check_kinds
 
 WEIGHTS = ("uniform", "examples")
-NORMALISATIONS = ("observed", "expected", "everybody")
+NORMALISATIONS = ("observed", "expected")
 AUTO = "auto"
 LARGEST_HIDDEN = 10**6
 DEFAULT_OPTIONS = RoundOptions(alpha=DEFAULT_ALPHA)
@@ -94,7 +94,7 @@ class TrainingConfig:
     )
     normalisation: str | None = _option(
         _AGGREGATION,
-        "Divide by observed contributors, by the expected number, or by everybody.",
+        "Divide by observed contributors, or by the expected number.",
         None,
         "observed; expected for pairwise with weights",
     )

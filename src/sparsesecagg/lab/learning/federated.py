@@ -97,14 +97,6 @@ class RunSummary:
         return kept | {"run_dir": str(self.run_dir)}
 
 
-class TrainingFailed(ProtocolError):
-    """No round of a run gave an aggregate."""
-
-    def __init__(self, rounds: int, reason: str) -> None:
-        self.rounds, self.reason = rounds, reason
-        super().__init__(f"none of {rounds} rounds gave an aggregate; the last one: {reason}")
-
-
 class FederatedRun:
     """One run and its folder."""
 
@@ -223,9 +215,10 @@ class FederatedRun:
         )
 
     def require_progress(self) -> None:
-        """Raise `TrainingFailed` if not a single round worked: the model is still the first one."""
+        """Raise if not a single round worked: the model is still the first one."""
         if self._history and all(line["status"] == "failed" for line in self._history):
-            raise TrainingFailed(self.round_number, self._history[-1]["reason"])
+            reason = self._history[-1]["reason"]
+            raise ProtocolError(f"none of {self.round_number} rounds gave an aggregate; the last one: {reason}")
 
     def _one_round(self, number: int, pool: TrainingPool) -> RoundLine:
         config = self.config

@@ -73,31 +73,24 @@ class Malicious:
         honest = [update for user, update in updates.items() if user not in self.users]
         if len(honest) == len(updates) or not honest or self.attack == "label-flip":
             return dict(updates)
-        crafted = self._crafted(np.stack(honest), size, clip)
-        return {
-            user: update if user not in self.users else -update if crafted is None else crafted
-            for user, update in updates.items()
-        }
+        crafted = None if self.attack == "sign-flip" else self._crafted(np.stack(honest), size, clip)
+        sent = {user: -updates[user] if crafted is None else crafted for user in updates.keys() & self.users}
+        return {**updates, **sent}
 
-    def _crafted(self, honest: NDArray[np.float32], size: int, clip: Vector) -> Vector | None:
-        """Return what all of them send; None: each its own update, reversed."""
+    def _crafted(self, honest: NDArray[np.float32], size: int, clip: Vector) -> Vector:
+        """Return what all of them send."""
         mean: Vector = honest.mean(axis=0)
-        sent: Vector | None = None
         if self.attack == "range":
             sent = -np.sign(mean) * np.float32(_OF_THE_RANGE * size) * clip
-        elif self.attack in ("reverse", "drift"):
+        elif self.attack == "alie":
+            sent = mean - np.float32(_DEVIATIONS) * honest.std(axis=0)
+        elif self.attack == "ipm":
+            there = mean != 0
+            room = np.min(clip[there] / np.abs(mean[there]), initial=np.inf) if there.any() else 1.0
+            sent = -mean * np.float32(room)
+        else:
             # Honest groups' means lie this far from the mean of all, and so will that of the attacker's group.
             radius = np.sqrt(honest.var(axis=0).sum() / size)
             towards = -mean if self.attack == "reverse" else np.where(np.arange(len(mean)) % 2, 1, -1) * clip
             sent = mean + np.float32(size * radius / max(np.linalg.norm(towards), 1e-30)) * towards
-        elif self.attack == "ipm":
-            sent = -mean * _room(mean, clip)
-        elif self.attack == "alie":
-            sent = mean - np.float32(_DEVIATIONS) * honest.std(axis=0)
-        return None if sent is None else sent.astype(np.float32)
-
-
-def _room(mean: Vector, clip: Vector) -> np.float32:
-    """Return how many times a vector is as long as the clip allows."""
-    there = mean != 0
-    return np.float32(np.min(clip[there] / np.abs(mean[there]), initial=np.inf) if there.any() else 1.0)
+        return sent.astype(np.float32)

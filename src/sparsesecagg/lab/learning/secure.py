@@ -207,9 +207,7 @@ class SecureAggregator(Aggregator):
     def _mean(self, result: Result, total_weight: int | None) -> Vector:
         if self._normalisation == "observed":
             return result.mean()
-        mean = result.mean("expected", total_weight)
-        # Otherwise "everybody": as if nobody dropped out, so steps are too short by 1 − θ on average.
-        return mean if self._normalisation == "expected" else mean * np.float32(1 - result.params.dropout)
+        return result.mean("expected", total_weight)
 
     def _aggregation(
         self, run: InProcessRun, outcome: Outcome | None, step: Vector | None, reason: str | None, begins: bool
