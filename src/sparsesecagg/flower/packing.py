@@ -157,17 +157,13 @@ class Packing:
         first = view(changes[self.sliced[0].name]) if self.sliced[0].name in changes else np.zeros(())
         count = first.shape[0] if first.ndim else 0
         self.template.require_same(changes, count)
-        mechanism, params = self.params.mechanism, self.params
-        most = (
-            params.word.largest // (2 * params.contributors * (isqrt(mechanism.squared_norm) + 1)) if mechanism else 0
-        )
+        params, norm = self.params, isqrt(self.params.mechanism.squared_norm) + 1 if self.params.mechanism else 1
+        most = params.word.largest // (2 * params.contributors * norm)
         if count > most:
             raise InvalidInput("arrays", f"of the reply must have at most {most} rows, which words hold, got {count}")
-        matrix = np.zeros((count, self.params.dim), self.template.dtype)
-        start = 0
-        for slot in self.sliced:
-            matrix[:, start : start + slot.size] = view(changes[slot.name]).reshape(count, slot.size)
-            start += slot.size
+        matrix = np.zeros((count, params.dim), self.template.dtype)
+        for slot, place in self.places:
+            matrix[:, place] = view(changes[slot.name]).reshape(count, slot.size)
         return ExampleRows(matrix)
 
     def votes(self, received: ArrayRecord, trained: ArrayRecord) -> Votes:

@@ -35,9 +35,8 @@ VIABLE = 0.5
 Combine = Callable[[Parameters], Combiner]
 """Makes what a round's sums are combined with."""
 Request = tuple[Packet, Message]
-"""What a node is asked, and the message that asks it."""
 Requests = Mapping[int, Request]
-"""By node."""
+"""By node: what it is asked, and the message that asks it."""
 _LARGEST_CLAIM = 1 << 40
 
 
@@ -158,9 +157,8 @@ class SecureRun:
 
     def _learn_app(self, answers: Mapping[int, Packet]) -> None:
         """Take what most nodes say the run's number and configuration are."""
-        told = [packet.fields.get("app") for packet in answers.values()]
-        usual = Counter(each for each in told if isinstance(each, bytes)).most_common(1)
-        self.app = usual[0][0] if usual else b""
+        told = [app for packet in answers.values() if isinstance(app := packet.fields.get("app"), bytes)]
+        self.app = Counter(told).most_common(1)[0][0] if told else b""
 
     # A round
 
@@ -246,10 +244,7 @@ class SecureRun:
         return {"wanted": list(lacking)} if lacking else {}  # Flower can't count the bytes of an empty list.
 
     def _for_packages(self, node: int) -> Request | None:
-        """Return a small message that asks for packages only, where a node could have some to give.
-
-        A node that is not known yet proves who it is.
-        """
+        """Return a message that asks for packages only, if a node can have any; an unknown one proves who it is."""
         following, user = self.server.round_number + 1, self._seats.user_of.get(node)
         if user is None:
             fields = {**self._challenged, "wanted": [following, following + 1]} if self.roster else {}
