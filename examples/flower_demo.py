@@ -25,8 +25,8 @@ APP = Path(__file__).parent / "flower-digits"
 
 _UPLOAD_SECONDS = 45
 """How long a round waits for uploads; Flower itself notices a killed node only after a minute."""
-_ROUND_TWO_UPLOAD = 4 + 1
-"""The message by number: four in the first round, which exchanges keys, then UPLOAD."""
+_ROUND_TWO_UPLOAD = 6 + 1
+"""The message by number: six in the first round, which exchanges keys and votes on ranges, then UPLOAD."""
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -38,7 +38,7 @@ def main() -> int:
         for index in range(NODES):
             federation.add_node(index, {"partition-id": index, "num-partitions": NODES})
         federation.wait_for_nodes(NODES)
-        settings = {"num-server-rounds": ROUNDS, "alpha": 1.0, "upload-seconds": _UPLOAD_SECONDS}
+        settings = {"num-server-rounds": ROUNDS, "upload-seconds": _UPLOAD_SECONDS}
         _say(f"All are connected. Running {ROUNDS} rounds with SecAgg(FedAvg(...)); each message starts a process.")
         run = federation.run(APP, settings)
         killer = threading.Thread(

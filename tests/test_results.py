@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from mutation import PACKAGES, SOURCE, coverage
 from sparsesecagg.protocol.parameters import VERSION
 
 ROOT = Path(__file__).parents[1]
@@ -60,3 +61,8 @@ def test_results_of_long_runs_say_what_they_are() -> None:
         path = ROOT / "results" / f"{name}.json"
         if path.exists():
             assert {"command", "protocol", "commit", "complete"} <= set(json.loads(path.read_text(encoding="utf-8")))
+
+
+def test_mutation_testing_finds_its_packages_and_tests() -> None:
+    assert all(list((SOURCE / package).glob("*.py")) for package in PACKAGES)
+    assert all(path.exists() for path in coverage.test_files())
