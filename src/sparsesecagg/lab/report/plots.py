@@ -41,7 +41,7 @@ class Figure:
     caption: str
     data: list[Json]
     layout: Json
-    wide: bool = False
+    wide: bool = True
 
 
 def figures(measures: Sequence[Measures]) -> list[Figure]:
@@ -85,7 +85,6 @@ def accuracy_by_round(runs: Sequence[Run]) -> Figure:
         "deviation over seeds.",
         data,
         _layout("round", "test accuracy", {}, PERCENT, hovermode="x unified"),
-        wide=True,
     )
 
 
@@ -104,7 +103,6 @@ def accuracy_by_bytes(runs: Sequence[Run]) -> Figure:
         "All messages of one user by then.",
         data,
         _layout(f"bytes sent per user{' (logarithmic)' * apart}", "test accuracy", axis, PERCENT, hovermode="closest"),
-        wide=True,
     )
 
 
@@ -142,7 +140,6 @@ def contributors(runs: Sequence[Run]) -> Figure:
         "How many users' values each opened coordinate of the sum holds; the smallest count is the weakest spot.",
         data,
         _layout("users whose value is in the sum", "share of coordinates", {}, PERCENT),
-        wide=True,
     )
 
 
@@ -159,7 +156,7 @@ def label_distribution(partition: LabelCounts, number: int) -> Figure:
     }
     layout = _layout("client", "class", {"type": "category", "nticks": 25}, {"type": "category"})
     caption = "Samples of each class that each client holds."
-    return Figure(f"label-distribution-{number}", "Label distribution", caption, [heat], layout, wide=True)
+    return Figure(f"label-distribution-{number}", "Label distribution", caption, [heat], layout)
 
 
 def plot_text(text: str) -> str:
@@ -247,7 +244,8 @@ def _bars(identity: str, title: str, caption: str, runs: Sequence[Run], rows: Se
     ]
     categories = {"categoryorder": "array", "categoryarray": order, "autorange": "reversed"}
     layout = _layout("", "", BYTES | {"rangemode": "tozero"}, categories, barmode="group")
-    return Figure(identity, title, caption, data, layout | {"height": 100 + len(order) * (14 + 19 * len(runs))})
+    height = 100 + len(order) * (14 + 19 * len(runs))
+    return Figure(identity, title, caption, data, layout | {"height": height}, wide=False)
 
 
 _PDF: dict[str, tuple[str, Callable[[Run], Sequence[float]]]] = {
