@@ -20,6 +20,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import DownloadColumn, Progress
 
 from sparsesecagg.errors import InvalidInput, MissingExtra
 from sparsesecagg.lab.learning.data.dataset import Dataset
@@ -151,7 +153,7 @@ def _download(source: Source) -> list[Path]:
 
 
 def fetch(remote: RemoteFile, folder: Path) -> Path:
-    """Return `folder`/name, downloading it first if it isn't there; pooch says so on standard error.
+    """Return `folder`/name, downloading it first if it isn't there, with a progress bar on standard error.
 
     An interrupted or falsified download never looks like a finished one: it has a temporary name until its hash is
     right.
@@ -160,9 +162,12 @@ def fetch(remote: RemoteFile, folder: Path) -> Path:
         import pooch
     except ImportError as problem:
         raise MissingExtra("learn", "downloading a data set") from problem
-    # The hash is that of the file as it is stored.
+    pooch.get_logger().setLevel("WARNING")  # The bar says what is fetched.
     downloader = pooch.HTTPDownloader(
-        chunk_size=_CHUNK, timeout=_TIMEOUT_SECONDS, headers={"Accept-Encoding": "identity"}
+        progressbar=_Bar(remote.name),
+        chunk_size=_CHUNK,
+        timeout=_TIMEOUT_SECONDS,
+        headers={"Accept-Encoding": "identity"},  # The hash is that of the file as it is stored.
     )
     try:
         pooch.retrieve(remote.url, f"sha256:{remote.sha256}", remote.name, folder, downloader=downloader)
@@ -175,6 +180,29 @@ def fetch(remote: RemoteFile, folder: Path) -> Path:
             "it is not the expected file and was not kept",
         ) from problem
     return folder / remote.name
+
+
+class _Bar:
+    """What pooch takes for a progress bar, drawn by rich."""
+
+    total = 0
+
+    def __init__(self, name: str) -> None:
+        self._bar = Progress(*Progress.get_default_columns(), DownloadColumn(), console=Console(stderr=True))
+        self._task = self._bar.add_task(name)
+
+    def update(self, size: int) -> None:
+        """Count the bytes of a chunk."""
+        self._bar.start()
+        self._bar.update(self._task, advance=size, total=self.total or None)
+
+    def reset(self) -> None:
+        """Begin anew, as pooch does at the end to show the whole."""
+        self._bar.reset(self._task)
+
+    def close(self) -> None:
+        """Leave the finished bar."""
+        self._bar.stop()
 
 
 def _unpack(archive: Path, folder: Path) -> None:
