@@ -106,6 +106,7 @@ def test_a_holder_named_twice_is_refused() -> None:
 # False shares that are within half the surplus
 
 
+@pytest.mark.slow
 @given(st.integers(3, 9), st.data())
 @settings(max_examples=150)
 def test_false_shares_are_those_that_trying_all_sets_of_holders_finds(size: int, data: st.DataObject) -> None:
@@ -381,6 +382,7 @@ def test_liars_are_named_if_as_many_could_not_have_framed_them() -> None:
         assert named(restored) == [{3, 4, 5} if told else set()] * 4
 
 
+@pytest.mark.slow
 @given(st.integers(2, 9), st.data())
 @settings(max_examples=100)
 def test_whatever_is_false_up_to_the_surplus_secrets_come_back_and_nobody_honest_is_named(

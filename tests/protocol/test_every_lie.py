@@ -70,6 +70,7 @@ class TestModel:
                             inside = [each for each in more if each & part]
                             assert sum(inside) == part, "it falls into parts that can be read too"
 
+    @pytest.mark.slow
     def test_how_many_are_tried(self) -> None:
         """None is sampled: the number of lies about survivors alone, under one header."""
         assert (len(SAFE), len(UNSAFE)) == (31, 21)

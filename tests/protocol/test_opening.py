@@ -72,6 +72,7 @@ def test_half_of_the_shares_to_spare_may_be_false(clients: int, threshold: int) 
     assert set(result.false_shares) == set(liars)
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(st.sets(st.integers(0, 10), max_size=2), st.integers(0, 2**32))
 def test_who_is_named_has_lied(liars: set[int], seed: int) -> None:

@@ -138,6 +138,7 @@ def changed(name: str, choice: random.Random) -> Any:
     return document
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_one_changed_digit_is_found_in_every_building_block_and_run(tmp_path: Path, seed: int) -> None:
     for name in BLOCKS_AND_RUNS:
@@ -189,6 +190,7 @@ def test_a_failure_that_is_not_what_it_claims_is_found_in_every_file(folder: Pat
     assert counts(run)[1] == len(FAILURES)
 
 
+@pytest.mark.slow
 def test_another_error_than_the_page_demands_is_found_in_every_case(folder: Path) -> None:
     cases = 0
     for name in FAILURES:
