@@ -103,7 +103,7 @@ def test_a_threshold_that_does_not_fit_the_cohort_stops_the_first_round() -> Non
         ({"pattern": "pairwise", "alpha": 0.5, "max_weight": 0}, "reveals many single values to the server"),
         ({"alpha": 0.3}, "10 nodes in one group, alpha 0.3 in words of 32 bits"),
         ({"max_weight": 0}, "all nodes weigh the same"),
-        ({}, "every sum holds 6 honest nodes or more against a semi-honest server with 1 nodes colluding"),
+        ({}, "every sum holds 6 honest nodes or more against a semi-honest server that 1 node helps"),
         ({"group_size": 5}, "10 nodes in 2 groups of 5 or more"),
     ],
     ids=str,

@@ -19,7 +19,7 @@ from sparsesecagg.patterns.groups import SMALLEST_GROUP, group_count
 from sparsesecagg.planning.message_sizes import default_levels, shortest_word
 from sparsesecagg.planning.noise import DifferentialPrivacy, with_noise
 from sparsesecagg.planning.planner import PAIRWISE_WARNING
-from sparsesecagg.privacy.anonymity import ServerModel, colluder_count, failed_rounds
+from sparsesecagg.privacy.anonymity import ServerModel, failed_rounds, planned_colluders
 from sparsesecagg.protocol import Parameters, RoundOptions
 from sparsesecagg.protocol.combine import SMALLEST_NUMBER
 from sparsesecagg.protocol.policy import kept_by
@@ -192,11 +192,11 @@ def described(params: Parameters, model: int, finds_ranges: bool) -> list[str]:
         return [*lines, f"hidden: {PAIRWISE_WARNING}"]
     server: ServerModel = "malicious" if params.authenticated else "semi-honest"
     colluding = max(USUAL_COLLUDING, params.colluding)
-    kept, colluders = kept_by(params, server, colluding).anonymity, colluder_count(params.clients, colluding)
+    kept, colluders = kept_by(params, server, colluding).anonymity, planned_colluders(params.clients, colluding)
     weights = f"weights are private, up to {params.max_weight}" if params.max_weight else "all nodes weigh the same"
     lines.append(
-        f"hidden: every sum holds {kept} honest nodes or more against a {server} server with {colluders} nodes "
-        f"colluding; {weights}"
+        f"hidden: every sum holds {kept} honest nodes or more against a {server} server that "
+        f"{colluders} {'node helps' if colluders == 1 else 'nodes help'}; {weights}"
     )
     if mechanism := params.mechanism:
         unit = "example" if params.per_example else "node"
@@ -206,7 +206,7 @@ def described(params: Parameters, model: int, finds_ranges: bool) -> list[str]:
             noise += f": in the mean a norm of about {norm:.2g} clips; above 3 hardly anything is learnt"
         lines.append(noise)
     fails = failed_rounds(smallest, params.threshold, params.dropout)
-    plain = "the server's word for who takes part: a malicious one takes a roster"
+    plain = "not enforced: that the nodes exist, since a server could make some up; a roster prevents that"
     lines.append(
         f"enforced by each node: {params.threshold} of its group of {smallest} stay to the end, or nothing is "
         f"opened ({fails:.1%} of the rounds if {params.dropout:.0%} of the nodes drop out); "

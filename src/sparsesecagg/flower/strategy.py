@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -238,7 +238,9 @@ class SecAgg(Strategy):
     def summary(self) -> None:
         """Log the settings, then those of the wrapped strategy."""
         told, dp = self._settings, self._settings.dp
-        _LOG.info("\t├──> SecAgg around %s: %s", type(self.strategy).__name__, told.options)
+        usual = asdict(RoundOptions())
+        chosen = [f"{name} {value}" for name, value in asdict(told.options).items() if value != usual[name]]
+        _LOG.info("\t├──> SecAgg around %s: %s", type(self.strategy).__name__, ", ".join(chosen) or "defaults")
         _LOG.info("\t│\t├── gain %s, metrics %s", told.gain or "auto", list(told.metrics))
         if told.roster:
             _LOG.info("\t│\t├── authenticated: a roster of %d users", len(told.roster.entries))
