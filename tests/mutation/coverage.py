@@ -159,7 +159,7 @@ def tests_of(path: Path, mutant: Mutant, tests: Lines, first: Counter[str], budg
     chosen, total = [], 0.0
     for *_, seconds, test in sorted(running):
         total += seconds / TRACED
-        if total > budget and chosen:
+        if total > budget:
             break
         chosen.append(test)
     return chosen

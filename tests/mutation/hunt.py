@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.asymmetric import ed25519, x25519  # noqa: F
 
 from mutation import SOURCE
 from mutation.changes import Module, Mutant
-from mutation.coverage import PYTEST, FewExamples, Lines, is_ours, test_files, tests_of
+from mutation.coverage import PYTEST, TRACED, FewExamples, Lines, is_ours, test_files, tests_of
 from mutation.forks import in_forks, within_limits
 from mutation.results import note
 
@@ -42,8 +42,8 @@ class Limits:
 
     @property
     def cpu_seconds(self) -> int:
-        """After this a mutant has hung."""
-        return int(self.budget) + 3
+        """After this a mutant has hung: its tests took less even under the tracer."""
+        return int(TRACED * self.budget) + 3
 
     @property
     def over(self) -> bool:
