@@ -79,10 +79,9 @@ def proposals(rng: np.random.Generator) -> tuple[Parameters, Roster]:
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_what_the_default_policy_accepts_with_a_roster_hides_one_among_two() -> None:
     rng, tried, accepted = np.random.default_rng(0), 0, 0
-    while accepted < 500:
+    while accepted < 2_000:
         tried += 1
         assert tried < 200_000
         params, roster = proposals(rng)

@@ -6,7 +6,7 @@ import pytest
 
 from interleavings import MODES, Mode, run_interleavings, without_ledger
 
-COUNT = 3_000 // len(MODES)
+COUNT = 5_000 // len(MODES)
 
 
 @pytest.mark.slow
