@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from benchmarks.setting import ANYBODY
 from sparsesecagg.crypto.keys import PUBLIC_KEY_SIZE
-from sparsesecagg.patterns import Group
+from sparsesecagg.patterns.groups import Group
 from sparsesecagg.protocol import Client, Parameters, RoundOptions
 from sparsesecagg.protocol.epoch import Epoch
 from sparsesecagg.protocol.header import NO_CONTEXT

@@ -11,7 +11,6 @@ left out: they change no sum.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -26,7 +25,7 @@ from sparsesecagg.lab.learning.malicious import BEYOND, Malicious
 from sparsesecagg.lab.learning.models import Layer
 from sparsesecagg.lab.learning.secure import AdaptiveClip
 from sparsesecagg.patterns.base import GroupSum
-from sparsesecagg.protocol.combine import Combiner, Sum
+from sparsesecagg.protocol.combine import Combine, Sum
 from sparsesecagg.protocol.robust import CentredClipping
 from sparsesecagg.rounding import Quantizer
 
@@ -48,7 +47,7 @@ def accuracy(rule: str, attack: str, seed: int) -> float:
     epoch_seed = params.epoch_seed(1, None)
     groups = [np.array(group.users) for group in params.draw(epoch_seed).groups]
     bad = Malicious(frozenset(int(group[0]) for group in groups[:BAD]), attack)
-    combine: Callable[[Parameters], Combiner] = Sum if rule == "mean" else CentredClipping()
+    combine: Combine = Sum if rule == "mean" else CentredClipping()
     model, rng = network.initial(seed), np.random.default_rng([seed, 8])
     layers = [Layer("1", 0, network.dim)]
     clip = AdaptiveClip(layers, 0.1, params.quantizer.limit)

@@ -520,26 +520,6 @@ def test_fewer_shares_than_the_threshold_restore_nothing(left: int, works: bool)
 # The building blocks
 
 
-def plain_recurrence(sequence: list[int], polynomial: list[int], length: int) -> bool:
-    """Tell whether every element from `length` on follows from those before it."""
-    return all(
-        sum(c * sequence[step - i] for i, c in enumerate(polynomial) if i <= step) % PRIME == 0
-        for step in range(length, len(sequence))
-    )
-
-
-@given(st.lists(st.lists(st.sampled_from([0, 1, PRIME - 1]) | st.integers(0, PRIME - 1), min_size=8, max_size=8)))
-def test_a_recurrence_of_at_most_half_the_length_continues_its_sequence(sequences: list[list[int]]) -> None:
-    columns = np.array(sequences, np.uint64).reshape(-1, 8).T
-    polynomials, lengths = decoding._locators(columns)
-    assert polynomials.shape == (5, len(sequences))
-    for sequence, polynomial, length in zip(sequences, polynomials.T.tolist(), lengths.tolist(), strict=True):
-        if length <= 4:
-            assert polynomial[0]
-            assert not any(polynomial[length + 1 :])
-            assert plain_recurrence(sequence, polynomial, length)
-
-
 @given(st.integers(1, 5), st.integers(0, 7), st.integers(0, 5), st.integers(0, 99))
 def test_a_left_kernel_has_as_many_rows_as_the_rank_leaves(size: int, columns: int, rank: int, seed: int) -> None:
     rank = min(rank, size, columns)

@@ -13,7 +13,6 @@ from reference.kdf import hkdf
 from sparsesecagg.crypto.sealing import (
     SEAL_OVERHEAD,
     TAG_SIZE,
-    joined,
     next_ratchet,
     pair_ratchet,
     round_secret,
@@ -21,7 +20,7 @@ from sparsesecagg.crypto.sealing import (
     tag,
     unseal,
 )
-from sparsesecagg.crypto.secrets import AgreedSecret, PairRatchet, RoundSecret
+from sparsesecagg.crypto.secrets import PairRatchet, RoundSecret
 from strategies import seeds, user_numbers
 
 AGREED = bytes(range(32))
@@ -56,12 +55,6 @@ def test_every_pair_and_context_has_a_ratchet_of_its_own() -> None:
     ratchets = [pair_ratchet(AGREED, CONTEXT, one, other) for one in range(6) for other in range(one, 6)]
     ratchets += [pair_ratchet(AGREED, b"\x02" * 32, 0, 1), pair_ratchet(bytes(32), CONTEXT, 0, 1)]
     assert len({ratchet.reveal() for ratchet in ratchets}) == len(ratchets)
-
-
-def test_secrets_are_joined_in_order() -> None:
-    one, other = AgreedSecret(b"1" * 32), AgreedSecret(b"2" * 32)
-    assert joined(one) == b"1" * 32
-    assert joined(one, other) == b"1" * 32 + b"2" * 32
 
 
 @given(seeds)

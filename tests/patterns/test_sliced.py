@@ -15,7 +15,7 @@ from reference import slices as twin
 from reference import statistics
 from sparsesecagg.errors import InvalidInput, MalformedMessage
 from sparsesecagg.field import pack
-from sparsesecagg.patterns import Pattern
+from sparsesecagg.patterns.base import Pattern
 from sparsesecagg.patterns.sliced import Full, Sliced, block_of
 from strategies import seeds
 

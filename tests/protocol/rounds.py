@@ -12,7 +12,8 @@ import numpy as np
 
 from sparsesecagg.crypto.identity import Identity
 from sparsesecagg.crypto.sealing import TAG_SIZE
-from sparsesecagg.patterns import PATTERNS, Group
+from sparsesecagg.patterns import PATTERNS
+from sparsesecagg.patterns.groups import Group
 from sparsesecagg.protocol import Client, MemoryLedger, Parameters, Policy, Result, RoundOptions, Server, Stage
 from sparsesecagg.protocol.header import NO_CONTEXT
 from sparsesecagg.protocol.messages import (

@@ -14,7 +14,7 @@ import pytest
 from protocol.rounds import identities
 from sparsesecagg.crypto.identity import Roster
 from sparsesecagg.errors import InvalidInput, PolicyViolation
-from sparsesecagg.patterns import group_sizes
+from sparsesecagg.patterns.groups import group_sizes
 from sparsesecagg.protocol import Parameters, Policy, RoundOptions
 
 COHORTS = (3, 4, 5, 6, 8, 10, 13, 16, 20, 25, 40)

@@ -267,13 +267,6 @@ def test_reflected_tags_do_not_count(fresh: Run, monkeypatch: pytest.MonkeyPatch
         return len(server._shares)
 
     assert reflected(fresh) == 0
-    one, many = sealing.tag, sealing.tags
+    one = sealing.tag
     monkeypatch.setattr(sealing, "tag", lambda key, what, a, b, text: one(key, what, min(a, b), max(a, b), text))
-    monkeypatch.setattr(
-        sealing,
-        "tags",
-        lambda keys, what, a, bs, text: [
-            many([key], what, min(a, b), [max(a, b)], text)[0] for key, b in zip(keys, bs, strict=True)
-        ],
-    )
     assert reflected(Run(fresh.params)) == USERS

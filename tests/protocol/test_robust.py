@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from sparsesecagg import InProcessRun, Parameters, RoundOptions, Server
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.protocol.combine import Combiner, Sum
+from sparsesecagg.protocol.combine import Combine, Sum
 from sparsesecagg.protocol.robust import CentredClipping
 
 DIM, GROUPS, SIZE = 120, 7, 5
 OPTIONS = RoundOptions(alpha=0.5, group_size=SIZE, same_slices=True, clip=4.0, dropout=0.0)
 
 
-def trained(
-    bad: int, combine: Callable[[Parameters], Combiner], rounds: int = 4
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def trained(bad: int, combine: Combine, rounds: int = 4) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return the last mean where something was opened, and the honest users' own there."""
     params = Parameters.create(GROUPS * SIZE, DIM, OPTIONS)
     run = InProcessRun(params, make_server=lambda found, roster: Server(found, roster, combine=combine))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from simulate.runs import CLIENTS, DIM, KINDS, LENIENT, start, updates
 from sparsesecagg.crypto.identity import Roster
 from sparsesecagg.errors import RoundRefused, ThresholdNotMet, TooLittleOpened
-from sparsesecagg.patterns import Group
+from sparsesecagg.patterns.groups import Group
 from sparsesecagg.protocol import STAGES, Parameters, Server, Stage
 from sparsesecagg.protocol.messages import UnmaskRequest, decode_client_message, decode_server_message, encode
 from sparsesecagg.simulate import Cohort, InProcessRun, Observer, Transcript, run_round

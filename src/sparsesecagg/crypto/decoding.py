@@ -19,27 +19,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import combinations
 from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsesecagg.crypto.shamir import (
-    LIMBS,
-    PRIME,
-    Elements,
-    canonical,
-    from_limbs,
-    inverses_below,
-    lagrange_coefficients,
-    left_factor,
-    multiply,
-    powers,
-    product,
-    reduce,
-    times,
-)
+from sparsesecagg.crypto import shamir
+from sparsesecagg.crypto.shamir import LIMBS, PRIME, Elements, canonical, left_factor, multiply, times
 
 _CHUNK_ELEMENTS = 1 << 18
 """Elements of shares that are worked on at a time: 2 MB."""
@@ -97,7 +85,7 @@ def restore(
     if not enough:
         return restored
     # Of all groups at once, because a sparse share graph makes a group of almost every secret.
-    coefficients = lagrange_coefficients(np.stack([holders[places[:threshold]] for _, places in enough]))
+    coefficients = shamir.lagrange_coefficients(np.stack([holders[places[:threshold]] for _, places in enough]))
     for (rows, places), first in zip(enough, coefficients, strict=True):
         group = _Group(rows, shares[np.ix_(rows, places)], holders[places], threshold, genuine)
         group.restore(first)
@@ -121,12 +109,12 @@ class _Group:
     ) -> None:
         self.shares, self.threshold = shares, threshold
         self.points = holders.astype(np.uint64) + np.uint64(1)
-        self.everywhere = np.arange(len(holders))
+        self.everywhere, self.spare = np.arange(len(holders)), len(holders) - threshold
         self.secrets: list[bytes | None] = [None] * len(shares)
         self.false = np.zeros(shares.shape[:2], np.bool_)
         self.explained = np.zeros(len(shares), np.bool_)
         """Secrets that are restored and whose false shares are known."""
-        self._names, self._genuine = names, genuine
+        self._holders, self._names, self._genuine = holders, names, genuine
 
     def restore(self, coefficients: Elements) -> None:
         """Try the first holders, then whatever else there is for the secrets that this does not explain.
@@ -135,15 +123,52 @@ class _Group:
         """
         self._settle(np.arange(len(self.shares)), self.everywhere, coefficients)
         for attempt in (self._correct, self._correct_together, self._search):
-            if not self.explained.all():
+            if self.spare and not self.explained.all():
                 attempt()
 
+    def _correct(self) -> None:
+        """Correct each limb by itself: up to ⌊(n − t)/2⌋ errors for certain. What one secret tells is tried on all."""
+        for row in self._unexplained().tolist():
+            if self.explained[row]:
+                continue
+            located = (self._located(self.shares[row][:, [limb]], self.spare // 2 + 1) for limb in range(LIMBS))
+            found = [each for each in located if each is not None]
+            right = np.flatnonzero(~np.any(found, axis=0))
+            if len(found) == LIMBS and len(right) >= self.threshold:
+                self._settle(self._unexplained(), right)
+
     def _correct_together(self) -> None:
-        """Look for liars that all secrets have in common, then for those of each."""
-        self._correct_alike(self._unexplained())
-        if len(self.points) - self.threshold < 2 * LIMBS:  # Else LIMBS errors are within what was corrected already.
-            for row in self._unexplained():
-                self._correct_alike(np.array([row]))
+        """Look for liars that all secrets have in common, then for those of each: n − t − 1, if there is no pattern."""
+        rows = self._unexplained()
+        # Of each only if LIMBS errors are not within what was corrected already.
+        for some in [rows, *rows[:, None]] if self.spare < 2 * LIMBS else [rows]:
+            columns = self.shares[some].transpose(1, 0, 2).reshape(len(self.points), -1)
+            errors = self._located(columns[:, : 2 * self.spare], self.spare)
+            if errors is not None:
+                self._settle(some, np.flatnonzero(~errors), liars=np.flatnonzero(errors))
+
+    @cached_property
+    def _checks(self) -> Elements:
+        """The (n − t, n) matrix that makes zeros of the values of any polynomial f of degree < t.
+
+        Row k is λ_i · x_i^(k + 1), with λ for the Lagrange coefficients at 0: it gives the value at 0 of x^(k + 1) · f.
+        """
+        weights = shamir.lagrange_at_zero(tuple(self._holders.tolist()))
+        return canonical(shamir.powers(self.points, self.spare + 1)[:, 1:].T * weights)
+
+    def _located(self, columns: Elements, height: int) -> NDArray[np.bool_] | None:
+        """Return which holders' errors explain columns of shares, if fewer than `height` explain all of them.
+
+        The checks of a column are a sum over its false holders, of multiples of (1, x, x², …), and so is every stretch
+        of them. If all stretches of this height together have as many dimensions as there are false holders, they span
+        just what those holders' powers span, and nobody else's lies in there, because any `height` of them are
+        independent. The stretches of one column do, for up to half as many false holders as there are checks; whole
+        columns of many secrets do, if the errors have no pattern. Fewer than `height` liars can't point at others.
+        """
+        seen = multiply(left_factor(self._checks), columns)
+        kernel = _left_kernel(np.concatenate([seen[low:][:height] for low in range(len(seen) - height + 1)], axis=1))
+        errors = (multiply(left_factor(kernel), self._checks[:height]) == 0).all(axis=0)
+        return errors if np.count_nonzero(errors) == height - len(kernel) else None
 
     def _search(self) -> None:
         """Try all sets of t holders on one secret, then those that fit it on all others, if there are few sets.
@@ -152,14 +177,14 @@ class _Group:
         is false. A holder in one may be false too, and is not named.
         """
         sets = comb(len(self.points), self.threshold)
-        if sets > MOST_SETS or len(self.points) == self.threshold:
+        if sets > MOST_SETS:
             return
         places = np.array(list(combinations(self.everywhere.tolist(), self.threshold)))
-        weights = lagrange_coefficients(self.points[places].astype(np.int64) - 1)[:, :, None]
+        weights = shamir.lagrange_coefficients(self._holders[places])[:, :, None]
         for row in self._unexplained()[: _MOST_TRIALS // sets].tolist():
             if self.explained[row]:
                 continue
-            found = from_limbs(canonical(reduce(self.shares[row][places] * weights).sum(axis=1)))
+            found = shamir.from_limbs(canonical(shamir.reduce(self.shares[row][places] * weights).sum(axis=1)))
             fits = (each for each in dict.fromkeys(found) if each and self._genuine(int(self._names[row]), each))
             secret = self.secrets[row] or next(fits, None)
             right = places[[each is not None and each == secret for each in found]]
@@ -180,11 +205,11 @@ class _Group:
         else's share. So a holder that differs is false only if they are few enough, in each limb, for this to be the
         one polynomial near all shares, or if all of them are known `liars`.
         """
-        most = (len(self.points) - self.threshold) // 2
+        most = self.spare // 2
         known = np.isin(self.everywhere, [] if liars is None else liars)
         base = places[: self.threshold]
         if coefficients is None:
-            coefficients = _coefficients_at_zero(self.points[base])
+            coefficients = shamir.lagrange_at_zero(tuple(self._holders[base].tolist()))
         others = np.delete(self.everywhere, base)
         at = np.concatenate([np.zeros(1, np.uint64), self.points[others]])
         matrix = left_factor(_lagrange_matrix(self.points[base], at, coefficients))
@@ -195,48 +220,13 @@ class _Group:
             values = multiply(matrix, by_place[base].reshape(len(base), -1)).reshape(len(at), len(some), LIMBS)
             differ = values[1:] != by_place[others]
             misfits, few = differ.any(axis=2), (differ.sum(axis=0) <= most).all(axis=1)
-            for column, (row, secret) in enumerate(zip(some.tolist(), from_limbs(values[0]), strict=True)):
+            for column, (row, secret) in enumerate(zip(some.tolist(), shamir.from_limbs(values[0]), strict=True)):
                 if secret is None or not (secret == self.secrets[row] or self._genuine(int(self._names[row]), secret)):
                     continue
                 self.secrets[row] = secret
                 if few[column] or known[others[misfits[:, column]]].all():
                     self.false[row, others] = misfits[:, column]
                     self.explained[row] = True
-
-    def _correct(self) -> None:
-        """Correct the shares of each secret, each limb by itself: up to ⌊(n − t)/2⌋ errors for certain."""
-        rows = self._unexplained()
-        checks = _parity_checks(self.points, len(self.points) - self.threshold)
-        locators, lengths = _locators(multiply(left_factor(checks), self._columns(rows)))
-        back = inverses_below(int(self.points.max()) + 1)[self.points]
-        errors = multiply(left_factor(powers(back, len(locators))), locators) == 0  # (places, rows · LIMBS)
-        # A false share is a root; with fewer roots than the recurrence is long, there are too many errors.
-        known = (errors.sum(axis=0) == lengths).reshape(-1, LIMBS).all(axis=1)
-        found = errors.reshape(len(self.points), -1, LIMBS).any(axis=2).T[known]
-        for some in _rows_by_content(found):
-            right = self.everywhere[~found[some[0]]]
-            if len(right) >= self.threshold:
-                self._settle(rows[known][some], right)
-
-    def _correct_alike(self, rows: Rows) -> None:
-        """Look for holders whose errors explain all of these secrets: up to n − t − 1, if the errors have no pattern.
-
-        The checks of a secret are a combination of the columns that belong to its false holders. If all secrets' checks
-        together have as many dimensions as there are false holders, they span just what those columns span, and no
-        other holder's column lies in there, because any n − t columns are independent. For the same reason fewer than
-        n − t liars can't point at anybody else.
-        """
-        spare = len(self.points) - self.threshold
-        checks = _parity_checks(self.points, spare)
-        seen = multiply(left_factor(checks), self._columns(rows)[:, : 2 * spare])
-        kernel = _left_kernel(seen)
-        errors = (multiply(left_factor(kernel), checks) == 0).all(axis=0)
-        if np.count_nonzero(errors) == spare - len(kernel):
-            self._settle(rows, self.everywhere[~errors], liars=self.everywhere[errors])
-
-    def _columns(self, rows: Rows) -> Elements:
-        """Return the shares of some secrets as columns, one per limb: (places, rows · LIMBS)."""
-        return self.shares[rows].transpose(1, 0, 2).reshape(len(self.points), -1)
 
 
 def _rows_by_content(table: NDArray[np.bool_]) -> list[Rows]:
@@ -247,11 +237,6 @@ def _rows_by_content(table: NDArray[np.bool_]) -> list[Rows]:
     return [np.array(rows, np.int64) for rows in groups.values()]
 
 
-def _coefficients_at_zero(points: Elements) -> Elements:
-    coefficients: Elements = lagrange_coefficients(points[None].astype(np.int64) - 1)[0]
-    return coefficients
-
-
 def _lagrange_matrix(base: Elements, at: Elements, coefficients: Elements) -> Elements:
     """Return the values at the points `at` of the polynomials that are 1 at one point of `base` and 0 at the others.
 
@@ -259,45 +244,11 @@ def _lagrange_matrix(base: Elements, at: Elements, coefficients: Elements) -> El
     L_j(z) = λ_j · x_j / (x_j − z) · Π (x_m − z) / x_m.
     """
     signed = base.astype(np.int64) - at.astype(np.int64)[:, None]
-    table = inverses_below(int(np.abs(signed).max()) + 1)[np.abs(signed)]  # Users' numbers, so it is a short one.
+    table = shamir.inverses_below(int(np.abs(signed).max()) + 1)[np.abs(signed)]  # Of users' numbers: a short one.
     reciprocals = np.where(signed < 0, PRIME - table, table)
-    inverse_product = np.array(pow(int(product(base)), -1, PRIME), np.uint64)
-    ratios = times(product((signed % PRIME).astype(np.uint64)), inverse_product)
+    inverse_product = np.array(pow(int(shamir.product(base)), -1, PRIME), np.uint64)
+    ratios = times(shamir.product((signed % PRIME).astype(np.uint64)), inverse_product)
     return canonical(times(reciprocals, times(coefficients, base)) * ratios[:, None])
-
-
-def _parity_checks(points: Elements, spare: int) -> Elements:
-    """Return the (spare, points) matrix that makes zeros of the values of any polynomial f of degree < points − spare.
-
-    Row k is λ_i · x_i^(k + 1), with λ for the Lagrange coefficients at 0: it gives the value at 0 of x^(k + 1) · f.
-    """
-    return canonical(powers(points, spare + 1)[:, 1:].T * _coefficients_at_zero(points))
-
-
-def _locators(sequences: Elements) -> tuple[Elements, NDArray[np.int64]]:
-    """Find the shortest linear recurrence of each column, all at once (Berlekamp and Massey, without divisions).
-
-    Returns connection polynomials, constant term first, of shape (length // 2 + 1, columns), and the recurrences'
-    lengths. Where a length exceeds half the sequence's, the polynomial is not complete, and not needed.
-    """
-    length, columns = sequences.shape
-    size = length // 2 + 1
-    current, previous = np.zeros((2, size, columns), np.uint64)
-    current[0] = previous[0] = 1
-    scale = np.ones(columns, np.uint64)
-    lengths = np.zeros(columns, np.int64)
-    for step in range(length):
-        terms = min(step + 1, size)
-        window = sequences[step - terms + 1 : step + 1][::-1]
-        discrepancy = canonical(reduce(current[:terms] * window).sum(axis=0))
-        previous = np.concatenate([np.zeros((1, columns), np.uint64), previous[:-1]])
-        corrected = canonical(current * scale + previous * (PRIME - discrepancy))  # Two products below 2^62.
-        grows = (discrepancy != 0) & (2 * lengths <= step)
-        previous = np.where(grows, current, previous)
-        scale = np.where(grows, discrepancy, scale)
-        lengths = np.where(grows, step + 1 - lengths, lengths)
-        current = corrected
-    return current, lengths
 
 
 def _left_kernel(matrix: Elements) -> Elements:

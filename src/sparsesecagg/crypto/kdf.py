@@ -14,15 +14,11 @@ PREFIX = b"sparsesecagg/v3/"
 DIGEST_SIZE = 32
 CHECKSUM_SIZE = 8
 _SHA256 = SHA256()
-_FEW = 8
 
 
 def digest(label: str, *parts: bytes | bytearray | memoryview) -> bytes:
     """Return SHA-256 of the label and the parts, each preceded by its length so that parts can't run together."""
     state = _begun(label).copy()
-    if len(parts) > _FEW:  # Many are short, such as the keys of a roster: it is faster to join them first.
-        state.update(b"".join([piece for part in parts for piece in (len(part).to_bytes(8, "little"), part)]))
-        return state.finalize()
     for part in parts:
         state.update(len(part).to_bytes(8, "little"))
         state.update(part)
@@ -67,16 +63,6 @@ def expand(key: bytes, label: str, *parts: bytes) -> bytes:
     state = HMAC(key, _SHA256)
     state.update(b"".join([_named(label), *parts]))
     return state.finalize()
-
-
-def expand_all(keys: Iterable[bytes], label: str, parts: Iterable[bytes]) -> list[bytes]:
-    """Return what `expand` makes of each key and its joined parts."""
-    name, found = _named(label), []
-    for key, each in zip(keys, parts, strict=True):
-        state = HMAC(key, _SHA256)
-        state.update(name + each)
-        found.append(state.finalize())
-    return found
 
 
 @lru_cache(maxsize=64)

@@ -7,13 +7,11 @@ constant.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESCCM
 
-from sparsesecagg.crypto.kdf import derive, expand, expand_all
-from sparsesecagg.crypto.secrets import AgreedSecret, PairRatchet, RoundSecret
+from sparsesecagg.crypto.kdf import derive, expand
+from sparsesecagg.crypto.secrets import PairRatchet, RoundSecret
 
 TAG_SIZE = 8
 """A tag can be tried once, by a server that must get it past another user: 2^−64 is little enough."""
@@ -26,11 +24,6 @@ _NONCE = bytes(13)
 def pair_ratchet(agreed: bytes, context: bytes, one: int, other: int) -> PairRatchet:
     """Start a pair's ratchet from what the two have agreed on; the same for both sides."""
     return PairRatchet(derive(agreed, "pair", context, _names(min(one, other), max(one, other))))
-
-
-def joined(*secrets: AgreedSecret) -> bytes:
-    """Return agreed secrets as one: only who knows all of them knows it."""
-    return b"".join(secret.reveal() for secret in secrets)
 
 
 def next_ratchet(ratchet: PairRatchet) -> PairRatchet:
@@ -58,16 +51,7 @@ def unseal(secret: RoundSecret, sender: int, receiver: int, sealed: bytes) -> by
 
 def tag(secret: RoundSecret, purpose: str, sender: int, receiver: int, statement: bytes) -> bytes:
     """Return the bytes that show the receiver which statement (a digest) the sender makes, and to whom."""
-    return tags([secret], purpose, sender, [receiver], statement)[0]
-
-
-def tags(
-    secrets: Iterable[RoundSecret], purpose: str, sender: int, receivers: Iterable[int], statement: bytes
-) -> list[bytes]:
-    """Return the tags for several receivers, each with the secret that the sender shares with it."""
-    keys = (secret.reveal() for secret in secrets)
-    parts = (_names(sender, receiver) + statement for receiver in receivers)
-    return [made[:TAG_SIZE] for made in expand_all(keys, purpose, parts)]
+    return expand(secret.reveal(), purpose, _names(sender, receiver), statement)[:TAG_SIZE]
 
 
 def _cipher(secret: RoundSecret, sender: int, receiver: int) -> AESCCM:

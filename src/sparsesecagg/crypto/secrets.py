@@ -36,8 +36,6 @@ class Secret:
     def __repr__(self) -> str:
         return f"{type(self).__name__}(<{len(self._value)} bytes>)"
 
-    __str__ = __repr__
-
     def __format__(self, spec: str) -> str:
         return repr(self)
 

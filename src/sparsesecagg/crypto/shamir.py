@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import product as combinations_of
-from struct import unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,11 +118,6 @@ def decode_shares(data: bytes | memoryview) -> Elements | None:
         return None
     elements = np.frombuffer(data, "<u4").astype(np.uint64)
     return elements if not len(elements) or int(elements.max()) < PRIME else None
-
-
-def are_shares(data: bytes) -> bool:
-    """Tell whether `decode_shares` would read this; faster than that for a share or two."""
-    return len(data) % SHARE_SIZE == 0 and max(unpack(f"<{len(data) // 4}I", data), default=0) < PRIME
 
 
 def random_elements(randomness: Secret, count: int) -> Elements:

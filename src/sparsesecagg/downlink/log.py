@@ -23,18 +23,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from sparsesecagg.downlink import vector
 from sparsesecagg.downlink.replica import Steps, WholeModel, decode_catchup, steps_size, whole_model_size
 from sparsesecagg.downlink.step import STEP_BITS, ModelStep, add_step, round_change
-from sparsesecagg.downlink.vector import (
-    NumberedModel,
-    Vector,
-    from_wire,
-    model_digest,
-    require_sequence,
-    require_vector,
-    too_small,
-    wire_bytes,
-)
+from sparsesecagg.downlink.vector import NumberedModel, Vector, model_digest
 from sparsesecagg.errors import InvalidInput, MalformedMessage, WrongStep, require
 
 _SAVED = struct.Struct("<BQQ")
@@ -47,8 +39,8 @@ class StepLog(NumberedModel):
         """Begin with a model of shape (dim,), float32, that has the number `sequence`; values below 2^−103 become 0."""
         require("bits", bits in STEP_BITS, f"must be 2, 4 or 8, got {bits}")
         self.bits = bits
-        clean = require_vector("model", model).copy()
-        clean[too_small(clean)] = 0
+        clean = vector.require_vector("model", model).copy()
+        clean[vector.too_small(clean)] = 0
         super().__init__(clean, sequence)
         self._error = np.zeros_like(clean)
         self._steps: deque[ModelStep] = deque()
@@ -75,9 +67,10 @@ class StepLog(NumberedModel):
         that changes few blocks makes a small step.
         """
         dim, after = len(self.model), self.sequence + 1 if sequence is None else sequence
-        require_vector("target", target)
+        vector.require_vector("target", target)
         require("target", len(target) == dim, f"must have {dim} values, as the model has, got {len(target)}")
-        require("sequence", self.sequence < require_sequence(after), f"must be above {self.sequence}, got {after}")
+        vector.require_sequence(after)
+        require("sequence", self.sequence < after, f"must be above {self.sequence}, got {after}")
         exponents, levels = round_change(target, self.model, self._error, self.bits)
         draft = ModelStep(self.bits, dim, self.sequence, after, self.digest[:8], b"", exponents, levels)
         try:
@@ -118,7 +111,7 @@ class StepLog(NumberedModel):
     def save(self) -> bytes:
         """Return the log as bytes, kept error and steps included, for `restore`."""
         model, steps = self._whole().encode(), self._since(self.oldest).encode()
-        return b"".join((_SAVED.pack(self.bits, len(model), len(steps)), model, steps, wire_bytes(self._error)))
+        return b"".join((_SAVED.pack(self.bits, len(model), len(steps)), model, steps, vector.wire_bytes(self._error)))
 
     @classmethod
     def restore(cls, data: bytes) -> StepLog:
@@ -136,7 +129,7 @@ class StepLog(NumberedModel):
         if bits not in STEP_BITS or len(error) != model.model.nbytes:
             raise MalformedMessage("the bits or the kept error of a saved log are not those of its model")
         log = cls(model.model, bits, model.sequence)
-        log._steps, log._error = deque(steps.steps), from_wire(error)
+        log._steps, log._error = deque(steps.steps), vector.from_wire(error)
         if not np.isfinite(log._error).all():
             raise MalformedMessage("the kept error of a saved log is not finite")
         return log

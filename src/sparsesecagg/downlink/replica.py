@@ -17,18 +17,9 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from sparsesecagg.downlink import vector
 from sparsesecagg.downlink.step import VERSION, ModelStep, add_step
-from sparsesecagg.downlink.vector import (
-    NumberedModel,
-    Vector,
-    from_wire,
-    in_range,
-    model_digest,
-    read_only,
-    require_vector,
-    too_small,
-    wire_bytes,
-)
+from sparsesecagg.downlink.vector import NumberedModel, Vector, model_digest
 from sparsesecagg.errors import InvalidInput, MalformedMessage, MissingStep, WrongStep
 
 _HEADER = struct.Struct("<BBQQ32s")
@@ -48,7 +39,7 @@ class WholeModel:
     def encode(self) -> bytes:
         """Return the message as bytes."""
         header = _HEADER.pack(VERSION, _WHOLE_MODEL, self.sequence, len(self.model), self.digest)
-        return b"".join((header, wire_bytes(self.model)))
+        return b"".join((header, vector.wire_bytes(self.model)))
 
 
 @dataclass(frozen=True)
@@ -103,12 +94,12 @@ def decode_catchup(data: bytes | memoryview) -> WholeModel | Steps:
 def _decode_model(content: memoryview, dim: int, digest: bytes) -> Vector:
     if len(content) != _FLOAT_SIZE * dim:
         raise MalformedMessage(f"{dim} values take {_FLOAT_SIZE * dim} bytes, not {len(content)}")
-    model = from_wire(content)
-    if not in_range(model) or too_small(model).any():
+    model = vector.from_wire(content)
+    if not vector.in_range(model) or vector.too_small(model).any():
         raise MalformedMessage("a value of the model is not finite, beyond 2**100, or not 0 and below 2**-103")
     if model_digest(model) != digest:
         raise MalformedMessage("the model is not the one that its digest names")
-    return read_only(model)
+    return vector.read_only(model)
 
 
 def _decode_steps(content: memoryview, dim: int) -> tuple[ModelStep, ...]:
@@ -135,7 +126,7 @@ class Replica(NumberedModel):
 
     def __init__(self, model: Vector, sequence: int = 0) -> None:
         """Begin with a model of shape (dim,), float32, as a `StepLog` holds it."""
-        if too_small(require_vector("model", model)).any():
+        if vector.too_small(vector.require_vector("model", model)).any():
             raise InvalidInput("model", "must be one that a StepLog holds: values below 2**-103 must be 0")
         super().__init__(model.copy(), sequence)
 

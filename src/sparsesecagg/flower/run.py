@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 import msgspec
@@ -25,15 +25,13 @@ from sparsesecagg.flower.figures import RoundRecord
 from sparsesecagg.flower.messages import RAISED, Invitation, Packet, Terms, Value, read_packet, wire_bytes
 from sparsesecagg.flower.node import Challenge, Claim
 from sparsesecagg.flower.transport import Messages, PatientGrid, Seats, by_request
-from sparsesecagg.protocol import Parameters, Result, Server, Stage
-from sparsesecagg.protocol.combine import Combiner
+from sparsesecagg.protocol import Result, Server, Stage
+from sparsesecagg.protocol.combine import Combine
 from sparsesecagg.protocol.stages import ROUND_STAGES
 
 _LOG = logging.getLogger("flwr")
 VIABLE = 0.5
 """A run goes on as long as this part of its groups can be opened, and this part of the chosen nodes are in it."""
-Combine = Callable[[Parameters], Combiner]
-"""Makes what a round's sums are combined with."""
 Request = tuple[Packet, Message]
 Requests = Mapping[int, Request]
 """By node: what it is asked, and the message that asks it."""

@@ -28,13 +28,13 @@ from sparsesecagg.flower.errors import MissingMod
 from sparsesecagg.flower.figures import Evaluate, History, RoundRecord, RunFiles
 from sparsesecagg.flower.messages import Invitation, Terms
 from sparsesecagg.flower.packing import Packing
-from sparsesecagg.flower.run import Combine, SecureRun
+from sparsesecagg.flower.run import SecureRun
 from sparsesecagg.flower.state import MODEL, RUN, ModelState, Movement, PrivacySpent, Releases, require_budgets
 from sparsesecagg.flower.transport import PatientGrid
 from sparsesecagg.patterns.groups import SMALLEST_GROUP
 from sparsesecagg.planning.noise import DifferentialPrivacy
 from sparsesecagg.protocol import Parameters, Result, RoundOptions, Server
-from sparsesecagg.protocol.combine import ByGroup, Sum
+from sparsesecagg.protocol.combine import ByGroup, Combine, Sum
 from sparsesecagg.protocol.robust import CentredClipping
 
 _LOG = logging.getLogger("flwr")

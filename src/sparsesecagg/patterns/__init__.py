@@ -9,21 +9,8 @@ masks       deriving masks and adding them up
 A new pattern is one class in one file, and one line here.
 """
 
-from sparsesecagg.patterns.base import Layout, Pattern
-from sparsesecagg.patterns.groups import SMALLEST_GROUP, Group, Groups, draw_groups, group_count, group_sizes
+from sparsesecagg.patterns.base import Pattern
 from sparsesecagg.patterns.pairwise import Pairwise
 from sparsesecagg.patterns.sliced import Full, Sliced
 
 PATTERNS: dict[str, type[Pattern]] = {pattern.name: pattern for pattern in (Sliced, Full, Pairwise)}
-
-__all__ = [
-    "PATTERNS",
-    "SMALLEST_GROUP",
-    "Group",
-    "Groups",
-    "Layout",
-    "Pattern",
-    "draw_groups",
-    "group_count",
-    "group_sizes",
-]

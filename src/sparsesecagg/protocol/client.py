@@ -22,7 +22,7 @@ from sparsesecagg.field import pack
 from sparsesecagg.patterns.base import Trace, Update, UpdateSource
 from sparsesecagg.patterns.masks import Pair
 from sparsesecagg.protocol import checks, messages
-from sparsesecagg.protocol.epoch import AHEAD, Epoch, KeyPackage, mask_private
+from sparsesecagg.protocol.epoch import AHEAD, Epoch, mask_private
 from sparsesecagg.protocol.header import NO_CONTEXT, Header, Tags
 from sparsesecagg.protocol.ledger import Journal, Ledger, MemoryLedger, Spending
 from sparsesecagg.protocol.messages import EpochKeys, RoundHeader, UnmaskRequest, encode, encode_users, user_number
@@ -197,7 +197,9 @@ class Client:
         progress = after(CLIENT_TRANSITIONS, self.progress, "accept")
         number, (epoch, index) = message.round_number, self._joined()
         state = self._state.from_round(number)
-        checks.check_header(epoch, index, message, self._package(state, number), context)
+        if number not in state.packages:
+            raise WrongStage("upload", "SHARE_KEYS: no key package was sent for this round")
+        checks.check_header(epoch, index, message, state.packages[number], context)
         self.policy.check_budget(self.params, self._journal.ledger.spent())
         self._journal.record(state.with_changes(round_number=number, header=data, progress=progress), data)
         return None
@@ -257,7 +259,7 @@ class Client:
     def _masked(self, header: Header, source: UpdateSource, weight: int, trace: Trace | None) -> tuple[bytes, int]:
         """Return the UPLOAD message, and how many values were clipped."""
         epoch, index = self._joined()
-        number, unspent = header.round_number, self._package(self._state, header.round_number).for_upload()
+        number, unspent = header.round_number, self._state.packages[header.round_number].for_upload()
         agreement = KeyAgreement(mask_private(epoch, number, self.user, unspent.mask_secret))
         partners, masked_sum = header.partners(index).tolist(), header.masked_sum()
         masked = masked_sum.mask(
@@ -339,12 +341,6 @@ class Client:
             raise WrongStage("a round", self.progress.name)
         epoch = self._epoch_of(self._state.keys)
         return epoch, epoch.group.index_of[self.user]
-
-    @staticmethod
-    def _package(state: ClientState, round_number: int) -> KeyPackage:
-        if round_number not in state.packages:
-            raise WrongStage("upload", "SHARE_KEYS: no key package was sent for this round")
-        return state.packages[round_number]
 
     def _accepted(self) -> tuple[RoundHeader, Header]:
         """Return the header of this round, as it was received and as it was read."""

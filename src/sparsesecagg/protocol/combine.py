@@ -1,14 +1,13 @@
 """From the opened sums of groups to the result of a round: the one place that knows more than one group.
 
-`Sum` adds them up, `ByGroup` also keeps each group's mean. Whoever wants something else of them writes another
-`Combiner` and gives it to the server; masks, shares and messages do not change. `Result` is what a round leaves behind:
-the sum, who is in it, and what it cost.
+`Sum` adds them up, `ByGroup` also keeps each group's mean. Whoever wants something else of them derives from one of the
+two and gives that to the server; masks, shares and messages do not change. `Result` is what a round leaves behind: the
+sum, who is in it, and what it cost.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any, Literal
@@ -59,26 +58,11 @@ class Total:
         return mean
 
 
-class Combiner(ABC):
-    """Takes the sums of one round's groups, in any order and from several threads, and says what they come to."""
+class Sum:
+    """Takes the sums of one round's groups, in any order and from several threads, and adds them up, exactly."""
 
     def __init__(self, params: Parameters) -> None:
         self.params = params
-
-    @abstractmethod
-    def add(self, opened: GroupSum) -> None:
-        """Take the opened sum of one group."""
-
-    @abstractmethod
-    def total(self) -> Total:
-        """Return what the groups come to."""
-
-
-class Sum(Combiner):
-    """All groups added up, exactly."""
-
-    def __init__(self, params: Parameters) -> None:
-        super().__init__(params)
         # As short as the sum of all groups that may send a coordinate allows: fresh memory costs more than to add.
         largest = params.groups * (params.word.largest + 1)
         self._values: NDArray[Any] = np.zeros(params.dim, np.min_scalar_type(-largest))
@@ -104,6 +88,10 @@ class Sum(Combiner):
     def total(self) -> Total:
         """Return the sums."""
         return Total(self._values, self._contributors, self._weights, self._clipped)
+
+
+Combine = Callable[[Parameters], Sum]
+"""What makes the one that a round's groups are given to."""
 
 
 class ByGroup(Sum):

@@ -28,18 +28,9 @@ from sparsesecagg.crypto.secrets import (
     SharedSecret,
 )
 from sparsesecagg.errors import InvalidKey, WrongStage
-from sparsesecagg.patterns import Group
-from sparsesecagg.patterns.groups import Users
-from sparsesecagg.protocol.messages import (
-    BINDING_SIZE,
-    EpochKeys,
-    ShareKeys,
-    decode_users,
-    encode,
-    number_bytes,
-    pieces,
-    user_number,
-)
+from sparsesecagg.patterns.groups import Group, Users
+from sparsesecagg.protocol import messages
+from sparsesecagg.protocol.messages import EpochKeys, ShareKeys, encode, number_bytes, user_number
 from sparsesecagg.protocol.parameters import Parameters
 
 AHEAD = 2
@@ -55,9 +46,9 @@ class Epoch:
         self.first_round = message.first_round
         self.seed = seed
         self.group = group
-        self.present: Users = decode_users(message.present, len(group))
+        self.present: Users = messages.decode_users(message.present, len(group))
         """The indices of those who advertised a key."""
-        keys = pieces(message.keys, len(self.present), PUBLIC_KEY_SIZE, "the sealing keys")
+        keys = messages.pieces(message.keys, len(self.present), PUBLIC_KEY_SIZE, "the sealing keys")
         if len(set(keys)) != len(keys):
             raise InvalidKey("a sealing key occurs twice: every key must be fresh and belong to one user")
         self.sealing_key: dict[int, bytes] = dict(zip(self.present.tolist(), keys, strict=True))
@@ -75,7 +66,7 @@ class Epoch:
             message.present,
             message.keys,
         )
-        self.binding = self.digest[:BINDING_SIZE]
+        self.binding = self.digest[: messages.BINDING_SIZE]
         """What key packages and headers carry."""
 
     @staticmethod
@@ -105,10 +96,10 @@ class Epoch:
         agreement, user, started = KeyAgreement(private), self.user(index), {}
         for partner in self.partners(index).tolist():
             peer = self.user(partner)
-            agreed = [agreement.with_peer(self.sealing_key[partner])]
+            agreed = agreement.with_peer(self.sealing_key[partner]).reveal()
             if identity:
-                agreed.append(identity.secret_with(peer))  # Only the owner of the peer's identity knows this.
-            started[partner] = sealing.pair_ratchet(sealing.joined(*agreed), self.digest, user, peer)
+                agreed += identity.secret_with(peer).reveal()  # Only the owner of the peer's identity knows this.
+            started[partner] = sealing.pair_ratchet(agreed, self.digest, user, peer)
         return started
 
 
@@ -173,7 +164,7 @@ def make_package(
 def open_pair(epoch: Epoch, owner: int, holder: int, sealed: bytes, secret: RoundSecret) -> bytes | None:
     """Return the two shares that `owner` dealt to `holder`, or None if they do not open."""
     plain = sealing.unseal(secret, epoch.user(owner), epoch.user(holder), sealed)
-    return plain if plain is not None and shamir.are_shares(plain) else None
+    return plain if plain is not None and shamir.decode_shares(plain) is not None else None
 
 
 def mask_private(epoch: Epoch, round_number: int, user: int, secret: SharedSecret) -> PrivateKey:

@@ -94,9 +94,8 @@ class Tags:
     def make(self, receivers: Sequence[int]) -> bytes:
         """Return this user's tags for some others, one behind the other."""
         epoch = self._header.epoch
-        secrets = [self._secrets[receiver] for receiver in receivers]
-        users = [epoch.user(receiver) for receiver in receivers]
-        return b"".join(sealing.tags(secrets, _TAG, epoch.user(self._index), users, self._header.digest))
+        user, statement = epoch.user(self._index), self._header.digest
+        return b"".join(sealing.tag(self._secrets[each], _TAG, user, epoch.user(each), statement) for each in receivers)
 
     def valid(self, sender: int, tag: bytes) -> bool:
         """Tell whether another user made this tag for this one, over this header."""

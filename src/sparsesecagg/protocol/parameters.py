@@ -21,8 +21,9 @@ from sparsesecagg.crypto.kdf import DIGEST_SIZE, derive, digest
 from sparsesecagg.crypto.secrets import Entropy
 from sparsesecagg.errors import InvalidInput, MalformedMessage, PolicyViolation, require
 from sparsesecagg.field import WORD_BITS
-from sparsesecagg.patterns import PATTERNS, Groups, Layout, Pattern, draw_groups, group_count, group_sizes
-from sparsesecagg.patterns.groups import SMALLEST_GROUP
+from sparsesecagg.patterns import PATTERNS
+from sparsesecagg.patterns.base import Layout, Pattern
+from sparsesecagg.patterns.groups import SMALLEST_GROUP, Groups, draw_groups, group_count, group_sizes
 from sparsesecagg.privacy.anonymity import MAX_EPOCHS, planned_colluders
 from sparsesecagg.privacy.mechanism import Mechanism
 from sparsesecagg.rounding import Step

@@ -14,17 +14,11 @@ from math import inf
 
 from sparsesecagg.crypto.identity import USUAL_COLLUDING, Roster
 from sparsesecagg.errors import PolicyViolation, PrivacyBudgetExhausted, require
-from sparsesecagg.patterns import PATTERNS, group_count
+from sparsesecagg.patterns import PATTERNS
+from sparsesecagg.patterns.groups import group_count
+from sparsesecagg.privacy import anonymity
 from sparsesecagg.privacy.accountant import Cost, require_epsilon, usable_delta
-from sparsesecagg.privacy.anonymity import (
-    SERVER_MODELS,
-    Promise,
-    ServerModel,
-    colluder_count,
-    planned_colluders,
-    promise,
-    sparse_promise,
-)
+from sparsesecagg.privacy.anonymity import Promise, ServerModel
 from sparsesecagg.protocol.parameters import Parameters
 
 PROTECTING = frozenset(name for name, pattern in PATTERNS.items() if pattern.protects)
@@ -62,11 +56,11 @@ class Policy:
         """Refuse demands that no run could meet, with what could be met."""
         share, most_clients = self.colluding or 0.0, self.max_clients
         require("colluding", 0 <= share < 1, f"must be in [0, 1), got {share}")
-        known = self.server is None or self.server in SERVER_MODELS
-        require("server", known, f"must be one of {', '.join(SERVER_MODELS)}, got {self.server!r}")
+        known = self.server is None or self.server in anonymity.SERVER_MODELS
+        require("server", known, f"must be one of {', '.join(anonymity.SERVER_MODELS)}, got {self.server!r}")
         problem = f"must be at most max_clients, which is {most_clients}, got {self.min_clients}"
         require("min_clients", self.min_clients <= most_clients, problem)
-        most = most_clients - colluder_count(most_clients, share)
+        most = most_clients - anonymity.colluder_count(most_clients, share)
         problem = f"must be at most {most}, the honest users of the largest cohort that is allowed ({most_clients})"
         require("min_anonymity", self.min_anonymity <= most, f"{problem}, got {self.min_anonymity}")
         if self.max_epsilon is not None:
@@ -140,13 +134,13 @@ class Policy:
 
 def kept_by(params: Parameters, server: ServerModel, colluding: float, failure_log2: float = -40.0) -> Promise:
     """Return what a run's groups and threshold keep."""
-    colluders = planned_colluders(params.clients, colluding) if colluding else 0
+    colluders = anonymity.planned_colluders(params.clients, colluding) if colluding else 0
     if params.neighbours:
         if server == "malicious":
             return Promise(0, colluders, 0.0)
         graph = params.neighbours, params.threshold
-        return sparse_promise(params.clients, params.quorum, graph, colluders, failure_log2)
-    return promise(params.sizes, params.threshold, colluders, server, failure_log2)
+        return anonymity.sparse_promise(params.clients, params.quorum, graph, colluders, failure_log2)
+    return anonymity.promise(params.sizes, params.threshold, colluders, server, failure_log2)
 
 
 def _demand(holds: bool, problem: str) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsesecagg.errors import require
-from sparsesecagg.protocol.combine import ByGroup, Combiner, Total
+from sparsesecagg.protocol.combine import ByGroup, Total
 from sparsesecagg.protocol.parameters import Parameters
 
 _ITERATIONS = 3
@@ -34,7 +34,7 @@ class CentredClipping:
         self.last: NDArray[np.float32] | None = None
         """The last aggregate, NumPy zeros where there was none."""
 
-    def __call__(self, params: Parameters) -> Combiner:
+    def __call__(self, params: Parameters) -> ByGroup:
         """Return the combiner of one round."""
         return _Clipping(params, self)
 

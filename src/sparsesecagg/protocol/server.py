@@ -8,7 +8,6 @@ error and changes nothing.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
@@ -17,8 +16,8 @@ from sparsesecagg import errors
 from sparsesecagg.crypto.identity import Roster
 from sparsesecagg.crypto.kdf import DIGEST_SIZE
 from sparsesecagg.errors import ThresholdNotMet, TooLittleOpened, WrongRound, WrongStage, require
-from sparsesecagg.patterns import Groups
-from sparsesecagg.protocol.combine import Combiner, Result, Sum
+from sparsesecagg.patterns.groups import Groups
+from sparsesecagg.protocol.combine import Combine, Result, Sum
 from sparsesecagg.protocol.epoch import AHEAD
 from sparsesecagg.protocol.header import NO_CONTEXT
 from sparsesecagg.protocol.messages import AdvertiseKeys, Message, ShareKeys, Unmask, Upload, decode_client_message
@@ -60,7 +59,7 @@ class Server:
         params: Parameters,
         roster: Roster | None = None,
         threads: int | None = None,
-        combine: Callable[[Parameters], Combiner] = Sum,
+        combine: Combine = Sum,
     ) -> None:
         params.check()
         require("threads", threads is None or threads >= 1, f"must be at least 1, got {threads}")
@@ -366,7 +365,7 @@ class Server:
         data: bytes,
         roster: Roster | None = None,
         threads: int | None = None,
-        combine: Callable[[Parameters], Combiner] = Sum,
+        combine: Combine = Sum,
     ) -> Server:
         """Return the server that `save` wrote down; the roster of an authenticated run is given again."""
         try:
@@ -375,7 +374,7 @@ class Server:
             raise errors.MalformedMessage("the bytes are not a saved server") from None
         server = Server(Parameters.decode(state.params), roster, threads, combine)
         server._begin_epoch(state.epoch_number)
-        server._epoch.restore(state.groups)
+        server._epoch.restore(state.groups, state.round_number)
         server.round_number, server._stage = state.round_number, Stage.SHARE_KEYS
         server.excluded = dict(state.excluded)
         server._accusers = {user: set(accusers) for user, accusers in state.accusers.items()}

@@ -10,6 +10,7 @@ import mmap
 import tempfile
 from collections import defaultdict
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from math import comb
 
 import msgspec
@@ -21,9 +22,8 @@ from sparsesecagg.crypto.decoding import MOST_SETS
 from sparsesecagg.crypto.identity import Roster
 from sparsesecagg.crypto.keys import require_usable
 from sparsesecagg.errors import InvalidKey, MalformedMessage
-from sparsesecagg.patterns import Group, Groups
 from sparsesecagg.patterns.base import GroupSum
-from sparsesecagg.patterns.groups import Users
+from sparsesecagg.patterns.groups import Group, Groups, Users
 from sparsesecagg.protocol import messages
 from sparsesecagg.protocol.epoch import AHEAD, Epoch
 from sparsesecagg.protocol.header import Header
@@ -45,22 +45,15 @@ class GroupState(msgspec.Struct, frozen=True, array_like=True):
     """Those of rounds to come."""
 
 
+@dataclass
 class ServerGroup:
     """What the server keeps of a group between rounds. Users go by their indices."""
 
-    def __init__(self, epoch: Epoch, keys: bytes) -> None:
-        self.epoch = epoch
-        self.keys = keys
-        """The message that the members got."""
-        self.packages: dict[int, dict[int, ShareKeys]] = defaultdict(dict)
-        """By round and index."""
-
-    def take_package(self, index: int, package: ShareKeys) -> None:
-        """Keep a member's key package, whose mask key must be fresh."""
-        known = self.packages[package.round_number]
-        if any(package.mask_key == each.mask_key for each in known.values()):
-            raise InvalidKey(f"user {package.sender} shares a mask key that occurs twice")
-        known[index] = package
+    epoch: Epoch
+    keys: bytes
+    """The message that the members got."""
+    packages: dict[int, dict[int, ShareKeys]] = field(default_factory=lambda: defaultdict(dict))
+    """By round and index."""
 
     def begin(self, round_number: int, context: bytes, excluded: Collection[int]) -> GroupRound:
         """Begin a round with the packages of all who are not excluded; forget them and all older ones."""
@@ -69,18 +62,6 @@ class ServerGroup:
         for number in [each for each in self.packages if each <= round_number]:
             del self.packages[number]
         return GroupRound(self.epoch, round_number, used, context)
-
-    def save(self) -> GroupState:
-        """Return what is kept."""
-        return GroupState(self.keys, [encode(each) for of in self.packages.values() for each in of.values()])
-
-    def restore(self, saved: GroupState) -> None:
-        """Take up the packages that `save` wrote down."""
-        for data in saved.packages:
-            package = messages.decode_client_message(data)
-            if not isinstance(package, ShareKeys):
-                raise MalformedMessage("a saved key package is not one")
-            self.take_package(self.epoch.group.index_of[package.sender], package)
 
 
 class ServerEpoch:
@@ -119,10 +100,8 @@ class ServerEpoch:
             raise errors.ThresholdNotMet(Stage.ADVERTISE_KEYS.name, len(self._adverts), self.params.threshold)
         return outbound
 
-    def _add(self, group: Group, message: EpochKeys, encoded: bytes) -> ServerGroup:
-        added = ServerGroup(Epoch(self.params, message, self._seed, group), encoded)
-        self.groups[group.number] = added
-        return added
+    def _add(self, group: Group, message: EpochKeys, encoded: bytes) -> None:
+        self.groups[group.number] = ServerGroup(Epoch(self.params, message, self._seed, group), encoded)
 
     @property
     def users(self) -> set[int]:
@@ -149,23 +128,37 @@ class ServerEpoch:
             raise errors.DuplicateMessage(message.sender, Stage.SHARE_KEYS.name)
         messages.require_pieces(message.shares, len(group.epoch.partners(index)), messages.SEALED_SIZE, "the shares")
         require_usable(message.mask_key)
-        group.take_package(index, message)
+        known = group.packages[message.round_number]
+        if any(message.mask_key == each.mask_key for each in known.values()):
+            raise InvalidKey(f"user {message.sender} shares a mask key that occurs twice")
+        known[index] = message
 
     def save(self) -> list[GroupState | None]:
         """Return what is kept between rounds, group by group; None where too few users advertised keys."""
-        numbers = range(self.params.groups)
-        return [self.groups[number].save() if number in self.groups else None for number in numbers]
+        groups = [self.groups.get(number) for number in range(self.params.groups)]
+        return [
+            GroupState(group.keys, [encode(each) for of in group.packages.values() for each in of.values()])
+            if group
+            else None
+            for group in groups
+        ]
 
-    def restore(self, states: list[GroupState | None]) -> None:
-        """Take up what `save` wrote down."""
+    def restore(self, states: list[GroupState | None], round_number: int) -> None:
+        """Take up what `save` wrote down after `round_number`."""
         if len(states) != self.params.groups:
             raise MalformedMessage("the saved groups are not those of the parameters")
         for group, saved in zip(self.drawn.groups, states, strict=True):
-            if saved is not None:
-                message = messages.decode_server_message(saved.keys)
-                if not isinstance(message, EpochKeys):
-                    raise MalformedMessage("the saved keys are not those of an epoch")
-                self._add(group, message, saved.keys).restore(saved)
+            if saved is None:
+                continue
+            message = messages.decode_server_message(saved.keys)
+            if not isinstance(message, EpochKeys):
+                raise MalformedMessage("the saved keys are not those of an epoch")
+            self._add(group, message, saved.keys)
+            for package in map(messages.decode_client_message, saved.packages):
+                if not isinstance(package, ShareKeys):
+                    raise MalformedMessage("a saved key package is not one")
+                if package.round_number > round_number:  # Others were passed over by `catch_up`.
+                    self.take_package(package, round_number)
 
 
 class GroupRound:

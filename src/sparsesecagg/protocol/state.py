@@ -75,9 +75,9 @@ class ClientState(msgspec.Struct, frozen=True, kw_only=True):
 
     def advertised_key(self) -> PrivateKey:
         """Return the sealing key that waits for the others'; raise if none does."""
-        progress = after(CLIENT_TRANSITIONS, self.progress, "join")
+        after(CLIENT_TRANSITIONS, self.progress, "join")
         if self.sealing_private is None:
-            raise WrongStage("join", progress.name)
+            raise WrongStage("join", self.progress.name)
         return self.sealing_private
 
     def joined(self, epoch: Epoch, data: bytes, ratchets: dict[int, PairRatchet]) -> ClientState:

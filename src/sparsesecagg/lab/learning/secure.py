@@ -11,7 +11,7 @@ run can be repeated bit for bit, stopped in between or not.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from sparsesecagg.planning.noise import FAILURE_LOG2
 from sparsesecagg.privacy.accountant import usable_delta
 from sparsesecagg.privacy.anonymity import ServerModel
 from sparsesecagg.protocol import STAGES, Parameters, Policy, Result, RoundOptions, Stage
-from sparsesecagg.protocol.combine import Combiner, Sum
+from sparsesecagg.protocol.combine import Combine, Sum
 from sparsesecagg.protocol.policy import kept_by
 from sparsesecagg.protocol.robust import CentredClipping, Median
 from sparsesecagg.protocol.stages import ROUND_STAGES
@@ -40,7 +40,6 @@ from sparsesecagg.simulate.simulation import EntropyByRound, make_identities, se
 # the light users nothing in range, and a smaller one rounds their weights more coarsely.
 WEIGHT_SCALE = 255
 LEAST_HEADROOM, MOST_HEADROOM, STEPS = 3.0, 64.0, 64
-Combine = Callable[[Parameters], Combiner]
 _SETUP = (Stage.ADVERTISE_KEYS, Stage.SHARE_KEYS)
 """What happens before the first round: keys are advertised once, the first two packages are sent."""
 
