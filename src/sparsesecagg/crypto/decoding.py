@@ -1,16 +1,11 @@
 """Restoring secrets from shares of which some are false.
 
-Shares of one secret are a word of a Reed–Solomon code, so false ones can be corrected instead of searched for: of n
-shares, t of them needed, any ⌊(n − t)/2⌋ may be false, even if an adversary chose them. As long as nobody lies this
-costs one matrix product for all secrets; it also names the false shares that were not needed.
+Shares of one secret are a word of a Reed–Solomon code, so false ones can be corrected instead of searched for. As long
+as nobody lies this costs one matrix product for all secrets. Of n shares, t of them needed, there may be false
 
-Where more are false, two further ways are tried: since a false share rarely has a pattern, the false holders are told
-from all secrets at once (up to n − t − 1 of them); and where there are few sets of t holders, all are tried (n − t may
-be false). So of n shares there may be false
-
-    ⌊(n − t)/2⌋     always;
-    n − t − 1       if the errors have no pattern;
-    n − t           whatever the errors, where n choose t is at most 5,000: 10 holders and t = 7, 90 and t = 88.
+    ⌊(n − t)/2⌋     always, even if an adversary chose them;
+    n − t − 1       if the errors have no pattern: the false holders are told from all secrets at once;
+    n − t           whatever the errors, where all sets of t holders are tried: n choose t is at most 5,000.
 
 A secret is only ever accepted by the caller's own check, so that none of this can give a wrong one.
 """

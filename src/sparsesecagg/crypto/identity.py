@@ -3,13 +3,11 @@
 Each user owns a long-term Ed25519 identity key. For a training run it makes one *run secret*, an X25519 run key follows
 from it, and the identity signs the key's public half once. All signed entries together are the roster, a file that is
 checked when it is read; the identity key can stay offline after that. Two users mix the secret of their run keys into
-everything they derive together, so a user that opens a share knows that the owner of that identity sealed it. One hash
-per peer and round replaces one signature check, which would cost more than the rest of the client's work.
+everything they derive together, so a user that opens a share knows that the owner of that identity sealed it.
 
 The roster also says how groups are made: their size, the fraction of users that may collude, and the **seed** of the
-draw. The builder of the roster draws the seed last, and is trusted for the groups as for the entries. Or nobody
-is: the roster without a seed is handed out first and names the round of a public beacon; the seed is a hash of that
-roster's digest and the beacon's value, which nobody knew then.
+draw. Its builder draws the seed last, and is trusted for the groups as for the entries. Or nobody is: the roster names
+a value of a public beacon that nobody knows yet, and the seed is a hash of both.
 """
 
 from __future__ import annotations

@@ -2,16 +2,8 @@
 
 A round covers a part κ of the coordinates (`coverage`). A gain of 1/κ makes the step an unbiased estimate of the whole
 update; after long local training it overshoots. So the default adapts within 1 ≤ gain ≤ 1/κ, by what the server sees
-anyway:
-
-- It starts at 1/κ where that is at most `BOLD`, else at half of it, but not below `BOLD`.
-- As long as coordinates come for the first time, it compares the size of this mean with that of the last one. Slices
-  are random, so both stand for the whole model. Smaller: the model settles, and the gain grows. Larger: it shrinks.
-- From then on it compares this mean with the one that the same coordinates had before. A correlation above `TARGET`
-  says that there is still some way to go in the same direction, and the gain grows; below, it overshoots or follows
-  noise, and the gain shrinks. A mean that is suddenly much larger than the last one shrinks it in any case.
-
-docs/slices.md has the measurements that chose this rule, and `DEFAULT_ALPHA`.
+anyway: the size of the means, as long as coordinates come for the first time, and from then on the correlation of a
+mean with the one that the same coordinates had before. docs/slices.md has the rule, and the measurements that chose it.
 """
 
 from __future__ import annotations

@@ -1,18 +1,8 @@
 """The server's side: from the model that training asks for to the model that everybody holds, and bytes for every node.
 
-    log = StepLog(model, bits=4)
-    model = log.advance(target)          the rounded model, which is the model from now on
-    blob = log.for_node(sequence)        for `Replica.catch_up`; None: for a node that has no model
-
-Rounding keeps its error:
-
-    step  = target − model + error          what users lack
-    model = model + rounded step            what users hold from now on
-    error = error + target − model          what is left for the next step
-
-So model + error follows the targets exactly (up to float32), and rounding is delayed, never lost. Old steps are
-forgotten as soon as the whole model is smaller than all that follow them, so the log never holds more than about three
-models (the rounded one, the kept error and the steps), and what it has handed out since the last step.
+Rounding keeps its error: model + error follows the targets exactly (up to float32), so rounding is delayed, never lost.
+Old steps are forgotten as soon as the whole model is smaller than all that follow them, so the log never holds more
+than about three models (the rounded one, the kept error and the steps), and what it has handed out since the last step.
 """
 
 from __future__ import annotations

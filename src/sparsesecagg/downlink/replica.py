@@ -1,14 +1,9 @@
 """The node's side: what a node gets that is behind, and its copy of the model, bit for bit the server's.
 
-    version 1 │ kind 1 │ sequence 8 │ dim 8 │ digest 32 │ content
-
-sequence and digest are those of the model that the node holds afterwards. The content of a whole model (kind 1) is its
-float32 values in little-endian order; that of steps (kind 2) is each step behind its length in 8 bytes, and nothing for
-a node that is up to date. Steps that take as many bytes as the model or more are refused: it would have been sent
-instead, and the limit bounds what a message can make a node compute.
-
-The digest of a replica is always that of the bytes the node holds, never one that was announced: masks are derived
-under it, so a node that was shown another model than the others masks with something else.
+docs/downlink.md has every byte. Steps that take as many bytes as the model or more are refused: it would have been sent
+instead, and the limit bounds what a message can make a node compute. The digest of a replica is always that of the
+bytes the node holds, never one that was announced: masks are derived under it, so a node that was shown another model
+than the others masks with something else.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """One step: reals to small integers, one power of two per block of 512, on the wire, and added to a model.
 
-    version 1 │ bits 1 │ dim 8 │ from 8 │ to 8 │ digest before 8 │ digest after 32 │ exponents │ levels
-
 Levels are symmetric around 0 (−127 … 127, −7 … 7 or −1 … 1), so a coordinate that should not move does not. The scale
 of a block is the power of two with the smallest squared error among a few: what exceeds the range is cut off, and the
 caller keeps the difference for the next step. Which scale is chosen need not be the same on every machine, since it

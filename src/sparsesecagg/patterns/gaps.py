@@ -5,13 +5,9 @@ the number of entries < u in the table of 2^64·(1 − (1−π)^(k+1)) − 1, k 
 one among the next `size` coordinates"; the geometric law has no memory, so the walk simply continues from there. The
 table is computed with integers, hence every machine gets the same pattern, bit for bit.
 
-Which coordinates an upload carries travels in the smaller of two codes. A bitmap takes one bit per coordinate.
-Rice-coded gaps take close to the entropy: a gap g is written as the quotient g >> k in unary and k remainder bits. Both
-halves are kept in streams of their own, which lets NumPy write and read them without a loop: the unary stream is a
-bitmap with a one at the end of each quotient.
-
-    bitmap:  0x00 ‖ bits
-    gaps:    0x01 ‖ k ‖ count (4 bytes) ‖ unary length in bytes (4) ‖ unary bits ‖ low bits, k per gap
+Which coordinates an upload carries travels in the smaller of two codes: a bitmap, or Rice-coded gaps, which take close
+to the entropy. The quotients in unary and the remainders are streams of their own (docs/protocol.md has the bytes),
+which lets NumPy write and read them without a loop.
 """
 
 from __future__ import annotations

@@ -192,8 +192,9 @@ class Client:
         """
         message = self._read(data, RoundHeader)
         answer = self._journal.answered(message, Progress.UPLOADED, data)
-        if answer is not None or self._journal.accepted(message, data):
+        if answer is not None or (self.progress is Progress.ACCEPTED and data == self._state.header):
             return answer
+        self._journal.answered(message, Progress.ACCEPTED, data)  # Raises if another one was accepted.
         progress = after(CLIENT_TRANSITIONS, self.progress, "accept")
         number, (epoch, index) = message.round_number, self._joined()
         state = self._state.from_round(number)

@@ -109,15 +109,6 @@ class Journal:
             raise AlreadyAnswered(OVERTAKEN)
         return None
 
-    def accepted(self, message: RoundHeader, data: bytes) -> bool:
-        """Tell whether this very header was accepted; raise if another one was, or its round is over."""
-        last = self._last()
-        accepted = message.round_number, Progress.ACCEPTED, _request(data)
-        if (last.round_number, last.progress, last.request) == accepted:
-            return True
-        self.answered(message, Progress.ACCEPTED, data)
-        return False
-
     def record(
         self,
         state: ClientState,

@@ -1,15 +1,11 @@
 """A ledger in a file of the node's own: what was answered stays answered, whatever is restarted, copied or run twice.
 
-One SQLite database per folder, one row per run and user, which holds the last entry, and the client's state in parts,
-of which only those are written that have changed. Both are written in one transaction, on disk before the answer
-leaves, and only if nobody else has written meanwhile.
-A run's name stands for one roster: another one under the same name, which would be another draw of the groups, is
-refused.
+One SQLite database per folder; one row per run and user holds the last entry, and the client's state is there in parts,
+of which only those are written that have changed. Both are on disk, in one transaction, before the answer leaves.
 
 The state holds the user's secrets, so folder and file belong to their owner alone. What a later state no longer has is
-overwritten in the file, and the log beside it is emptied whenever a step drops a secret; copies that a disk or a backup
-keeps are out of reach. A file that is put back from a backup can't be told from the latest one: whoever does that
-counts as a colluder.
+overwritten in the file, and the log beside it is emptied; copies that a disk or a backup keeps are out of reach. A file
+that is put back from a backup can't be told from the latest one: whoever does that counts as a colluder.
 """
 
 from __future__ import annotations
