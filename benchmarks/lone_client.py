@@ -17,8 +17,7 @@ from benchmarks.setting import ANYBODY
 from sparsesecagg.crypto.keys import PUBLIC_KEY_SIZE
 from sparsesecagg.patterns.groups import Group
 from sparsesecagg.protocol import Client, Parameters, RoundOptions
-from sparsesecagg.protocol.epoch import Epoch
-from sparsesecagg.protocol.header import NO_CONTEXT
+from sparsesecagg.protocol.epoch import NO_CONTEXT, Epoch
 from sparsesecagg.protocol.messages import (
     BINDING_SIZE,
     SEALED_SIZE,

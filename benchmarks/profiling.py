@@ -37,7 +37,7 @@ GROUPS = {
         "instancecheck",
     ),
     "adding masks": ("masks.py", "'add' of 'numpy.ufunc'"),
-    "tags, sealed shares": ("aead", "sealing.py", "header.py"),
+    "tags, sealed shares": ("aead", "sealing.py"),
     "secret sharing": ("shamir.py", "opening.py", "decoding.py", "prime_field.py"),
     "slices, rounding, words": (
         *("sliced.py", "rounding.py", "words.py", "packing.py", "combine.py", "result.py", "base.py"),

@@ -24,8 +24,7 @@ from protocol.rounds import LENIENT, Run, small
 from sparsesecagg.crypto.sealing import TAG_SIZE
 from sparsesecagg.errors import SparseSecAggError
 from sparsesecagg.protocol import Client, MemoryLedger
-from sparsesecagg.protocol.epoch import AHEAD
-from sparsesecagg.protocol.header import NO_CONTEXT
+from sparsesecagg.protocol.epoch import AHEAD, NO_CONTEXT
 from sparsesecagg.protocol.ledger import Entry, Journal
 from sparsesecagg.protocol.messages import (
     Unmask,

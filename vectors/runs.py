@@ -13,8 +13,7 @@ from sparsesecagg.errors import SparseSecAggError
 from sparsesecagg.patterns import PATTERNS
 from sparsesecagg.patterns.base import Index
 from sparsesecagg.protocol import Client, MemoryLedger, Parameters, Policy, Server, Stage
-from sparsesecagg.protocol.epoch import Epoch
-from sparsesecagg.protocol.header import NO_CONTEXT
+from sparsesecagg.protocol.epoch import NO_CONTEXT, Epoch
 from sparsesecagg.protocol.messages import EpochKeys, decode_server_message
 from vectors.form import Vector, integers, named_bytes
 from vectors.wire import fields_of

@@ -25,8 +25,7 @@ from sparsesecagg.lab.learning.malicious import BEYOND, Malicious
 from sparsesecagg.lab.learning.models import Layer
 from sparsesecagg.lab.learning.secure import AdaptiveClip
 from sparsesecagg.patterns.base import GroupSum
-from sparsesecagg.protocol.combine import Combine, Sum
-from sparsesecagg.protocol.robust import CentredClipping
+from sparsesecagg.protocol.combine import CentredClipping, Combine, Sum
 from sparsesecagg.rounding import Quantizer
 
 ROOT = Path(__file__).parents[2]

@@ -48,7 +48,7 @@ def test_the_table_gives_a_verdict(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_broken_promise_exits_with_1_and_is_named(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sparsesecagg.protocol.header.Tags.valid", lambda self, sender, tag: True)
+    monkeypatch.setattr("sparsesecagg.protocol.epoch.Tags.valid", lambda self, sender, tag: True)
     code, _, err = run(capsys, "attack", "withheld-tags", "--plain", *SMALL)
     assert code == 1
     assert "a promise is broken, or a control shows nothing: withheld-tags." in err

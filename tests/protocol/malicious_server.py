@@ -18,7 +18,7 @@ from sparsesecagg.errors import SparseSecAggError
 from sparsesecagg.field import unpack
 from sparsesecagg.lab.audit.adversary import Adversary
 from sparsesecagg.patterns.masks import Mask, Pair, add_whole, pair_seeds
-from sparsesecagg.protocol.header import NO_CONTEXT
+from sparsesecagg.protocol.epoch import NO_CONTEXT
 from sparsesecagg.protocol.messages import Unmask, Upload, decode_client_message, encode
 
 Words = NDArray[np.int64]

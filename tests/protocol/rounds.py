@@ -15,7 +15,7 @@ from sparsesecagg.crypto.sealing import TAG_SIZE
 from sparsesecagg.patterns import PATTERNS
 from sparsesecagg.patterns.groups import Group
 from sparsesecagg.protocol import Client, MemoryLedger, Parameters, Policy, Result, RoundOptions, Server, Stage
-from sparsesecagg.protocol.header import NO_CONTEXT
+from sparsesecagg.protocol.epoch import NO_CONTEXT
 from sparsesecagg.protocol.messages import (
     RoundHeader,
     UnmaskRequest,

@@ -17,7 +17,7 @@ from sparsesecagg.errors import (
     WrongBinding,
 )
 from sparsesecagg.protocol import Stage
-from sparsesecagg.protocol.header import Header
+from sparsesecagg.protocol.epoch import Header
 from sparsesecagg.protocol.messages import SEALED_SIZE, Upload, decode_client_message, encode, pieces
 
 OTHER = b"another model".ljust(32)

@@ -17,7 +17,7 @@ from sparsesecagg.crypto.sealing import TAG_SIZE
 from sparsesecagg.crypto.shamir import SHARE_SIZE
 from sparsesecagg.errors import AlreadyAnswered, InvalidKey, MalformedMessage, PolicyViolation
 from sparsesecagg.protocol import Stage, checks
-from sparsesecagg.protocol.header import Header, Tags
+from sparsesecagg.protocol.epoch import Header, Tags
 from sparsesecagg.protocol.messages import Unmask, decode_client_message, decode_users, pieces
 
 USERS, THRESHOLD = 10, 7

@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from sparsesecagg import InProcessRun, Parameters, RoundOptions, Server
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.protocol.combine import Combine, Sum
-from sparsesecagg.protocol.robust import CentredClipping
+from sparsesecagg.protocol.combine import CentredClipping, Combine, Sum
 
 DIM, GROUPS, SIZE = 120, 7, 5
 OPTIONS = RoundOptions(alpha=0.5, group_size=SIZE, same_slices=True, clip=4.0, dropout=0.0)

@@ -34,8 +34,7 @@ from sparsesecagg.flower.transport import PatientGrid
 from sparsesecagg.patterns.groups import SMALLEST_GROUP
 from sparsesecagg.planning.noise import DifferentialPrivacy
 from sparsesecagg.protocol import Parameters, Result, RoundOptions, Server
-from sparsesecagg.protocol.combine import ByGroup, Combine, Sum
-from sparsesecagg.protocol.robust import CentredClipping
+from sparsesecagg.protocol.combine import ByGroup, CentredClipping, Combine, Sum
 
 _LOG = logging.getLogger("flwr")
 

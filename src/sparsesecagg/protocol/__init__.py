@@ -3,8 +3,7 @@
 parameters     the choices of a round, in one value; everything public that stays the same in a run
 stages         ADVERTISE_KEYS once, then SHARE_KEYS ahead of each round, UPLOAD → UNMASK in it
 messages       what travels, and its bytes
-epoch          one group and its keys, ratchets of pairs, key packages
-header         what a round is about, its digest, and the tags over it
+epoch          one group and its keys, ratchets of pairs, key packages; what a round is about, and the tags over it
 policy         what a client demands, whatever the server says
 checks         what a client checks before it does or releases anything: the rule of release
 state          what a client remembers
@@ -12,7 +11,7 @@ ledger         what it has answered, written down first; sqlite_ledger: in a fil
 client         one user's side
 server         the server's side of a run; server_group: of one group
 opening        restoring secrets from shares
-combine        from the sums of groups to the result of a round; robust: so that a few bad groups move it little
+combine        from the sums of groups to the result of a round, also so that a few bad groups move it little
 """
 
 from sparsesecagg.protocol.client import Client

@@ -18,8 +18,7 @@ from sparsesecagg.crypto.keys import require_usable
 from sparsesecagg.crypto.secrets import RoundSecret
 from sparsesecagg.errors import InvalidInput, InvalidKey, PolicyViolation, WrongBinding
 from sparsesecagg.patterns.base import ArrayUpdate, UpdateSource
-from sparsesecagg.protocol.epoch import Epoch, KeyPackage, open_pair
-from sparsesecagg.protocol.header import Header, Tags
+from sparsesecagg.protocol.epoch import Epoch, Header, KeyPackage, Tags, open_pair
 from sparsesecagg.protocol.messages import SEALED_SIZE, RoundHeader, UnmaskRequest, decode_users, pieces, require_pieces
 from sparsesecagg.protocol.parameters import Parameters
 

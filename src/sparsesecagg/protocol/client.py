@@ -22,8 +22,7 @@ from sparsesecagg.field import pack
 from sparsesecagg.patterns.base import Trace, Update, UpdateSource
 from sparsesecagg.patterns.masks import Pair
 from sparsesecagg.protocol import checks, messages
-from sparsesecagg.protocol.epoch import AHEAD, Epoch, mask_private
-from sparsesecagg.protocol.header import NO_CONTEXT, Header, Tags
+from sparsesecagg.protocol.epoch import AHEAD, NO_CONTEXT, Epoch, Header, Tags, mask_private
 from sparsesecagg.protocol.ledger import Journal, Ledger, MemoryLedger, Spending
 from sparsesecagg.protocol.messages import EpochKeys, RoundHeader, UnmaskRequest, encode, encode_users, user_number
 from sparsesecagg.protocol.parameters import Parameters

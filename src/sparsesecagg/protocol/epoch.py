@@ -1,21 +1,26 @@
-"""An epoch: one group as it was drawn, and the sealing keys of its users. Normally there is one per run.
+"""An epoch: one group as it was drawn, the sealing keys of its users, key packages; and the header of a round in it.
 
 Parameters, seed and keys go into the epoch's digest, and all secrets of pairs are derived under it, so two users who
 were told different groups or keys have nothing in common: no share opens, no tag fits. Every pair agrees once and
 hashes on for each round (a ratchet): what a round needs is taken from the ratchets when its key package is made, and
 nothing that is left gives the secrets of rounds before.
+
+A header says who takes part in a round, and for what. Its digest covers the epoch, the round, whose key packages are
+used, their mask keys, and the context. Masks are derived under it and tags are made over it, so a user that was told
+anything else has no masks in common with the others, and its upload stays masked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
+from cryptography.hazmat.primitives.constant_time import bytes_eq
 
 from sparsesecagg.crypto import sealing, shamir
 from sparsesecagg.crypto.identity import Identity, Roster
-from sparsesecagg.crypto.kdf import derive, digest
+from sparsesecagg.crypto.kdf import DIGEST_SIZE, derive, digest
 from sparsesecagg.crypto.keys import PUBLIC_KEY_SIZE, KeyAgreement, public_key
 from sparsesecagg.crypto.secrets import (
     SECRET_SIZE,
@@ -28,11 +33,14 @@ from sparsesecagg.crypto.secrets import (
     SharedSecret,
 )
 from sparsesecagg.errors import InvalidKey, WrongStage
+from sparsesecagg.patterns.base import MaskedSum
 from sparsesecagg.patterns.groups import Group, Users
 from sparsesecagg.protocol import messages
-from sparsesecagg.protocol.messages import EpochKeys, ShareKeys, encode, number_bytes, user_number
+from sparsesecagg.protocol.messages import EpochKeys, RoundHeader, ShareKeys, encode, number_bytes, user_number
 from sparsesecagg.protocol.parameters import Parameters
 
+NO_CONTEXT = bytes(DIGEST_SIZE)
+_TAG = "header tag"
 AHEAD = 2
 """A key package travels at most so many rounds ahead, so that who misses one round is still a member of the next."""
 
@@ -176,3 +184,84 @@ def mask_private(epoch: Epoch, round_number: int, user: int, secret: SharedSecre
 def seed_commitment(epoch: Epoch, round_number: int, user: int, seed: SharedSecret) -> bytes:
     """Return the hash by which a user commits to its private seed, so that a wrong restoration is noticed."""
     return digest("private seed", epoch.params.run, number_bytes(round_number), user_number(user), seed.reveal())
+
+
+class Header:
+    """A round as its header describes it, for one group. Users go by their indices."""
+
+    def __init__(self, epoch: Epoch, message: RoundHeader) -> None:
+        self.epoch = epoch
+        self.round_number = message.round_number
+        self.context = message.context
+        self.members: Users = messages.decode_users(message.members, len(epoch.group))
+        self.is_member = np.zeros(len(epoch.group), np.bool_)
+        self.is_member[self.members] = True
+        keys = messages.pieces(message.mask_keys, len(self.members), PUBLIC_KEY_SIZE, "the mask keys")
+        if len(set(keys)) != len(keys):
+            raise InvalidKey("a mask key occurs twice: every key must be fresh and belong to one user")
+        self.mask_key: dict[int, bytes] = dict(zip(self.members.tolist(), keys, strict=True))
+        self.digest = digest(
+            "header",
+            epoch.digest,
+            number_bytes(message.round_number),
+            message.members,
+            message.mask_keys,
+            message.context,
+        )
+        self.binding = self.digest[: messages.BINDING_SIZE]
+        """What every message of the round carries from UPLOAD on."""
+
+    def partners(self, index: int) -> Users:
+        """Return the other members with whom a member exchanges masks, shares and tags, sorted."""
+        others = self.epoch.partners(index)
+        return others[self.is_member[others]]
+
+    def masked_sum(self) -> MaskedSum:
+        """Return the sum of this group in this round, as the pattern has it."""
+        epoch = self.epoch
+        return epoch.params.shape.masked_sum(epoch.group.number, self.round_number, epoch.seed, self.digest)
+
+    def components(self, indices: set[int]) -> list[set[int]]:
+        """Return the parts of a set of members that masks join: the server learns the sum of each part, no less.
+
+        In a complete graph that is one part.
+        """
+        if not self.epoch.params.neighbours:
+            return [set(indices)] if indices else []
+        left, found = set(indices), []
+        while left:
+            part, reached = set(), {left.pop()}
+            while reached:
+                index = reached.pop()
+                part.add(index)
+                near = left.intersection(self.partners(index).tolist())
+                left -= near
+                reached |= near
+            found.append(part)
+        return found
+
+
+class Tags:
+    """How users of a group show each other which header they work under, without a signature.
+
+    A tag is made with the pair's secret of the round and names its sender and its receiver, so a server can neither
+    make one nor return a holder's own as somebody else's.
+    """
+
+    def __init__(self, header: Header, index: int, secrets: Mapping[int, RoundSecret]) -> None:
+        self._header, self._index, self._secrets = header, index, secrets
+
+    def make(self, receivers: Sequence[int]) -> bytes:
+        """Return this user's tags for some others, one behind the other."""
+        epoch = self._header.epoch
+        user, statement = epoch.user(self._index), self._header.digest
+        return b"".join(sealing.tag(self._secrets[each], _TAG, user, epoch.user(each), statement) for each in receivers)
+
+    def valid(self, sender: int, tag: bytes) -> bool:
+        """Tell whether another user made this tag for this one, over this header."""
+        secret, epoch = self._secrets.get(sender), self._header.epoch
+        if secret is None:
+            return False
+        return bytes_eq(
+            tag, sealing.tag(secret, _TAG, epoch.user(sender), epoch.user(self._index), self._header.digest)
+        )

@@ -17,8 +17,7 @@ from sparsesecagg.crypto.decoding import restore
 from sparsesecagg.crypto.keys import KeyAgreement
 from sparsesecagg.crypto.secrets import SharedSecret
 from sparsesecagg.patterns.masks import Pair
-from sparsesecagg.protocol.epoch import mask_private, seed_commitment
-from sparsesecagg.protocol.header import Header
+from sparsesecagg.protocol.epoch import Header, mask_private, seed_commitment
 from sparsesecagg.protocol.messages import ShareKeys, Unmask, decode_users
 
 

@@ -2,7 +2,7 @@
 
 `secure_sum`, `simulate`, `train`, `SecAgg` and the planner take or make `RoundOptions`. Server and clients each hold a
 copy of the `Parameters` that follow. What changes from round to round (the model, who takes part) is in the round's
-header; `protocol/header.py`.
+header; `protocol/epoch.py`.
 """
 
 from __future__ import annotations

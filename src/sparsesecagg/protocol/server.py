@@ -18,8 +18,7 @@ from sparsesecagg.crypto.kdf import DIGEST_SIZE
 from sparsesecagg.errors import ThresholdNotMet, TooLittleOpened, WrongRound, WrongStage, require
 from sparsesecagg.patterns.groups import Groups
 from sparsesecagg.protocol.combine import Combine, Result, Sum
-from sparsesecagg.protocol.epoch import AHEAD
-from sparsesecagg.protocol.header import NO_CONTEXT
+from sparsesecagg.protocol.epoch import AHEAD, NO_CONTEXT
 from sparsesecagg.protocol.messages import AdvertiseKeys, Message, ShareKeys, Unmask, Upload, decode_client_message
 from sparsesecagg.protocol.parameters import Parameters
 from sparsesecagg.protocol.server_group import GroupRound, GroupState, ServerEpoch

@@ -25,8 +25,7 @@ from sparsesecagg.errors import InvalidKey, MalformedMessage
 from sparsesecagg.patterns.base import GroupSum
 from sparsesecagg.patterns.groups import Group, Groups, Users
 from sparsesecagg.protocol import messages
-from sparsesecagg.protocol.epoch import AHEAD, Epoch
-from sparsesecagg.protocol.header import Header
+from sparsesecagg.protocol.epoch import AHEAD, Epoch, Header
 from sparsesecagg.protocol.messages import EpochKeys, RoundHeader, ShareKeys, Unmask, decode_users, encode, encode_users
 from sparsesecagg.protocol.opening import restore_secrets
 from sparsesecagg.protocol.parameters import Parameters

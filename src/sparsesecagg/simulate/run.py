@@ -16,7 +16,7 @@ from sparsesecagg.crypto.identity import Identity, Roster
 from sparsesecagg.crypto.secrets import Entropy
 from sparsesecagg.errors import MalformedMessage
 from sparsesecagg.protocol.client import Client
-from sparsesecagg.protocol.header import NO_CONTEXT
+from sparsesecagg.protocol.epoch import NO_CONTEXT
 from sparsesecagg.protocol.ledger import Entry, Ledger, MemoryLedger
 from sparsesecagg.protocol.parameters import Parameters
 from sparsesecagg.protocol.policy import Policy

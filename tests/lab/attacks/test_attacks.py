@@ -6,7 +6,7 @@ from sparsesecagg.errors import PolicyViolation
 from sparsesecagg.lab.attacks import ATTACKS, MODES, Setting, run
 from sparsesecagg.lab.attacks.base import Attack, Play
 from sparsesecagg.protocol import checks
-from sparsesecagg.protocol.header import Tags
+from sparsesecagg.protocol.epoch import Tags
 
 PLAYED = [(name, mode) for name, attack in ATTACKS.items() for mode in attack.modes]
 NEVER_PROMISED = {"moved-mean", "unequal-weights", "differences"}

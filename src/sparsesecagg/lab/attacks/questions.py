@@ -13,8 +13,7 @@ from sparsesecagg.lab.attacks.users import play_round
 from sparsesecagg.lab.attacks.world import TOLERANCE, World, without_policy, without_refusal
 from sparsesecagg.privacy.mechanism import Noise
 from sparsesecagg.protocol import Client, Parameters, RoundOptions, checks, state
-from sparsesecagg.protocol.epoch import AHEAD
-from sparsesecagg.protocol.header import Header
+from sparsesecagg.protocol.epoch import AHEAD, Header
 from sparsesecagg.protocol.parameters import MAX_DIM
 from sparsesecagg.rounding import Clip
 

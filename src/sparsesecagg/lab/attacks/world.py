@@ -21,7 +21,7 @@ from sparsesecagg.errors import PolicyViolation, SparseSecAggError
 from sparsesecagg.lab.attacks.base import Control, Play, Setting, without
 from sparsesecagg.lab.audit.adversary import Adversary
 from sparsesecagg.protocol import Client, Parameters, Policy, RoundOptions, checks
-from sparsesecagg.protocol.header import Header, Tags
+from sparsesecagg.protocol.epoch import Header, Tags
 from sparsesecagg.protocol.ledger import Journal
 from sparsesecagg.protocol.messages import Unmask, Upload, decode_client_message, decode_users, encode, pieces
 from sparsesecagg.protocol.policy import kept_by

@@ -23,8 +23,7 @@ from sparsesecagg.crypto.shamir import Elements
 from sparsesecagg.errors import InvalidShare
 from sparsesecagg.patterns.base import GroupSum
 from sparsesecagg.patterns.masks import Pair
-from sparsesecagg.protocol.epoch import Epoch, mask_private, open_pair, seed_commitment
-from sparsesecagg.protocol.header import NO_CONTEXT, Header, Tags
+from sparsesecagg.protocol.epoch import NO_CONTEXT, Epoch, Header, Tags, mask_private, open_pair, seed_commitment
 from sparsesecagg.protocol.messages import (
     SEALED_SIZE,
     ShareKeys,

@@ -28,8 +28,7 @@ from sparsesecagg.lab.audit.adversary import Adversary, told_dropped
 from sparsesecagg.lab.audit.audit_report import AuditReport, AuditSettings, Score, Tally
 from sparsesecagg.lab.audit.drawn import DrawnValues, component_sizes
 from sparsesecagg.protocol import Parameters, Policy, Server, Stage
-from sparsesecagg.protocol.epoch import Epoch
-from sparsesecagg.protocol.header import Header
+from sparsesecagg.protocol.epoch import Epoch, Header
 from sparsesecagg.protocol.messages import (
     EpochKeys,
     RoundHeader,

@@ -26,8 +26,7 @@ from sparsesecagg.lab.audit.adversary import Adversary
 from sparsesecagg.patterns.gaps import decode_locations
 from sparsesecagg.patterns.masks import DrawnMask, Pair, add_to_column, add_whole
 from sparsesecagg.patterns.pairwise import PairwiseSum
-from sparsesecagg.protocol.epoch import mask_private
-from sparsesecagg.protocol.header import Header
+from sparsesecagg.protocol.epoch import Header, mask_private
 
 LARGEST_CHANCE = 1e-6
 """A masked value may look bare with at most this probability, or nothing is read by size."""

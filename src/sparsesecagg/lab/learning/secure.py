@@ -27,9 +27,8 @@ from sparsesecagg.planning.noise import FAILURE_LOG2
 from sparsesecagg.privacy.accountant import usable_delta
 from sparsesecagg.privacy.anonymity import ServerModel
 from sparsesecagg.protocol import STAGES, Parameters, Policy, Result, RoundOptions, Stage
-from sparsesecagg.protocol.combine import Combine, Sum
+from sparsesecagg.protocol.combine import CentredClipping, Combine, Median, Sum
 from sparsesecagg.protocol.policy import kept_by
-from sparsesecagg.protocol.robust import CentredClipping, Median
 from sparsesecagg.protocol.stages import ROUND_STAGES
 from sparsesecagg.ranges import Ranges
 from sparsesecagg.simulate import Cohort, InProcessRun, Observer, Outcome
