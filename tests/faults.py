@@ -28,8 +28,7 @@ from sparsesecagg.crypto.kdf import digest
 from sparsesecagg.errors import InvalidInput, SparseSecAggError
 from sparsesecagg.patterns import PATTERNS
 from sparsesecagg.protocol import Client, MemoryLedger, Parameters, Policy, RoundOptions, Server, Stage
-from sparsesecagg.protocol.ledger import Entry
-from sparsesecagg.protocol.state import StateStep, save_state
+from sparsesecagg.protocol.ledger import Entry, StateStep, save_state
 from sparsesecagg.simulate.simulation import make_identities, seeded_entropy
 
 LARGEST = 9

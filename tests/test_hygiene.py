@@ -17,7 +17,7 @@ from sparsesecagg.crypto.secrets import Secret
 from sparsesecagg.errors import SparseSecAggError
 from sparsesecagg.protocol import Client, Policy, Stage
 from sparsesecagg.protocol import client as client_module
-from sparsesecagg.protocol.state import ClientState
+from sparsesecagg.protocol.ledger import ClientState
 from sparsesecagg.simulate.simulation import seeded_entropy
 
 

@@ -19,7 +19,7 @@ from sparsesecagg.errors import InvalidInput
 from sparsesecagg.flower import EmptyCohort, SecAgg
 from sparsesecagg.flower.messages import Packet, read_packet
 from sparsesecagg.protocol import SqliteLedger, Stage
-from sparsesecagg.protocol.state import ClientState, StateStep, restore_state
+from sparsesecagg.protocol.ledger import ClientState, StateStep, restore_state
 
 START = np.zeros(60, np.float32)
 

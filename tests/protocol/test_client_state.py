@@ -12,8 +12,8 @@ from sparsesecagg.crypto.secrets import PairRatchet, PrivateKey, RoundSecret, Se
 from sparsesecagg.errors import MalformedMessage, WrongStage
 from sparsesecagg.protocol import Client, Stage
 from sparsesecagg.protocol.epoch import KeyPackage, Unspent
+from sparsesecagg.protocol.ledger import ClientState, StateStep, restore_state, save_state
 from sparsesecagg.protocol.stages import Progress
-from sparsesecagg.protocol.state import ClientState, StateStep, restore_state, save_state
 
 
 def saved(**fields: Any) -> bytes:

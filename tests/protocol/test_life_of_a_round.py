@@ -21,10 +21,9 @@ from sparsesecagg.errors import (
     WrongStage,
 )
 from sparsesecagg.protocol import Client, MemoryLedger, Stage
-from sparsesecagg.protocol.ledger import Entry, Ledger
+from sparsesecagg.protocol.ledger import ClientState, Entry, Ledger, StateStep, save_state
 from sparsesecagg.protocol.messages import decode_server_message
 from sparsesecagg.protocol.stages import Progress
-from sparsesecagg.protocol.state import ClientState, StateStep, save_state
 
 SMALL = small()
 ASKED = [Stage.UPLOAD, Stage.UNMASK]

@@ -20,6 +20,7 @@ from sparsesecagg.errors import (
 )
 from sparsesecagg.protocol import Stage
 from sparsesecagg.protocol.epoch import AHEAD, make_package, mask_private, open_pair, seed_commitment
+from sparsesecagg.protocol.ledger import LARGEST_SKIP
 from sparsesecagg.protocol.messages import (
     SEALED_SIZE,
     ShareKeys,
@@ -28,7 +29,6 @@ from sparsesecagg.protocol.messages import (
     decode_users,
     pieces,
 )
-from sparsesecagg.protocol.state import LARGEST_SKIP
 
 
 def rounds_of(packages: list[bytes]) -> list[int]:

@@ -18,11 +18,10 @@ from protocol.rounds import identities
 from sparsesecagg.crypto.secrets import Secret
 from sparsesecagg.errors import AlreadyAnswered, InvalidInput, LedgerUnusable, PolicyViolation
 from sparsesecagg.protocol import Client, Parameters, RoundOptions, Server, SqliteLedger
-from sparsesecagg.protocol.ledger import Entry
+from sparsesecagg.protocol.ledger import Entry, StateStep, restore_state
 from sparsesecagg.protocol.messages import UnmaskRequest, decode_server_message, encode
 from sparsesecagg.protocol.sqlite_ledger import FILE
 from sparsesecagg.protocol.stages import Progress
-from sparsesecagg.protocol.state import StateStep, restore_state
 from sparsesecagg.simulate.simulation import make_identities, seeded_entropy
 
 PARAMS = Parameters.create(4, 12, RoundOptions(threshold=3), session=bytes(32))
@@ -152,7 +151,7 @@ from pathlib import Path
 from sparsesecagg.crypto.secrets import Secret
 from sparsesecagg.errors import AlreadyAnswered
 from sparsesecagg.protocol import SqliteLedger
-from sparsesecagg.protocol.state import ClientState, StateStep
+from sparsesecagg.protocol.ledger import ClientState, StateStep
 from sparsesecagg.protocol.ledger import Entry
 won, step = 0, StateStep(ClientState(user=0, params=b""), ClientState(user=0, params=b""))
 with SqliteLedger(Path({str(tmp_path / "ledger")!r}), b"run", 0) as ledger:

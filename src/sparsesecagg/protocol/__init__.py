@@ -6,8 +6,7 @@ messages       what travels, and its bytes
 epoch          one group and its keys, ratchets of pairs, key packages; what a round is about, and the tags over it
 policy         what a client demands, whatever the server says
 checks         what a client checks before it does or releases anything: the rule of release
-state          what a client remembers
-ledger         what it has answered, written down first; sqlite_ledger: in a file that outlives the process
+ledger         what a client remembers and has answered; sqlite_ledger: in a file that outlives the process
 client         one user's side
 server         the server's side of a run; server_group: of one group
 opening        restoring secrets from shares

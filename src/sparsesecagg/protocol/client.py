@@ -23,12 +23,11 @@ from sparsesecagg.patterns.base import Trace, Update, UpdateSource
 from sparsesecagg.patterns.masks import Pair
 from sparsesecagg.protocol import checks, messages
 from sparsesecagg.protocol.epoch import AHEAD, NO_CONTEXT, Epoch, Header, Tags, mask_private
-from sparsesecagg.protocol.ledger import Journal, Ledger, MemoryLedger, Spending
+from sparsesecagg.protocol.ledger import ClientState, Journal, Ledger, MemoryLedger, Spending, restore_state, save_state
 from sparsesecagg.protocol.messages import EpochKeys, RoundHeader, UnmaskRequest, encode, encode_users, user_number
 from sparsesecagg.protocol.parameters import Parameters
 from sparsesecagg.protocol.policy import Policy
 from sparsesecagg.protocol.stages import CLIENT_TRANSITIONS, Progress, after
-from sparsesecagg.protocol.state import ClientState, restore_state, save_state
 
 Expected = TypeVar("Expected", EpochKeys, RoundHeader, UnmaskRequest)
 

@@ -27,9 +27,8 @@ from sparsesecagg.crypto.kdf import derive
 from sparsesecagg.crypto.secrets import SECRET_SIZE
 from sparsesecagg.errors import AlreadyAnswered, LedgerUnusable, MalformedMessage, PolicyViolation
 from sparsesecagg.privacy.accountant import Cost
-from sparsesecagg.protocol.ledger import OVERTAKEN, Entry, Spending
+from sparsesecagg.protocol.ledger import OVERTAKEN, Entry, Spending, StateStep, restore_state
 from sparsesecagg.protocol.parameters import Parameters
-from sparsesecagg.protocol.state import StateStep, restore_state
 
 FILE = "ledger.sqlite3"
 _VERSION = 6

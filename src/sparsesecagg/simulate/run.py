@@ -17,12 +17,11 @@ from sparsesecagg.crypto.secrets import Entropy
 from sparsesecagg.errors import MalformedMessage
 from sparsesecagg.protocol.client import Client
 from sparsesecagg.protocol.epoch import NO_CONTEXT
-from sparsesecagg.protocol.ledger import Entry, Ledger, MemoryLedger
+from sparsesecagg.protocol.ledger import Entry, Ledger, MemoryLedger, restore_state
 from sparsesecagg.protocol.parameters import Parameters
 from sparsesecagg.protocol.policy import Policy
 from sparsesecagg.protocol.server import Server
 from sparsesecagg.protocol.stages import Stage
-from sparsesecagg.protocol.state import restore_state
 from sparsesecagg.simulate.delivery import Delivery, Drops, Observer, Outcome, Updates
 from sparsesecagg.simulate.memory import keep_freed_memory
 

@@ -12,7 +12,7 @@ from sparsesecagg.lab.attacks.base import Play, attack, without
 from sparsesecagg.lab.attacks.users import play_round
 from sparsesecagg.lab.attacks.world import TOLERANCE, World, without_policy, without_refusal
 from sparsesecagg.privacy.mechanism import Noise
-from sparsesecagg.protocol import Client, Parameters, RoundOptions, checks, state
+from sparsesecagg.protocol import Client, Parameters, RoundOptions, checks, ledger
 from sparsesecagg.protocol.epoch import AHEAD, Header
 from sparsesecagg.protocol.parameters import MAX_DIM
 from sparsesecagg.rounding import Clip
@@ -150,7 +150,7 @@ def _count_takers(play: Play, options: RoundOptions, dim: int) -> None:
             play.values += 1
 
 
-LEAP = state.LARGEST_SKIP + 10
+LEAP = ledger.LARGEST_SKIP + 10
 
 
 @attack(without(state, LARGEST_SKIP=1 << 40), World)

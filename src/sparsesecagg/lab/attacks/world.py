@@ -22,11 +22,10 @@ from sparsesecagg.lab.attacks.base import Control, Play, Setting, without
 from sparsesecagg.lab.audit.adversary import Adversary
 from sparsesecagg.protocol import Client, Parameters, Policy, RoundOptions, checks
 from sparsesecagg.protocol.epoch import Header, Tags
-from sparsesecagg.protocol.ledger import Journal
+from sparsesecagg.protocol.ledger import Journal, restore_state
 from sparsesecagg.protocol.messages import Unmask, Upload, decode_client_message, decode_users, encode, pieces
 from sparsesecagg.protocol.policy import kept_by
 from sparsesecagg.protocol.server_group import GroupRound
-from sparsesecagg.protocol.state import restore_state
 from sparsesecagg.simulate.run import Cohort, InProcessRun
 from sparsesecagg.simulate.simulation import entropy_of_run, make_identities, seeded_entropy
 

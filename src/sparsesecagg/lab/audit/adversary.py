@@ -24,6 +24,7 @@ from sparsesecagg.errors import InvalidShare
 from sparsesecagg.patterns.base import GroupSum
 from sparsesecagg.patterns.masks import Pair
 from sparsesecagg.protocol.epoch import NO_CONTEXT, Epoch, Header, Tags, mask_private, open_pair, seed_commitment
+from sparsesecagg.protocol.ledger import ClientState
 from sparsesecagg.protocol.messages import (
     SEALED_SIZE,
     ShareKeys,
@@ -36,7 +37,6 @@ from sparsesecagg.protocol.messages import (
     pieces,
 )
 from sparsesecagg.protocol.server_group import GroupRound
-from sparsesecagg.protocol.state import ClientState
 
 
 class Kind(IntEnum):

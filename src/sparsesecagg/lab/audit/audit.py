@@ -29,6 +29,7 @@ from sparsesecagg.lab.audit.audit_report import AuditReport, AuditSettings, Scor
 from sparsesecagg.lab.audit.drawn import DrawnValues, component_sizes
 from sparsesecagg.protocol import Parameters, Policy, Server, Stage
 from sparsesecagg.protocol.epoch import Epoch, Header
+from sparsesecagg.protocol.ledger import ClientState, restore_state
 from sparsesecagg.protocol.messages import (
     EpochKeys,
     RoundHeader,
@@ -42,7 +43,6 @@ from sparsesecagg.protocol.messages import (
     pieces,
 )
 from sparsesecagg.protocol.server_group import GroupRound
-from sparsesecagg.protocol.state import ClientState, restore_state
 from sparsesecagg.simulate import InProcessRun, Observer, Outcome
 from sparsesecagg.simulate.run import Cohort, EntropyOf, MakeServer
 from sparsesecagg.simulate.simulation import draw_dropouts, entropy_of_run, make_identities, seeded_entropy
