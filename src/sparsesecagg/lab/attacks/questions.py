@@ -153,7 +153,7 @@ def _count_takers(play: Play, options: RoundOptions, dim: int) -> None:
 LEAP = ledger.LARGEST_SKIP + 10
 
 
-@attack(without(state, LARGEST_SKIP=1 << 40), World)
+@attack(without(ledger, LARGEST_SKIP=1 << 40), World)
 def leap(world: World) -> None:
     """The server claims to be thousands of rounds ahead, so that users follow and are of no use to anybody else.
 
