@@ -11,7 +11,7 @@ from sparsesecagg import errors
 from transport_page import PAGE, ROOT, diagrams, filled
 
 TEXT = PAGE.read_text(encoding="utf-8")
-DOWNLINK = {"WrongStep", "MissingStep"}
+DOWNLINK = {"WrongStep"}
 """Of the model on its way down, which a transport of one's own sends as it likes."""
 
 

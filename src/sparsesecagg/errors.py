@@ -166,11 +166,3 @@ class WrongStep(ProtocolError):
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(f"the step can't be applied: {reason}")
-
-
-class MissingStep(WrongStep):
-    """A step that starts from a later model than the one held: those in between are missing."""
-
-    def __init__(self, held: int, needed: int) -> None:
-        self.held, self.needed = held, needed
-        super().__init__(f"it starts from model {needed}, and this is model {held}")

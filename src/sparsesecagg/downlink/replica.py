@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from sparsesecagg.downlink import vector
 from sparsesecagg.downlink.step import VERSION, ModelStep, add_step
 from sparsesecagg.downlink.vector import NumberedModel, Vector, model_digest
-from sparsesecagg.errors import InvalidInput, MalformedMessage, MissingStep, WrongStep
+from sparsesecagg.errors import InvalidInput, MalformedMessage, WrongStep
 
 _HEADER = struct.Struct("<BBQQ32s")
 _LENGTH = struct.Struct("<Q")
@@ -142,7 +142,7 @@ class Replica(NumberedModel):
     def catch_up(self, data: bytes | memoryview) -> None:
         """Take what `StepLog.for_node` returned, all of it or nothing; the same bytes a second time change nothing.
 
-        After `WrongStep` or `MissingStep` the remedy is the whole model, `StepLog.for_node(None)`.
+        After `WrongStep` the remedy is the whole model, `StepLog.for_node(None)`.
         """
         message = decode_catchup(data)
         dim = len(message.model) if isinstance(message, WholeModel) else message.dim
@@ -155,9 +155,7 @@ class Replica(NumberedModel):
         for step in message.steps:
             if step.after <= sequence:
                 continue  # The replica has it already.
-            if step.before > sequence:
-                raise MissingStep(sequence, step.before)
-            if step.before < sequence:
+            if step.before != sequence:
                 raise WrongStep(f"it starts from model {step.before}, and this is model {sequence}")
             if step.digest_before != digest[: len(step.digest_before)]:
                 raise WrongStep(f"it was made for another model {sequence}")
@@ -165,8 +163,6 @@ class Replica(NumberedModel):
             digest = model_digest(model)
             if digest != step.digest_after:
                 raise WrongStep(f"it leads to another model {sequence} than it says")
-        if sequence < message.sequence:
-            raise MissingStep(sequence, message.sequence)
-        if sequence > message.sequence or digest != message.digest:
+        if (sequence, digest) != (message.sequence, message.digest):
             raise WrongStep(f"the steps lead to model {message.sequence}, and this is another one")
         self._hold(model, sequence, digest)

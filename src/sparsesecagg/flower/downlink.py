@@ -283,7 +283,7 @@ class Replicas:
     def receive(self, content: RecordDict, packet: Packet) -> tuple[RecordDict, Held | None]:
         """Return the content with the model in it, rebuilt if steps came in its place, and what to keep of it.
 
-        Raises `WrongStep`, `MissingStep`, `NoModel` or `MalformedMessage` for what leads nowhere.
+        Raises `WrongStep`, `NoModel` or `MalformedMessage` for what leads nowhere.
         """
         records = list(content.array_records.items())
         if len(records) != 1:
