@@ -129,7 +129,7 @@ train     --seeds 1,2 --seed 3           --seeds must not be given with --seed
 train     --sample 0                     --sample must be in (0, 1], got 0
 train     --sample 0.3                   --sample must be at least 0.6 with 5 clients
 train     --sample 0.6 --authenticated   --sample must be 1 with --authenticated
-train     --config {t}/none              --config must be a TOML or JSON file that can be read, got
+train     --config {t}/none              --config must be a TOML or JSON file, got
 train     --config {t}/list.json         --config must hold options with names, got a list
 train     --config {t}/odd.toml          --config must hold options of train, got 'colour'
 train     --config {t}/empty.toml        --lr must be different values, got ''

@@ -82,7 +82,7 @@ def test_a_report_can_be_made_from_the_run_folder(run: Any) -> None:
     assert [record.failed for record in recorded.rounds] == [False, True, False]
     assert [record.accuracy for record in recorded.rounds] == pytest.approx([0.1, 0.1, 0.2], abs=1e-3)
     assert [record.loss for record in recorded.rounds] == pytest.approx([1 / 2, 1 / 3, 1 / 4])
-    assert recorded.rounds[0].contributors.min == 3
+    assert recorded.rounds[0].contributors["min"] == 3
     assert recorded.rounds[0].contributors_histogram == {"3": 1.0}
     assert recorded.rounds[0].upload_bytes == strategy.history[0].mean("codec")["UPLOAD"]
     page = write_report(folder)

@@ -47,7 +47,7 @@ def test_the_mean_is_the_plain_average_of_what_was_quantised(sent, name: str, bi
         contributors = np.count_nonzero(~np.isnan(integers), axis=0)
         average = np.nansum(integers, axis=0) / one.parameters.quantizer.scale / np.maximum(contributors, 1)
         assert np.array_equal(done.step, average.astype(np.float32) * clip)
-        assert contributors[contributors > 0].min() == done.contributors.min
+        assert contributors[contributors > 0].min() == done.contributors["min"]
         # And what was quantised is each user's own update: within one step of it, or cut off at the clip.
         for user in users:
             own = np.clip(UPDATES[user] / clip, -1, 1).astype(np.float64) * one.parameters.quantizer.limit

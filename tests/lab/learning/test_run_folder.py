@@ -1,6 +1,5 @@
 """The run folder: complete after every round, whatever happens."""
 
-import csv
 import json
 from pathlib import Path
 
@@ -83,16 +82,6 @@ def test_the_model_says_where_its_layers_lie(folder) -> None:
     assert (folder.path / "model.npz").read_bytes() == first
     with np.load(folder.path / "model.npz") as stored:
         assert stored["layer_names"].tolist() == ["weight", "bias"] and stored["layer_stops"].tolist() == [4, 5]
-
-
-def test_the_csv_has_a_column_for_every_figure(folder) -> None:
-    """Nested values are flattened; an unset value is empty."""
-    folder.append_metrics({"round": 1, "reason": None, "sent_bytes": {"UPLOAD": 5.0, "total": 6.0}})
-    folder.append_metrics({"round": 2, "reason": "a, b", "sent_bytes": {"UPLOAD": 7.0, "total": 8.0}})
-    folder.write_csv()
-    rows = list(csv.DictReader((folder.path / "metrics.csv").open()))
-    assert rows[0] == {"round": "1", "reason": "", "sent_bytes.UPLOAD": "5.0", "sent_bytes.total": "6.0"}
-    assert rows[1]["reason"] == "a, b"
 
 
 def test_metrics_are_valid_json(folder) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lab.report.synthetic import DIM, write_run
-from sparsesecagg.lab.learning.metrics import ContributorFigures, RoundLine
+from sparsesecagg.lab.learning.aggregation import RoundLine
 from sparsesecagg.lab.report.measures import (
     contributors_distribution,
     cumulative_sent,
@@ -98,10 +98,8 @@ def test_stages_are_averaged_and_absent_ones_left_out() -> None:
 def test_contributors_are_averaged_over_the_rounds_that_recorded_them() -> None:
     """Fractions of coordinates by count, in order."""
     rounds = [
-        RoundLine(
-            round=1, contributors_histogram={"10": 0.5, "9": 0.5}, contributors=ContributorFigures(mean=9.5, min=9)
-        ),
-        RoundLine(round=2, contributors_histogram={"9": 1.0}, contributors=ContributorFigures(mean=9, min=9)),
+        RoundLine(round=1, contributors_histogram={"10": 0.5, "9": 0.5}),
+        RoundLine(round=2, contributors_histogram={"9": 1.0}),
         RoundLine(round=3),
     ]
     assert contributors_distribution(run_of(*rounds)) == {9: 0.75, 10: 0.25}

@@ -41,10 +41,8 @@ class Play:
     setting: Setting
     values: int = 0
     """Values that the attacker should not have and that are right; for an attack on correctness, what is made wrong."""
-    refusals: list[str] = field(default_factory=list)
-    """The types of the errors that stood in its way."""
-    cleanup: ExitStack = field(default_factory=ExitStack)
-    """What is done afterwards."""
+    refusals: list[str] = field(default_factory=list)  # The types of the errors that stood in its way.
+    cleanup: ExitStack = field(default_factory=ExitStack)  # What is done afterwards.
 
     @contextmanager
     def noting(self) -> Iterator[None]:
@@ -68,20 +66,15 @@ class Attack:
     """One lie."""
 
     name: str
-    lie: str
-    """One sentence."""
+    lie: str  # One sentence.
     promise: str
     play: Callable[[Play], None]
-    without_check: Control
-    """Takes out the one check that stops it, while the control runs."""
-    modes: tuple[Mode, ...] = MODES
-    """In which it can be played."""
-    promised: tuple[Mode, ...] = MODES
-    """Modes that promise that it fails."""
+    without_check: Control  # Takes out the one check that stops it, while the control runs.
+    modes: tuple[Mode, ...] = MODES  # In which it can be played.
+    promised: tuple[Mode, ...] = MODES  # Modes that promise that it fails.
 
 
-ATTACKS: dict[str, Attack] = {}
-"""All of them, by name."""
+ATTACKS: dict[str, Attack] = {}  # All of them, by name.
 
 
 def attack(

@@ -27,8 +27,7 @@ from sparsesecagg.protocol.messages import Unmask, Upload, decode_client_message
 from sparsesecagg.protocol.server_group import GroupRound
 
 _LOG = logging.getLogger("flwr")
-MOST_NODES = 8
-"""Each node writes to a ledger in a file, so a few have to do."""
+MOST_NODES = 8  # Each node writes to a ledger in a file, so a few have to do.
 DIM = 40
 FIRST = 100
 CLIP = 2.0

@@ -1,8 +1,4 @@
-"""A Grid of Flower in one process: every node is a ClientApp and a Context, messages travel as Flower's own objects.
-
-Messages are deflated and inflated on the way, so a client never shares memory with the server, and bytes are real.
-Faults are functions that see each message before it reaches its node, and each reply before it reaches the server.
-"""
+"""A Grid of Flower in one process: every node is a ClientApp and a Context, messages travel as Flower's own objects."""
 
 from __future__ import annotations
 
@@ -29,8 +25,7 @@ class Silent(Exception):
 
 Before = Callable[[int, Message], None]
 """Told the node and the message; may raise `Silent`, or anything else as the ClientApp would."""
-After = Callable[[int, Message], list[Message]]
-"""Returns what the server gets to see instead of a reply."""
+After = Callable[[int, Message], list[Message]]  # Returns what the server gets to see instead of a reply.
 
 
 class LocalGrid(Grid):
@@ -59,10 +54,8 @@ class LocalGrid(Grid):
         }
         self.online = set(self.contexts)
         self.before, self.after = before, after
-        self.sent: list[tuple[int, Message]] = []
-        """Every message that went out, with its node."""
-        self.replied: list[tuple[int, Message]] = []
-        """Every reply that came back."""
+        self.sent: list[tuple[int, Message]] = []  # Every message that went out, with its node.
+        self.replied: list[tuple[int, Message]] = []  # Every reply that came back.
         self._waiting: dict[str, Message] = {}
         self._ready: dict[str, list[Message]] = {}
         self._numbers = itertools.count(1)

@@ -81,8 +81,7 @@ def differences(world: World) -> None:
     _subtract(world, TOLERANCE)
 
 
-TOLD_APART = 0.2
-"""Correlation of 600 values, five deviations from what chance gives."""
+TOLD_APART = 0.2  # Correlation of 600 values, five deviations from what chance gives.
 NOISY: dict[str, Any] = {"clip_norm": 1.0, "noise_multiplier": 4.0, "default_threshold": True, "values": 600}
 
 

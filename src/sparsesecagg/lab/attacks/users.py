@@ -20,8 +20,7 @@ from sparsesecagg.protocol import Result, Server, checks, opening
 from sparsesecagg.protocol.messages import ShareKeys, Unmask, Upload, decode_client_message, decode_users, encode
 from sparsesecagg.rounding import Clip
 
-Change = Callable[[int, Any], Any]
-"""Given a user and its message, return what it sends instead."""
+Change = Callable[[int, Any], Any]  # Given a user and its message, return what it sends instead.
 
 
 def lie(liars: Collection[int], kind: type, change: Callable[[Any], Any]) -> Change:
@@ -55,8 +54,7 @@ def lost_rounds(world: World, changed: Change, rounds: int = 3) -> int:
     return sum(play_round(world, changed) is None for _ in range(rounds))
 
 
-without_exclusion = without(Server, _exclude=lambda self: {})
-"""The server invites everybody again."""
+without_exclusion = without(Server, _exclude=lambda self: {})  # The server invites everybody again.
 
 
 def _strict(header: Any, index: int, message: Any, tags: Any, kept: Any = checks.own_survivors) -> Any:

@@ -1,7 +1,6 @@
 """The stage on which attacks are played: real clients, a real set-up, and the adversary in the server's place.
 
-The server names the smallest threshold that its users accept. Words have 32 bits, so that a value is right by chance
-once in 2^32.
+Words have 32 bits, so that a value is right by chance once in 2^32.
 """
 
 from __future__ import annotations
@@ -73,8 +72,7 @@ class World(Adversary):
         self.updates = {
             index: rng.normal(size=params.dim).clip(-4, 4).astype(np.float32) / 4 for index in self.everyone
         }
-        self.truth: dict[int, NDArray[np.int64]] = {}
-        """By user: the integers of its last upload, zero elsewhere."""
+        self.truth: dict[int, NDArray[np.int64]] = {}  # By user: the integers of its last upload, zero elsewhere.
         self._headers: dict[GroupRound, dict[int, bytes]] = {}
 
     @cached_property
@@ -200,10 +198,8 @@ def _unrecorded(self: Journal, state: Any, *written: Any) -> None:
     self.state = state
 
 
-without_tags = without(Tags, valid=lambda self, sender, tag: True)
-"""Every tag counts."""
-without_counting = without(checks, own_survivors=_uncounted)
-"""Holders release shares however few survivors there are."""
+without_tags = without(Tags, valid=lambda self, sender, tag: True)  # Every tag counts.
+without_counting = without(checks, own_survivors=_uncounted)  # Holders release shares however few survivors there are.
 without_policy = without(Policy, check=lambda self, params, roster=None: kept_by(params, "semi-honest", 0.0))
 """Clients take part in anything."""
 without_ledger = without(Journal, answered=lambda self, *asked: None, record=_unrecorded)

@@ -61,13 +61,10 @@ class Adversary:
         self._states = dict(colluders or {})
         self.colluders = set(self._states)
         self.uploads: dict[int, Upload] = {}
-        self.header_of: dict[int, Header] = {}
-        """The header that each upload was made under."""
-        self.seeds: dict[int, SharedSecret] = {}
-        """Private seeds that are known, by owner."""
+        self.header_of: dict[int, Header] = {}  # The header that each upload was made under.
+        self.seeds: dict[int, SharedSecret] = {}  # Private seeds that are known, by owner.
         self.mask_secrets: dict[int, SharedSecret] = {}
-        self._forged: dict[bytes, KeyAgreement] = {}
-        """The server's own mask keys, by their public halves."""
+        self._forged: dict[bytes, KeyAgreement] = {}  # The server's own mask keys, by their public halves.
         self._shares: dict[tuple[Kind, int], dict[int, Elements]] = {}
         for index, state in self._states.items():
             self._collude(index, state)
@@ -156,10 +153,7 @@ class Adversary:
         return public_key(self._private(owner, secret)) == package.mask_key
 
     def sums(self) -> list[set[int]]:
-        """Return the honest users of each sum that can be read, by the public mask graph; finer is nothing.
-
-        Only masks among honest users whose mask secrets nobody else knows hide anything.
-        """
+        """Return the honest users of each sum that can be read: only mask secrets that nobody knows hide any."""
         found: list[set[int]] = []
         for header in {each.digest: each for each in self.header_of.values()}.values():
             honest = set(header.members.tolist()) - self.colluders

@@ -1,9 +1,8 @@
 """Audit a setting: run real rounds of real runs, attack their transcripts, compare with the truth.
 
-A run draws its groups once and keeps them. Its colluders are ⌊γN⌉ random users, the same in all rounds, who stay to the
-end, because they want to see it. Every other user drops out of each round independently with probability θ at UPLOAD,
-the latest and worst moment: its masks are already in the others' uploads. Its packages of later rounds still arrive,
-unless `drop_at` says otherwise. A group that is not opened reveals nothing; its values are counted apart.
+A run draws its groups once and keeps them. Its colluders are ⌊γN⌉ random users who stay to the end. Every other user
+drops out of each round with probability θ at UPLOAD, the latest and worst moment: its masks are already in the others'
+uploads. A group that is not opened reveals nothing; its values are counted apart.
 """
 
 from __future__ import annotations
@@ -55,8 +54,7 @@ with probability 5e-8 in words of 32 bits.
 """
 
 UpdateOf = Callable[[int], NDArray[np.floating[Any]]]
-Progress = Callable[[int], None]
-"""Told how many rounds are complete."""
+Progress = Callable[[int], None]  # Told how many rounds are complete.
 
 
 class MaliciousServer(Server):
@@ -98,12 +96,10 @@ class AttackedRound:
     """One round and what the attacker knows of it, group by group."""
 
     outcome: Outcome | None
-    problem: str
-    """Why the server opened nothing, if it did not; the attacker looks at the messages all the same."""
+    problem: str  # Why the server opened nothing, if it did not; the attacker looks at the messages all the same.
     params: Parameters
     known: Sequence[Adversary]
-    states: Mapping[int, ClientState]
-    """All users' before the round: the truth about masks."""
+    states: Mapping[int, ClientState]  # All users' before the round: the truth about masks.
     update_of: UpdateOf
     weights: Mapping[int, int]
 
@@ -202,8 +198,7 @@ class AttackedRun(Observer):
         make_server: MakeServer = Server,
     ) -> None:
         self.params, self.colluders = params, set(colluders)
-        self._epochs: dict[int, Epoch] = {}
-        """By group."""
+        self._epochs: dict[int, Epoch] = {}  # By group.
         self._heard: dict[tuple[type, int], dict[int, Any]] = defaultdict(dict)
         """Messages by kind and round, and then by user."""
         # Settings that protect nobody are what an audit is for.
@@ -212,7 +207,6 @@ class AttackedRun(Observer):
         self.run = InProcessRun(params, self._cohort, observer=self, make_server=make_server)
 
     def to_client(self, stage: Stage, user: int, data: bytes) -> None:  # noqa: ARG002
-        """Keep the keys of an epoch, and headers."""
         match message := decode_server_message(data):
             case EpochKeys():
                 epoch = Epoch.of_user(self.params, message, self._cohort.roster, user)
@@ -221,17 +215,12 @@ class AttackedRun(Observer):
                 self._heard[RoundHeader, message.round_number][user] = message
 
     def to_server(self, stage: Stage, user: int, data: bytes) -> None:  # noqa: ARG002
-        """Keep key packages, uploads and shares."""
         message = decode_client_message(data)
         if isinstance(message, ShareKeys | Upload | Unmask):
             self._heard[type(message), message.round_number][user] = message
 
     def round(
-        self,
-        update_of: UpdateOf,
-        *,
-        drops: Mapping[int, Stage] | None = None,
-        weights: Sequence[int] | None = None,
+        self, update_of: UpdateOf, *, drops: Mapping[int, Stage] | None = None, weights: Sequence[int] | None = None
     ) -> AttackedRound:
         """Run the next round and attack it, whether or not the server opens anything."""
         outcome, problem = None, ""

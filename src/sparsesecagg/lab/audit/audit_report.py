@@ -15,6 +15,8 @@ from sparsesecagg.protocol import Parameters, RoundOptions, Stage
 from sparsesecagg.protocol.policy import kept_by
 
 DROP_STAGES: Final = (Stage.UPLOAD, Stage.SHARE_KEYS)
+_OF_SETTINGS = ("runs", "server", "colluding", "colluders", "authenticated", "seed")
+_OF_PARAMETERS = ("pattern", "clients", "dim", "dropout", "groups", "threshold", "modulus_bits", "max_weight")
 
 
 @dataclass(frozen=True)
@@ -165,9 +167,9 @@ class AuditReport:
             "contributors_mean": self.contributors_mean,
             "claimed_T": settings.claimed_anonymity,
             "singled_out_fraction": self.singled_out_fraction,
-            "values_recovered": {"count": tally.read.count, "correct": tally.read.correct},
-            "pairs_found": {"count": tally.pairs.count, "correct": tally.pairs.correct},
-            "weights_recovered": {"count": tally.weights.count, "correct": tally.weights.correct},
+            "values_recovered": vars(tally.read),
+            "pairs_found": vars(tally.pairs),
+            "weights_recovered": vars(tally.weights),
             "unmasked_fraction": self.unmasked_fraction,
             "promised": settings.promised,
             "wrong_expected_at_most": {"values": tally.wrong_values, "pairs": tally.wrong_pairs},
@@ -177,23 +179,11 @@ class AuditReport:
             "sums": tally.sums,
             "rounds": tally.rounds,
             "rounds_not_opened": tally.unopened,
-            "runs": settings.runs,
-            "server": settings.server,
+            **{name: getattr(settings, name) for name in _OF_SETTINGS},
+            **{name: getattr(params, name) for name in _OF_PARAMETERS},
             "drop_at": settings.drop_at.name,
-            "pattern": params.pattern,
-            "clients": params.clients,
-            "dim": params.dim,
             "alpha": float(f"{params.alpha:.9g}"),  # As it was typed: parameters hold multiples of 2^−32.
             "alpha_effective": params.shape.fraction(),
-            "dropout": params.dropout,
-            "colluding": settings.colluding,
-            "colluders": settings.colluders,
-            "groups": params.groups,
             "group_size": {"min": min(params.sizes), "max": max(params.sizes)},
-            "threshold": params.threshold,
             "neighbours": params.neighbours or None,
-            "authenticated": settings.authenticated,
-            "modulus_bits": params.modulus_bits,
-            "max_weight": params.max_weight,
-            "seed": settings.seed,
         }

@@ -13,8 +13,8 @@ User level, zero-out neighbours, no amplification. Without noise both are as lar
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from math import erfc, exp, log, sqrt
 from statistics import NormalDist
 from typing import Any
@@ -30,6 +30,7 @@ from sparsesecagg.protocol import Parameters, Policy, RoundOptions, Stage
 from sparsesecagg.simulate import Cohort, InProcessRun
 from sparsesecagg.simulate.simulation import entropy_of_run
 
+CONFIDENCE = 0.95
 _USERS, _STAYING, _DIM = 5, 4, 512
 _FEWEST = 40
 
@@ -41,20 +42,12 @@ class CanarySettings:
     epsilon: float
     delta: float = 1e-5
     canaries: int = 2000
-    confidence: float = 0.95
     seed: int = 0
 
     def __post_init__(self) -> None:
         """Refuse what can't be measured."""
         DifferentialPrivacy(self.epsilon, 1, self.delta).check(_USERS)
         require("canaries", self.canaries >= _FEWEST, f"must be at least {_FEWEST}, got {self.canaries}")
-        require("confidence", 0 < self.confidence < 1, f"must be in (0, 1), got {self.confidence}")
-
-    @property
-    def proven(self) -> float:
-        """What the accountant proves for the noise that is added: ε or hardly less."""
-        mechanism = self.params(noise=True).mechanism
-        return 0.0 if mechanism is None else mechanism.cost.epsilon(self.delta)
 
     def params(self, noise: bool) -> Parameters:
         """Return parameters of a small run, with the noise that keeps (ε, δ) in one round, or without any."""
@@ -64,53 +57,8 @@ class CanarySettings:
         return Parameters.create(_USERS, _DIM, options)
 
 
-@dataclass(frozen=True)
-class CanaryReport:
-    """How often the attacker was wrong, and what ε is at least."""
-
-    settings: CanarySettings
-    with_canary: int
-    misses: int
-    without: int
-    false_alarms: int
-    noise_multiplier: float
-
-    @cached_property
-    def most_errors(self) -> tuple[float, float]:
-        """The largest rates of misses and false alarms; together they hold with the confidence."""
-        seen = ((self.misses, self.with_canary), (self.false_alarms, self.without))
-        misses, alarms = (highest_rate(*each, (1 - self.settings.confidence) / 2) for each in seen)
-        return misses, alarms
-
-    @property
-    def epsilon_lower(self) -> float:
-        """Whatever the noise is."""
-        misses, alarms = self.most_errors
-        return log(max(1.0, (1 - self.settings.delta - misses) / alarms))
-
-    @property
-    def epsilon_lower_gaussian(self) -> float:
-        """If errors trade off as under Gaussian noise."""
-        misses, alarms = self.most_errors
-        if misses + alarms >= 1:
-            return 0.0
-        normal = NormalDist()
-        return gaussian_epsilon(-normal.inv_cdf(alarms) - normal.inv_cdf(misses), self.settings.delta)
-
-    def as_json(self) -> dict[str, float]:
-        """Return the figures."""
-        return {
-            "canaries": self.with_canary + self.without,
-            "noise_multiplier": self.noise_multiplier,
-            "misses": self.misses / self.with_canary,
-            "false_alarms": self.false_alarms / self.without,
-            "epsilon_lower": self.epsilon_lower,
-            "epsilon_lower_gaussian": self.epsilon_lower_gaussian,
-        }
-
-
-def run_canaries(settings: CanarySettings, *, noise: bool = True) -> CanaryReport:
-    """Run real rounds in which half of the canaries, at random, are there, and guess which."""
+def run_canaries(settings: CanarySettings, *, noise: bool = True) -> dict[str, float]:
+    """Run real rounds in which half of the canaries, at random, are there; guess which, and say what ε is at least."""
     params = settings.params(noise)
     rounds = -(-settings.canaries // _STAYING)
     canaries = _orthogonal()
@@ -123,26 +71,39 @@ def run_canaries(settings: CanarySettings, *, noise: bool = True) -> CanaryRepor
         result = run.round(sent, drops=dict.fromkeys(range(_STAYING, _USERS), Stage.UPLOAD)).result
         guesses.append(canaries @ result.sum() > 0.5)
     guessed = np.concatenate(guesses)
-    return CanaryReport(
-        settings,
-        with_canary=int(there.sum()),
-        misses=int((there & ~guessed).sum()),
-        without=int((~there).sum()),
-        false_alarms=int((~there & guessed).sum()),
-        noise_multiplier=params.noise_multiplier,
-    )
+    misses, alarms = ~guessed[there], guessed[~there]
+    lower, gaussian = lower_bounds([(int(errors.sum()), len(errors)) for errors in (misses, alarms)], settings.delta)
+    return {
+        "canaries": len(there),
+        "noise_multiplier": params.noise_multiplier,
+        "misses": float(misses.mean()),
+        "false_alarms": float(alarms.mean()),
+        "epsilon_lower": lower,
+        "epsilon_lower_gaussian": gaussian,
+    }
+
+
+def lower_bounds(errors: Sequence[tuple[int, int]], delta: float) -> tuple[float, float]:
+    """Return what ε is at least, whatever the noise is, and if errors trade off as under Gaussian noise.
+
+    `errors` are misses and false alarms, each with its trials. Their highest rates together hold with the confidence.
+    """
+    miss, alarm = (highest_rate(*each, (1 - CONFIDENCE) / 2) for each in errors)
+    signal = 0.0 if miss + alarm >= 1 else -NormalDist().inv_cdf(alarm) - NormalDist().inv_cdf(miss)
+    return log(max(1.0, (1 - delta - miss) / alarm)), gaussian_epsilon(signal, delta)
 
 
 def compare_noise(settings: CanarySettings) -> dict[str, Any]:
-    """Return what is proven and what canaries show, with noise and, as a control, without."""
+    """Return what is proven for the noise, and what canaries show with it and, as a control, without."""
+    mechanism = settings.params(noise=True).mechanism
     return {
         "epsilon": settings.epsilon,
         "delta": settings.delta,
-        "epsilon_proven": settings.proven,
-        "confidence": settings.confidence,
+        "epsilon_proven": 0.0 if mechanism is None else mechanism.cost.epsilon(settings.delta),
+        "confidence": CONFIDENCE,
         "neighbours": MEANING,
-        "with_noise": run_canaries(settings).as_json(),
-        "without_noise": run_canaries(settings, noise=False).as_json(),
+        "with_noise": run_canaries(settings),
+        "without_noise": run_canaries(settings, noise=False),
     }
 
 

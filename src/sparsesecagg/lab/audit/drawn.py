@@ -1,14 +1,10 @@
 """Reading `pairwise`: every coordinate has its own mask graph, and the attacker does not see it.
 
-It removes every mask that it knows and tells by size: a value without masks is a small number, a masked one is uniform
-modulo q. Two values that share a mask with each other and nobody else give themselves away in the same manner, because
-their sum is small.
-
-How sure is that? Whatever else is true, a masked value passes for a bare one with probability (2B + 1)/q, where ±B is
-the range of plausible values. The attacker takes B from the public aggregate and reads by size only if that chance is
-below `LARGEST_CHANCE`; `Findings` bounds the expected number of wrong readings. A value is read without any guess if no
-other honest survivor sent the coordinate, and never read if it bears no known mask: whoever uploads a coordinate shares
-a mask there, so it must be one with an honest survivor.
+It removes every mask that it knows and tells by size: a value without masks, or the sum of two that share one, is a
+small number; a masked one is uniform modulo q, and passes for a bare one with probability (2B + 1)/q, where ±B is the
+range of plausible values. The attacker takes B from the public aggregate and reads by size only if that chance is
+below `LARGEST_CHANCE`. A value is read without any guess if no other honest survivor sent the coordinate, and never
+read if it bears no known mask: whoever uploads a coordinate shares a mask there, so it must be an honest survivor's.
 """
 
 from __future__ import annotations
@@ -28,14 +24,11 @@ from sparsesecagg.patterns.masks import DrawnMask, Pair, add_to_column, add_whol
 from sparsesecagg.patterns.pairwise import PairwiseSum
 from sparsesecagg.protocol.epoch import Header, mask_private
 
-LARGEST_CHANCE = 1e-6
-"""A masked value may look bare with at most this probability, or nothing is read by size."""
-PLAUSIBLE_DEVIATIONS = 6
-"""B in units of a value's root mean square: a normal value lies beyond with probability 2e-9."""
+LARGEST_CHANCE = 1e-6  # A masked value may look bare with at most this probability, or nothing is read by size.
+PLAUSIBLE_DEVIATIONS = 6  # B in units of a value's root mean square: a normal value lies beyond with probability 2e-9.
 
 Ids = NDArray[np.int64]
-Edges = tuple[Ids, Ids]
-"""Both ends of each edge, as node numbers."""
+Edges = tuple[Ids, Ids]  # Both ends of each edge, as node numbers.
 
 
 @dataclass(frozen=True)
@@ -44,13 +37,10 @@ class Findings:
 
     nodes: Ids
     values: Ids
-    pairs: NDArray[np.int64]
-    """Nodes, two by two, that form a component of their own."""
+    pairs: NDArray[np.int64]  # Nodes, two by two, that form a component of their own.
     pair_sums: Ids
-    wrong_values: float
-    """Bound on the expected number of values that are read wrongly."""
-    wrong_pairs: float
-    """Bound on the expected number of pairs that are not pairs."""
+    wrong_values: float  # Bound on the expected number of values that are read wrongly.
+    wrong_pairs: float  # Bound on the expected number of pairs that are not pairs.
 
 
 class DrawnValues:
@@ -58,8 +48,7 @@ class DrawnValues:
 
     def __init__(self, adversary: Adversary) -> None:
         self._adversary = adversary
-        self.users = sorted(set().union(*adversary.sums()))
-        """Indices."""
+        self.users = sorted(set().union(*adversary.sums()))  # Indices.
         self.word, self.dim = adversary.epoch.params.word, adversary.epoch.params.dim
         sent = [self._coordinates_of(index) for index in self.users]
         self.starts = np.cumsum([0, *map(len, sent)])

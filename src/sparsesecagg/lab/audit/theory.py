@@ -1,8 +1,6 @@
 """The published pattern in closed form: who sends a coordinate, and who is truly revealed.
 
-The symbols are the paper's: N `clients`, d `dim`, α `alpha`, θ `dropout`, γ `colluding`; A `colluders` = γN
-rounded. Everything here is a statement about one coordinate, so it needs no data. The theorems that only experiments
-need are in experiments/theory.
+The symbols are the paper's: N `clients`, α `alpha`, θ `dropout`, γ `colluding`; A `colluders` = γN rounded.
 """
 
 from __future__ import annotations
@@ -53,10 +51,7 @@ def pairwise_revealed_fraction(alpha: float, clients: int, dropout: float, collu
 
 
 def expected_fraction(params: Parameters, colluding: float) -> float | None:
-    """Return the share of the uploaded values that theory says is revealed, on average over many runs.
-
-    Nothing, where every value that is opened is a sum of two honest users or more; None where no such promise holds.
-    """
+    """Return the share of uploaded values that theory says is revealed on average; None where no promise holds."""
     if not params.shape.protects:
         return pairwise_revealed_fraction(params.alpha, params.clients, params.dropout, colluding)
     return 0.0 if kept_by(params, "semi-honest", colluding).anonymity > 1 else None

@@ -10,7 +10,7 @@ from rich.table import Column, Table
 
 from sparsesecagg.cli.errors import Ended
 from sparsesecagg.cli.shared import DEFAULT_ALPHA, JsonOption, SeedOption, counting, note, out, print_json, say
-from sparsesecagg.errors import InvalidInput
+from sparsesecagg.errors import InvalidInput, require
 
 if TYPE_CHECKING:
     from sparsesecagg.lab.attacks import AttackOutcome, Mode
@@ -42,8 +42,7 @@ def attack(
         raise InvalidInput("name", f"must be all or an attack that `attack list` names, got {name!r}")
     if not FEWEST_CLIENTS <= clients <= MOST_CLIENTS:
         raise InvalidInput("clients", f"must be from {FEWEST_CLIENTS} to {MOST_CLIENTS}, got {clients}")
-    if not LEAST_ALPHA <= alpha <= 1:
-        raise InvalidInput("alpha", f"must be in [{LEAST_ALPHA}, 1], got {alpha:g}")
+    require("alpha", LEAST_ALPHA <= alpha <= 1, f"must be in [{LEAST_ALPHA}, 1], got {alpha:g}")
     if name == "list":
         _list(json)
         return
@@ -53,8 +52,7 @@ def attack(
     if not flower_installed():
         note("attacks on nodes of Flower are left out: install sparsesecagg[flower]")
     played = [(each, mode) for mode in modes for each in chosen if mode in each.modes]
-    if not played:
-        raise InvalidInput("name", f"must name an attack on {modes[0]} runs, got {name!r}, which is none")
+    require("name", bool(played), f"must name an attack on {modes[0]} runs, got {name!r}, which is none")
     outcomes = []
     with counting("attacking", len(played)) as count:
         for number, (each, mode) in enumerate(played):

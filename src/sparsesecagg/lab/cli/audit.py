@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
 
 from rich.table import Column, Table
 
 from sparsesecagg.cli import shared
 from sparsesecagg.cli.shared import DEFAULT_ALPHA, JsonOption, option, out, takes
-from sparsesecagg.errors import InvalidInput
+from sparsesecagg.errors import InvalidInput, require
 from sparsesecagg.lab.audit.audit import run_audit
 from sparsesecagg.lab.audit.audit_report import AuditReport, AuditSettings, Score
 from sparsesecagg.lab.audit.canaries import CanarySettings, compare_noise, dp_in_words
@@ -63,8 +62,7 @@ def audit(asked: AuditOptions, *, json: JsonOption = False) -> None:
     removes the masks that it knows and reads the values that are left without a mask. Those are compared with the
     truth.
     """
-    if asked.drop_at not in Stage.__members__:
-        raise InvalidInput("drop_at", f"must be one of UPLOAD, SHARE_KEYS, got {asked.drop_at!r}")
+    require("drop_at", asked.drop_at in Stage.__members__, f"must be one of UPLOAD, SHARE_KEYS, got {asked.drop_at!r}")
     pattern, limit = shared.pattern_of(asked.pattern), shared.weight_limit(asked.weights, asked.max_weight)
 
     def settings_of(name: str) -> AuditSettings:
@@ -94,7 +92,9 @@ def audit(asked: AuditOptions, *, json: JsonOption = False) -> None:
             reports.append(run_audit(settings, asked.workers or os.cpu_count() or 1, count))
     dp = compare_noise(noisy) if noisy else None
     if json:
-        shared.print_json(as_json(pattern, reports) | ({"dp": dp} if dp else {}))
+        by_pattern = {report.settings.params.pattern: report.as_json() for report in reports}
+        compared = {"compare": by_pattern} if len(reports) > 1 else {}
+        shared.print_json({**by_pattern[pattern], **compared, **({"dp": dp} if dp else {})})
         return
     shared.say(
         f"{params.clients} users, {audited[0].colluders} colluding, α = {params.alpha:.3g}, θ = {params.dropout:.3g}, "
@@ -111,12 +111,6 @@ def _canaries(asked: AuditOptions, epsilon: float) -> CanarySettings:
     except InvalidInput as problem:
         name = problem.option if problem.option == "canaries" else f"dp_{problem.option}"
         raise InvalidInput(name, problem.problem) from None
-
-
-def as_json(pattern: str, reports: Sequence[AuditReport]) -> dict[str, Any]:
-    """Return the chosen pattern's object; when patterns are compared it has all of them under "compare"."""
-    by_pattern = {report.settings.params.pattern: report.as_json() for report in reports}
-    return by_pattern[pattern] if len(reports) == 1 else {**by_pattern[pattern], "compare": by_pattern}
 
 
 def in_words(report: AuditReport) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from sparsesecagg.cli.shared import JsonOption, out, print_json, say
-from sparsesecagg.errors import InvalidInput
+from sparsesecagg.errors import InvalidInput, require
 from sparsesecagg.files import write_atomically
 from sparsesecagg.lab.report import read_runs, summary_table, write_report
 from sparsesecagg.lab.report.measures import Measures, measured
@@ -45,10 +45,8 @@ def report(
     Several folders are compared. Runs that differ only in the seed are one experiment: it shows their means, and the
     standard deviation of the accuracy.
     """
-    if table is not None and table not in TABLES:
-        raise InvalidInput("table", f"must be one of {', '.join(TABLES)}, got {table!r}")
-    if table is not None and json:
-        raise InvalidInput("table", "must not be given with --json, which prints the same figures")
+    require("table", table is None or table in TABLES, f"must be one of {', '.join(TABLES)}, got {table!r}")
+    require("table", table is None or not json, "must not be given with --json, which prints the same figures")
     folders = [run for run in runs if not run.is_file()] or runs
     try:
         experiments = measured(read_runs(folders))
@@ -58,8 +56,7 @@ def report(
     _check("out", target, ".html")
     if csv is not None:
         _check("csv", csv, ".csv")
-    if pdf is not None and pdf.is_file():
-        raise InvalidInput("pdf", f"must name a folder, got the file {str(pdf)!r}")
+    require("pdf", pdf is None or not pdf.is_file(), f"must name a folder, got the file {str(pdf)!r}")
     page = write_report(folders, target)
     written = [] if pdf is None else write_pdf(folders, pdf)
     if csv is not None:

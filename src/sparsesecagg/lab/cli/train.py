@@ -1,8 +1,4 @@
-"""`sparsesecagg train`: federated training with an aggregator of one's choice.
-
-What decides the final model is an option of `TrainingConfig`, and its option here is made from that. The others are
-written out below.
-"""
+"""`sparsesecagg train`: federated training; what decides the final model is an option of `TrainingConfig`."""
 
 from __future__ import annotations
 
@@ -21,12 +17,11 @@ from rich.progress import MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from sparsesecagg.cli import shared
 from sparsesecagg.cli.errors import EXIT_INTERRUPTED, Ended
 from sparsesecagg.cli.shared import JsonOption, err, option, out, say
-from sparsesecagg.errors import InvalidInput, MissingExtra
-from sparsesecagg.lab.learning.aggregators import make_aggregator
-from sparsesecagg.lab.learning.api import batches_of, create_runs, is_comparison, new_run_folder, plan_runs, resume_runs
+from sparsesecagg.errors import InvalidInput, MissingExtra, require
+from sparsesecagg.lab.learning.aggregation import RoundLine
+from sparsesecagg.lab.learning.api import batches_of, create_runs, new_run_folder, plan_runs, resume_runs
 from sparsesecagg.lab.learning.config import ROUND_OPTIONS, TrainingConfig, option_names
-from sparsesecagg.lab.learning.federated import RECORDED, FederatedRun, Task
-from sparsesecagg.lab.learning.metrics import RoundLine
+from sparsesecagg.lab.learning.federated import RECORDED, FederatedRun
 from sparsesecagg.lab.learning.secure import SecureAggregator
 from sparsesecagg.lab.learning.workers import WorkerError, check_workers
 from sparsesecagg.lab.report import read_runs, summary_table, write_report
@@ -36,8 +31,7 @@ from sparsesecagg.planning.planner import advice
 from sparsesecagg.protocol import RoundOptions
 
 _FILES = "Files and processes"
-_LINES = 10
-"""Of progress for a run, where there is no terminal."""
+_LINES = 10  # Of progress for a run, where there is no terminal.
 
 
 @dataclass(frozen=True)
@@ -79,18 +73,18 @@ def train(*, json: JsonOption = False, **options: Any) -> None:
             continue
         if name in options and options[name] is not None:
             raise InvalidInput(several, f"must not be given with --{name}: put all of them into --{several}")
-        if asked.resume is not None:
-            raise InvalidInput(several, "must not be given with --resume: the folder says which runs it holds")
+        require(several, asked.resume is None, "must not be given with --resume: the folder says which runs it holds")
         given[name] = [part.strip() for part in text.split(",")] if several == "compare" else _seeds(text)
     if asked.resume is not None and asked.out_dir is not None:
         raise InvalidInput("out", "must not be given with --resume: a run resumes in its own folder")
     check_workers(asked.workers)
     if asked.resume is None:
-        run_dir, runs = _created(given, asked)
-    elif is_comparison(run_dir := asked.resume):
-        runs = resume_runs(run_dir, given, data_dir=asked.data_dir)
+        configs = plan_runs(given)
+        run_dir = asked.out_dir or new_run_folder(next(iter(configs.values())), compared="" not in configs)
+        runs = create_runs(configs, run_dir, data_dir=asked.data_dir)
     else:
-        runs = [FederatedRun.resume(run_dir, given, data_dir=asked.data_dir)]
+        run_dir = asked.resume
+        runs = resume_runs(run_dir, given, data_dir=asked.data_dir)
     _advise(runs)
     _train(runs, run_dir, asked.workers)
     _finish(runs, run_dir, json)
@@ -122,9 +116,7 @@ def _given(options: Mapping[str, Any], config_file: Path | None) -> dict[str, An
             text = config_file.read_text("utf-8")
             stored = json_format.loads(text) if config_file.suffix == ".json" else tomllib.loads(text)
         except (OSError, ValueError) as problem:
-            raise InvalidInput(
-                "config", f"must be a TOML or JSON file that can be read, got {config_file}: {problem}"
-            ) from None
+            raise InvalidInput("config", f"must be a TOML or JSON file, got {config_file}: {problem}") from None
         if not isinstance(stored, dict):
             raise InvalidInput("config", f"must hold options with names, got a list or a value in {config_file}")
         recorded = RECORDED if config_file.suffix == ".json" else ()
@@ -139,18 +131,6 @@ def _seeds(text: str) -> list[int]:
     if len(set(numbers)) != len(numbers) or not all(part.isdecimal() for part in numbers):
         raise InvalidInput("seeds", f"must be different whole numbers separated by commas, got {text!r}")
     return [int(part) for part in numbers]
-
-
-def _created(given: Mapping[str, Any], asked: RunOptions) -> tuple[Path, list[FederatedRun]]:
-    """Make the folder of one run, or one with a run folder for each of several."""
-    configs = plan_runs(given)
-    first, *_ = configs.values()
-    several = any(isinstance(value, list) for value in given.values())
-    run_dir = asked.out_dir or new_run_folder(first, compared=several)
-    if several:
-        return run_dir, create_runs(configs, run_dir, data_dir=asked.data_dir)
-    task = Task.prepare(first, data_dir=asked.data_dir)
-    return run_dir, [FederatedRun.create(first, task, run_dir)]
 
 
 def _train(runs: Sequence[FederatedRun], run_dir: Path, workers: int | None) -> None:
@@ -198,8 +178,8 @@ def _advise(runs: Sequence[FederatedRun]) -> None:
     """Say where settings protect little or fail often."""
     sentences: dict[str, None] = {}
     for run in runs:
-        aggregator = make_aggregator(run.config, run.task.model, run.task.initial)
-        sentences |= dict.fromkeys(advice(aggregator.parameters) if isinstance(aggregator, SecureAggregator) else ())
+        if isinstance(run.aggregator, SecureAggregator):
+            sentences |= dict.fromkeys(advice(run.aggregator.parameters))
     for sentence in sentences:
         shared.note(sentence)
 
@@ -223,10 +203,7 @@ def _finish(runs: Sequence[FederatedRun], run_dir: Path, json: bool) -> None:
 
 
 def _as_json(runs: Sequence[FederatedRun], run_dir: Path, report: str | None) -> dict[str, Any]:
-    """Return the contract's keys: of the run, or of the first experiment and beside them of each.
-
-    An experiment is what has the same options but for the seed; over several seeds its figures are means.
-    """
+    """Return the contract's keys: of the run, or of the first experiment, which has one or more seeds, and of each."""
     experiments: dict[str, dict[str, dict[str, Any]]] = {}
     for run in runs:
         seed = str(run.config.seed)

@@ -3,14 +3,14 @@
 data/          data sets, and how they are dealt out to users
 models         flat float32 vectors in and out, in NumPy        torch_models   any torch module
 workers        local training on all cores, the same result on any number of them
-aggregation    what every aggregator is, and plain averaging    aggregators    their names
+aggregation    what is recorded of a round, what an aggregator is, plain averaging
+aggregators    their names
 secure         averaging through the real protocol, in ranges that follow public information
 malicious      users that send something else than their updates
 downlink       the model on its way to the users, whole or in steps
 config         every option of a run
 federated      a run, round by round
 run_folder     what a run leaves behind; safe to kill at any moment
-metrics        what is recorded of a round
 seeds          everything random, from one seed
 api            `train_federated`: all of it in one call; several runs with the same seeds
 """

@@ -6,9 +6,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from sparsesecagg.errors import InvalidInput
-from sparsesecagg.lab.audit.theory import expected_fraction
-from sparsesecagg.lab.learning.aggregation import Aggregator, PlainAggregator
+from sparsesecagg.errors import InvalidInput, require
+from sparsesecagg.lab.learning.aggregation import Aggregator
 from sparsesecagg.lab.learning.config import TrainingConfig
 from sparsesecagg.lab.learning.models import Model, Vector
 from sparsesecagg.lab.learning.secure import WEIGHT_SCALE, SecureAggregator
@@ -46,8 +45,7 @@ _WITHOUT_GROUPS = {
 def make_aggregator(config: TrainingConfig, model: Model, initial: Vector) -> Aggregator:
     """Return the aggregator that `config` names for updates of `model`, which begins with the parameters `initial`."""
     name = config.aggregator
-    if name not in AGGREGATORS:
-        raise InvalidInput("aggregator", f"must be one of {', '.join(AGGREGATORS)}, got {name!r}")
+    require("aggregator", name in AGGREGATORS, f"must be one of {', '.join(AGGREGATORS)}, got {name!r}")
     if config.authenticated:
         _require_possible("authenticated", name, _WITHOUT_IDENTITIES)
     if config.malicious or config.combine != "mean":
@@ -58,7 +56,7 @@ def make_aggregator(config: TrainingConfig, model: Model, initial: Vector) -> Ag
     if config.dp_epsilon is not None:
         _require_possible("dp_epsilon", name, _WITHOUT_GROUPS)
     if name == "plain":
-        return PlainAggregator(config.cohort, model.dim)
+        return Aggregator(config.cohort, model.dim)
     options = round_options(config)
     if config.combine != "mean":
         options = replace(options, same_slices=True)
@@ -111,16 +109,6 @@ def _require_possible(option: str, name: str, reasons: Mapping[str, str]) -> Non
     able = [known for known in AGGREGATORS if known not in reasons]
     if name in reasons:
         raise InvalidInput(option, f"must not be given with {name}, {reasons[name]}: use one of {', '.join(able)}")
-
-
-def expected_exposure(config: TrainingConfig, aggregator: Aggregator) -> float | None:
-    """Return the share of uploaded values that the server and `colluding` users are expected to read; None if all.
-
-    `sparsesecagg audit` attacks real transcripts; this is what the theory says for the settings of a run.
-    """
-    if not isinstance(aggregator, SecureAggregator):
-        return None
-    return expected_fraction(aggregator.parameters, config.options.colluding or 0.0)
 
 
 def default_neighbours(clients: int, dropout: float) -> int | None:

@@ -1,9 +1,8 @@
 """Federated training in one call, for scripts and notebooks; and several runs in one folder.
 
-For several runs any option may be a list, and there is one run for each combination: `seed = [0, 1, 2]` repeats an
-experiment, `aggregator = ["sliced:0.1:8", "secagg"]` compares, `lr = [0.01, 0.1]` sweeps. An aggregator in a list may
-carry its own fraction of the model, the bits of its words, or both: `aggregator[:alpha][:bits]`. A number up to 1 is α,
-one from 4 on bits, so neither can be taken for the other.
+For several runs any option may be a list, and there is one run for each combination. An aggregator in a list may carry
+its own fraction of the model, the bits of its words, or both: `aggregator[:alpha][:bits]`. A number up to 1 is α, one
+from 4 on bits, so neither can be taken for the other.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sparsesecagg.errors import InvalidInput
+from sparsesecagg.errors import InvalidInput, require
 from sparsesecagg.files import write_atomically
+from sparsesecagg.lab.learning.aggregation import RoundLine
 from sparsesecagg.lab.learning.aggregators import AGGREGATORS, SLICED, SPARSE, make_aggregator
 from sparsesecagg.lab.learning.config import OTHER_WORDS, TrainingConfig
 from sparsesecagg.lab.learning.data import Dataset, load_dataset
 from sparsesecagg.lab.learning.federated import FederatedRun, RunSummary, Task, resumed_config
-from sparsesecagg.lab.learning.metrics import RoundLine
 from sparsesecagg.lab.learning.models import Model
 from sparsesecagg.lab.learning.run_folder import RunFolder, check_free
 from sparsesecagg.lab.learning.torch_models import TorchModel
@@ -34,10 +33,7 @@ if TYPE_CHECKING:
 
 LIST = "comparison.json"
 _MOST_RUNS = 1000
-_TASK = (
-    *("dataset", "model", "hidden", "samples", "partition", "shards", "concentration"),
-    *("clients", "seed"),
-)
+_TASK = ("dataset", "model", "hidden", "samples", "partition", "shards", "concentration", "clients", "seed")
 """The options that decide what is trained on what: runs that agree in them share data, partition and first model."""
 
 
@@ -60,14 +56,16 @@ def train_federated(
     aggregator, alpha, …
     """
     check_workers(workers)
-    if not isinstance(dataset, str | Dataset):
-        raise InvalidInput("dataset", f"must be a name or a Dataset, got {type(dataset).__name__}")
+    require("dataset", isinstance(dataset, str | Dataset), f"must be a name or a Dataset, got {type(dataset).__name__}")
     own_data = dataset if isinstance(dataset, Dataset) else None
-    own_model = None if isinstance(model, str | None) else as_model(model)
+    own_model = None
+    if model is not None and not isinstance(model, str):
+        kinds = f"must be a name, a Model, a torch.nn.Module or a function, got {type(model).__name__}"
+        require("model", callable(model) or isinstance(model, Model), kinds)  # Modules are callable.
+        own_model = model if isinstance(model, Model) else TorchModel(model)
     folder = None if data_dir is None else Path(data_dir)
     if resume is not None:
-        if out is not None:
-            raise InvalidInput("out", "must not be given with resume: a run resumes in its own folder")
+        require("out", out is None, "must not be given with resume: a run resumes in its own folder")
         run = FederatedRun.resume(Path(resume), options, dataset=own_data, model=own_model, data_dir=folder)
     else:
         named = {"model": model} if isinstance(model, str) else {}
@@ -80,15 +78,6 @@ def train_federated(
             if on_round is not None:
                 on_round(line)
     return run.summary()
-
-
-def as_model(model: Any) -> Model:
-    """Return a model of one's own: as it is, or wrapped if it is a torch module or a function that makes one."""
-    if isinstance(model, Model):
-        return model
-    if callable(model):  # Modules are callable too.
-        return TorchModel(model)
-    raise InvalidInput("model", f"must be a name, a Model, a torch.nn.Module or a function, got {type(model).__name__}")
 
 
 def new_run_folder(config: TrainingConfig, compared: bool = False) -> Path:
@@ -106,7 +95,7 @@ def new_run_folder(config: TrainingConfig, compared: bool = False) -> Path:
 
 
 def plan_runs(options: Mapping[str, Any]) -> dict[str, TrainingConfig]:
-    """Return the runs that the options describe, by name; seeds vary slowest, so that runs of one seed are together."""
+    """Return the runs that the options describe, by name (none if it is one run); runs of one seed stand together."""
     lists = {name: value for name, value in options.items() if isinstance(value, list | tuple)}
     for name, values in lists.items():
         if not values or len({str(value) for value in values}) < len(values):
@@ -115,6 +104,8 @@ def plan_runs(options: Mapping[str, Any]) -> dict[str, TrainingConfig]:
     if (number := math.prod(map(len, lists.values()))) > _MOST_RUNS:
         raise InvalidInput("config", f"must describe at most {_MOST_RUNS} runs, got lists for {number}")
     order = sorted(lists, key=lambda name: (name != "seed", name != "aggregator"))
+    if not lists:
+        return {"": TrainingConfig.create(**options)}
     configs: dict[str, TrainingConfig] = {}
     for values in itertools.product(*(lists[name] for name in order)):
         chosen = dict(zip(order, values, strict=True))
@@ -127,50 +118,38 @@ def plan_runs(options: Mapping[str, Any]) -> dict[str, TrainingConfig]:
 
 
 def create_runs(
-    configs: Mapping[str, TrainingConfig],
-    out: Path,
-    *,
-    data_dir: Path | None = None,
-    dataset: Dataset | None = None,
+    configs: Mapping[str, TrainingConfig], out: Path, *, data_dir: Path | None = None, dataset: Dataset | None = None
 ) -> list[FederatedRun]:
-    """Check all runs, then make the folder `out` with one run folder for each. `dataset`: own data for all of them."""
+    """Check all runs, then make their folders: `out` for one without a name, else one for each inside."""
     loaded: dict[str, Dataset] = {}
     tasks: dict[tuple[Any, ...], Task] = {}
-    chosen = []
     for config in configs.values():
-        key = tuple(config.value(name) for name in _TASK)
-        if key not in tasks:
+        if (key := _task_of(config)) not in tasks:
             data = dataset or loaded.get(config.dataset) or load_dataset(config.dataset, data_dir)
             loaded[config.dataset] = data
             tasks[key] = Task.prepare(config, dataset=data, data_dir=data_dir)
         make_aggregator(config, tasks[key].model, tasks[key].initial)
-        chosen.append(tasks[key])
     check_free(out)
-    runs = [
-        FederatedRun.create(config, task, out / name)
-        for (name, config), task in zip(configs.items(), chosen, strict=True)
-    ]
-    write_atomically(out / LIST, json.dumps({"runs": list(configs)}) + "\n")
+    runs = [FederatedRun.create(config, tasks[_task_of(config)], out / name) for name, config in configs.items()]
+    if "" not in configs:
+        write_atomically(out / LIST, json.dumps({"runs": list(configs)}) + "\n")
     return runs
 
 
-def is_comparison(run_dir: Path) -> bool:
-    """Tell whether a folder holds several runs."""
-    return (run_dir / LIST).is_file()
-
-
 def resume_runs(run_dir: Path, options: Mapping[str, Any], *, data_dir: Path | None = None) -> list[FederatedRun]:
-    """Go on with all runs of a folder; those that are finished stay as they are."""
-    names = json.loads((run_dir / LIST).read_text())["runs"]
+    """Go on with the run of a folder, or with all runs in it; those that are finished stay as they are."""
+    names = json.loads((run_dir / LIST).read_text())["runs"] if (run_dir / LIST).is_file() else [""]
     configs = [resumed_config(RunFolder.resume(run_dir / name), options) for name in names]  # Before one changes.
     tasks: dict[tuple[Any, ...], Task] = {}
     runs = []
     for name, config in zip(names, configs, strict=True):
-        key = tuple(config.value(name) for name in _TASK)
-        run = FederatedRun.resume(run_dir / name, options, data_dir=data_dir, task=tasks.get(key))
-        tasks[key] = run.task
-        runs.append(run)
+        runs.append(FederatedRun.resume(run_dir / name, options, data_dir=data_dir, task=tasks.get(_task_of(config))))
+        tasks[_task_of(config)] = runs[-1].task
     return runs
+
+
+def _task_of(config: TrainingConfig) -> tuple[Any, ...]:
+    return tuple(config.value(name) for name in _TASK)
 
 
 def batches_of(runs: Sequence[FederatedRun]) -> Iterator[list[FederatedRun]]:

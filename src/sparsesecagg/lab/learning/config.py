@@ -1,7 +1,6 @@
-"""Every option of a training run, checked, and the same as JSON.
+"""Every option of a training run, checked, and the same as JSON: what decides the final model, bit for bit.
 
-What is in here decides the final model, bit for bit. What only decides how fast one gets there (worker processes, where
-the data lies) is not. The command line makes its options from this class: their metadata is what it says about each.
+The command line makes its options from this class: their metadata is what it says about each.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any
 
 from sparsesecagg.downlink import STEP_BITS
 from sparsesecagg.downlink.gain import DEFAULT_ALPHA
-from sparsesecagg.errors import InvalidInput
+from sparsesecagg.errors import InvalidInput, require
 from sparsesecagg.lab.learning.data.dataset import DEFAULT_CONCENTRATION, DEFAULT_SHARDS
 from sparsesecagg.lab.learning.downlink import DOWNLINKS
 from sparsesecagg.lab.learning.malicious import ATTACKS, Malicious
@@ -149,22 +148,17 @@ class TrainingConfig:
         check_kinds(self, skip=("options", "gain"))
         _ = self.how
         for option, (fits, wanted) in _RANGES.items():
-            if (value := self.value(option)) is not None and not fits(value):
-                raise InvalidInput(option, f"must be {wanted}, got {value}")
+            require(option, (value := self.value(option)) is None or fits(value), f"must be {wanted}, got {value}")
         for option, known in _CHOICES.items():
             if (value := getattr(self, option)) is not None and value not in known:
                 raise InvalidInput(option, f"must be one of {', '.join(map(str, known))}, got {value!r}")
         for stage in self.drop_stages:
             if stage not in (names := [*(known.name for known in STAGES), "ANY"]):
                 raise InvalidInput("drop_at", f"must be one of {', '.join(names)}, got {stage!r}")
-        if self.cohort < 3:
-            least = math.ceil(300 / self.clients) / 100
-            raise InvalidInput(
-                "sample",
-                f"must be at least {least:g} with {self.clients} clients, so that 3 take part, got {self.sample:g}",
-            )
-        if self.authenticated and self.sample < 1:
-            raise InvalidInput("sample", "must be 1 with --authenticated: a roster names the users of all rounds")
+        least = f"{math.ceil(300 / self.clients) / 100:g} with {self.clients} clients"
+        require("sample", self.cohort >= 3, f"must be at least {least}, so that 3 take part, got {self.sample:g}")
+        fixed = "must be 1 with --authenticated: a roster names the users of all rounds"
+        require("sample", not self.authenticated or self.sample == 1, fixed)
         if self.gain != AUTO and not (isinstance(self.gain, int | float) and self.gain >= 1):
             raise InvalidInput("gain", f"must be a number of at least 1, or {AUTO}, got {self.gain!r}")
 
@@ -215,8 +209,7 @@ def option_names() -> tuple[str, ...]:
     return tuple(name for part in names for name in part)
 
 
-OTHER_WORDS = {"aggregator": {"full": "secagg"}, "weights": {"samples": "examples"}}
-"""Other words for a value."""
+OTHER_WORDS = {"aggregator": {"full": "secagg"}, "weights": {"samples": "examples"}}  # Other words for a value.
 _NAMES = {
     other.removeprefix("--").replace("-", "_"): field.name
     for field in fields(TrainingConfig)

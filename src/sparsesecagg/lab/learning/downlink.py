@@ -18,8 +18,7 @@ from sparsesecagg.downlink import Spread, StepLog
 from sparsesecagg.lab.learning.models import Layer, Vector
 
 DOWNLINKS = ("steps", "model")
-_NOTHING = -1
-"""The number of the model of a user that has none."""
+_NOTHING = -1  # The number of the model of a user that has none.
 
 
 class WholeModels:
@@ -81,6 +80,5 @@ class ModelSteps(WholeModels):
         return {"log": np.frombuffer(self._log.save(), np.uint8), "held": self._held}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Go back to a state that `state` gave."""
         self._log, self._held = StepLog.restore(state["log"].tobytes()), np.array(state["held"], np.int64)
         self.model = self._rounded()

@@ -1,8 +1,4 @@
-"""A federated training run: local training, aggregation, evaluation, one round after another.
-
-`FederatedRun.create` checks everything before it writes anything; `resume` continues where a stopped or killed run had
-its last checkpoint. Both then yield the metrics of each round as it is done.
-"""
+"""A federated training run: local training, aggregation, evaluation, one round after another."""
 
 from __future__ import annotations
 
@@ -17,15 +13,16 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from sparsesecagg.errors import InvalidInput, ProtocolError
-from sparsesecagg.lab.learning.aggregation import Aggregator
-from sparsesecagg.lab.learning.aggregators import expected_exposure, make_aggregator
+from sparsesecagg.errors import InvalidInput, ProtocolError, require
+from sparsesecagg.lab.audit.theory import expected_fraction
+from sparsesecagg.lab.learning.aggregation import Aggregator, RoundLine
+from sparsesecagg.lab.learning.aggregators import make_aggregator
 from sparsesecagg.lab.learning.config import TrainingConfig
 from sparsesecagg.lab.learning.data import Dataset, Partition, load_dataset, make_partition
 from sparsesecagg.lab.learning.downlink import ModelSteps, WholeModels
-from sparsesecagg.lab.learning.metrics import RoundLine
 from sparsesecagg.lab.learning.models import Model, Vector, make_model
 from sparsesecagg.lab.learning.run_folder import Checkpoint, RunFolder
+from sparsesecagg.lab.learning.secure import SecureAggregator
 from sparsesecagg.lab.learning.seeds import Purpose, generator, integer_seed
 from sparsesecagg.lab.learning.workers import Job, TrainingPool
 from sparsesecagg.protocol import Stage
@@ -43,8 +40,7 @@ class Task:
     model: Model
     partition: Partition
     initial: Vector
-    data_dir: Path | None = None
-    """Where the data was said to lie."""
+    data_dir: Path | None = None  # Where the data was said to lie.
 
     @classmethod
     def prepare(
@@ -102,16 +98,15 @@ class FederatedRun:
 
     def __init__(self, config: TrainingConfig, task: Task, aggregator: Aggregator, folder: RunFolder) -> None:
         checkpoint = folder.checkpoint()
-        self.config, self.task, self.folder, self._aggregator = config, task, folder, aggregator
-        self._aggregator.restore(checkpoint.aggregator)
+        self.config, self.task, self.folder, self.aggregator = config, task, folder, aggregator
+        self.aggregator.restore(checkpoint.aggregator)
         self._downlink = WholeModels(checkpoint.parameters)
         if config.downlink == "steps":
             layers, turns = task.model.layers, aggregator.turns()
             self._downlink = ModelSteps(checkpoint.parameters, layers, config.downlink_bits, config.clients, turns)
         if checkpoint.downlink:
             self._downlink.restore(checkpoint.downlink)
-        self.round_number = checkpoint.round_number
-        """The last finished round."""
+        self.round_number = checkpoint.round_number  # The last finished round.
         self._history = folder.cut_metrics(self.round_number)
 
     @classmethod
@@ -124,7 +119,9 @@ class FederatedRun:
             "dataset_digest": task.dataset.digest,
             "data_dir": str(task.data_dir.resolve()) if task.data_dir else None,
             "effective": aggregator.describe(),
-            "expected_exposure": expected_exposure(config, aggregator),
+            "expected_exposure": expected_fraction(aggregator.parameters, config.options.colluding or 0.0)
+            if isinstance(aggregator, SecureAggregator)
+            else None,
             "version": version("sparsesecagg"),
         }
         first = Checkpoint(0, task.initial, aggregator.state())
@@ -141,25 +138,17 @@ class FederatedRun:
         model: Model | None = None,
         data_dir: Path | None = None,
     ) -> FederatedRun:
-        """Go on with the run in `run_dir`.
-
-        `options` are those that were named again: they must be the run's own, but `rounds` may grow. Own data and
-        models have to be given again.
-        """
+        """Go on with a run. `options` were named again: they must be the run's own, but `rounds` may grow."""
         folder = RunFolder.resume(run_dir)
         stored = folder.config()
         config = resumed_config(folder, options or {})
         if data_dir is None and stored.get("data_dir"):
             data_dir = Path(stored["data_dir"])
         task = task or Task.prepare(config, dataset=dataset, model=model, data_dir=data_dir)
-        if task.dataset.digest != stored.get("dataset_digest"):
-            raise InvalidInput(
-                "resume", f"{run_dir} was begun with other samples of {config.dataset}: give it the same data"
-            )
-        if (task.model.name, task.model.dim) != (config.model, stored.get("dim")):
-            raise InvalidInput(
-                "resume", f"{run_dir} was begun with another model ({config.model}, {stored.get('dim')} parameters)"
-            )
+        other = f"{run_dir} was begun with other samples of {config.dataset}: give it the same data"
+        require("resume", task.dataset.digest == stored.get("dataset_digest"), other)
+        other = f"{run_dir} was begun with another model ({config.model}, {stored.get('dim')} parameters)"
+        require("resume", (task.model.name, task.model.dim) == (config.model, stored.get("dim")), other)
         run = cls(config, task, make_aggregator(config, task.model, task.initial), folder)
         if config.rounds != stored["rounds"]:
             folder.write_config(stored | {"rounds": config.rounds})
@@ -191,18 +180,17 @@ class FederatedRun:
             self.folder.append_metrics(self._history[-1])
             self.round_number += 1
             self.folder.save_checkpoint(
-                Checkpoint(self.round_number, self._parameters, self._aggregator.state(), self._downlink.state())
+                Checkpoint(self.round_number, self._parameters, self.aggregator.state(), self._downlink.state())
             )
             yield line
         self.folder.save_model(self._parameters, self.task.model.layers)
-        self.folder.write_csv()
 
     def summary(self) -> RunSummary:
         """Return what the rounds so far came to."""
         sent = [line for line in self._history if line["uploads"]]
         uploads = sum(line["uploads"] for line in sent)
         total = sum(line["uploads"] * line["upload_bytes"] for line in sent)
-        epsilon = self._aggregator.epsilon(self.round_number, self.config.dp_delta)
+        epsilon = self.aggregator.epsilon(self.round_number, self.config.dp_delta)
         return RunSummary(
             accuracy=self._history[-1]["accuracy"],
             rounds=self.round_number,
@@ -229,7 +217,7 @@ class FederatedRun:
         cohort = self._cohort(number)
         # Server: bring the model to those who take part. Users: train. The updates of those who drop out before or at
         # UPLOAD reach nobody, so they are not made.
-        users = {cohort[place]: place for place in self._aggregator.taking_part(config.cohort, drops)}
+        users = {cohort[place]: place for place in self.aggregator.taking_part(config.cohort, drops)}
         downlink_bytes = self._downlink.deliver(list(users))
         trained = list(pool.train(self._parameters, list(users), number))
         for one in trained:
@@ -239,7 +227,7 @@ class FederatedRun:
         weights = None if config.weights == "uniform" else self.task.partition.sizes[cohort].tolist()
         digest = hashlib.sha256(self._parameters.tobytes()).digest()
         updates = {users[one.user]: one.update for one in trained}
-        aggregation = self._aggregator.aggregate(updates, weights, drops, number, digest)
+        aggregation = self.aggregator.aggregate(updates, weights, drops, number, digest)
         # Server: move the model, unless the round failed, and look how good it is.
         if aggregation.step is not None:
             try:
@@ -284,19 +272,13 @@ def resumed_config(folder: RunFolder, options: Mapping[str, Any]) -> TrainingCon
         config = TrainingConfig.from_json(folder.config())
         config.check()
     except (TypeError, ValueError) as problem:
-        raise InvalidInput(
-            "resume", f"{run_dir} has a configuration that this version can't read: {problem}"
-        ) from problem
+        raise InvalidInput("resume", f"{run_dir} has options that this version can't read: {problem}") from problem
     for name, value in options.items():
-        if name != "rounds" and value != config.value(name):
-            begun_with = f"{name.replace('_', '-')} {config.value(name)}"
-            raise InvalidInput(
-                "resume",
-                f"{run_dir} was begun with {begun_with}, not {value}: leave the option out or begin a new run",
-            )
+        begun_with = f"was begun with {name.replace('_', '-')} {config.value(name)}, not {value}"
+        other = f"{run_dir} {begun_with}: leave the option out or begin a new run"
+        require("resume", name == "rounds" or value == config.value(name), other)
     rounds = options.get("rounds", config.rounds)
-    if rounds < done:
-        raise InvalidInput("rounds", f"must be at least {done}, the rounds that {run_dir} has done, got {rounds}")
-    if config.dp_epsilon is not None and rounds != config.rounds:
-        raise InvalidInput("rounds", f"must be {config.rounds}, for which the noise was chosen, got {rounds}")
+    require("rounds", rounds >= done, f"must be at least {done}, the rounds that {run_dir} has done, got {rounds}")
+    noisy = f"must be {config.rounds}, for which the noise was chosen, got {rounds}"
+    require("rounds", config.dp_epsilon is None or rounds == config.rounds, noisy)
     return config.replace(rounds=rounds)

@@ -26,10 +26,8 @@ from sparsesecagg.protocol import Parameters
 from sparsesecagg.rounding import Quantizer
 
 ATTACKS = ("range", "reverse", "drift", "sign-flip", "ipm", "alie", "label-flip")
-BEYOND = frozenset({"range", "reverse", "drift"})
-"""Attacks that use the range of a whole group."""
-_OF_THE_RANGE = 0.9
-"""The part that an attacker uses: a sum beyond the range of honest users is thrown away."""
+BEYOND = frozenset({"range", "reverse", "drift"})  # Attacks that use the range of a whole group.
+_OF_THE_RANGE = 0.9  # The part that an attacker uses: a sum beyond the range of honest users is thrown away.
 _DEVIATIONS = 1.5
 
 
@@ -66,10 +64,7 @@ class Malicious:
         return own
 
     def replace(self, updates: Mapping[int, Vector], size: int, clip: Vector) -> dict[int, Vector]:
-        """Return the updates with those of the malicious users in their place.
-
-        `size` is that of a group, `clip` the largest magnitude that one user may send of each coordinate.
-        """
+        """Return the updates with the malicious users'; `size` is a group's, `clip` what one user may send."""
         honest = [update for user, update in updates.items() if user not in self.users]
         if len(honest) == len(updates) or not honest or self.attack == "label-flip":
             return dict(updates)

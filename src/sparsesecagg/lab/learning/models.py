@@ -12,16 +12,14 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsesecagg.errors import InvalidInput
+from sparsesecagg.errors import InvalidInput, require
 from sparsesecagg.lab.learning.data import Dataset
 
 Vector = NDArray[np.float32]
 Values = NDArray[np.float32]
 Labels = NDArray[np.int64]
-Views = list[tuple[Values, Values]]
-"""(weight, bias) of each layer."""
-STRIDE = 2
-"""Pixels that a convolution moves at a time."""
+Views = list[tuple[Values, Values]]  # (weight, bias) of each layer.
+STRIDE = 2  # Pixels that a convolution moves at a time.
 
 
 @dataclass(frozen=True)
@@ -35,25 +33,19 @@ class LocalTraining:
 
     def __post_init__(self) -> None:
         for option, value in (("epochs", self.epochs), ("batch", self.batch)):
-            if value < 1:
-                raise InvalidInput(option, f"must be at least 1, got {value}")
-        if not (np.isfinite(self.lr) and self.lr > 0):
-            raise InvalidInput("lr", f"must be above 0, got {self.lr}")
-        if not 0 <= self.momentum < 1:
-            raise InvalidInput("momentum", f"must be at least 0 and below 1, got {self.momentum}")
+            require(option, value >= 1, f"must be at least 1, got {value}")
+        require("lr", 0 < self.lr < math.inf, f"must be above 0, got {self.lr}")
+        require("momentum", 0 <= self.momentum < 1, f"must be at least 0 and below 1, got {self.momentum}")
 
     def batches(self, samples: int, seed: int) -> list[NDArray[np.int64]]:
-        """Return the sample indices of every step, each epoch in a new order.
-
-        A single sample left over at the end of an epoch joins the batch before it: batch normalisation can't use one.
-        """
+        """Return the sample indices of every step, each epoch in a new order."""
         random = np.random.Generator(np.random.PCG64(seed))
         steps: list[NDArray[np.int64]] = []
         for _ in range(self.epochs):
             order = random.permutation(samples)
             starts = list(range(0, samples, self.batch))
             if len(starts) > 1 and samples - starts[-1] == 1 and self.batch > 1:
-                starts.pop()
+                starts.pop()  # Batch normalisation can't use a single sample: it joins the batch before.
             steps.extend(np.split(order, starts[1:]))
         return steps
 
@@ -128,8 +120,7 @@ class LayeredNetwork(Model):
     Layers are (fan-in, fan-out), numbered from 1, the weight before the bias; images (sample, row, column, channel).
     """
 
-    evaluated_at_once: int | None = None
-    """Samples, all of them by default."""
+    evaluated_at_once: int | None = None  # Samples, all of them by default.
 
     def __init__(self, name: str, sizes: Sequence[tuple[int, int]], shapes: Sequence[_Shape] = ()) -> None:
         self.name = name
@@ -166,7 +157,6 @@ class LayeredNetwork(Model):
         return parameters
 
     def evaluate(self, parameters: Vector, x: Values, y: Labels) -> Evaluation:
-        """Return correct predictions and the summed cross entropy."""
         views, total, size = self._views(parameters), Evaluation(0, 0.0, 0), self.evaluated_at_once or len(y)
         for at in range(0, len(y), max(1, size)):
             labels = y[at : at + size]
@@ -234,17 +224,12 @@ class DenseNetwork(LayeredNetwork):
 
     def __init__(self, inputs: int, classes: int, hidden: Sequence[int] = (), name: str = "mlp") -> None:
         widths = [inputs, *hidden, classes]
-        if min(widths) < 1:
-            raise InvalidInput("hidden", f"layers need at least one unit each, got {widths}")
+        require("hidden", min(widths) >= 1, f"layers need at least one unit each, got {widths}")
         super().__init__(name, list(pairwise(widths)))
 
 
 class StridedNetwork(LayeredNetwork):
-    """Convolutions with strides, which replace pooling, and one hidden layer.
-
-    On small images one step of descent takes a sixth of the time that torch needs for a network of the same size with
-    pooling, because it is a handful of matrix products over patches.
-    """
+    """Convolutions with strides, which replace pooling, and a hidden layer: a sixth of torch's time on small images."""
 
     evaluated_at_once = 250
 
@@ -265,8 +250,7 @@ class StridedNetwork(LayeredNetwork):
         sizes: list[tuple[int, int]] = []
         for kernel, made in convolutions:
             after = [(side - kernel) // STRIDE + 1 for side in (height, width)]
-            if min(after) < 1:
-                raise InvalidInput("model", f"{name} needs larger images than {shape[1]} × {shape[2]} pixels")
+            require("model", min(after) >= 1, f"{name} needs larger images than {shape[1]} × {shape[2]} pixels")
             shapes.append(_Shape(kernel, height, width, channels, *after))
             sizes.append((shapes[-1].patch, made))
             (height, width), channels = after, made
@@ -329,8 +313,7 @@ OWN_DATA = ("mlp", LocalTraining())
 
 def make_model(name: str, dataset: Dataset, hidden: int = DEFAULT_HIDDEN) -> Model:
     """Return the model called `name`, sized for the samples and classes of `dataset`."""
-    if name not in MODELS:
-        raise InvalidInput("model", f"must be one of {', '.join(MODELS)}, got {name!r}")
+    require("model", name in MODELS, f"must be one of {', '.join(MODELS)}, got {name!r}")
     shape, classes = dataset.sample_shape, len(dataset.classes)
     fitting = [
         other
@@ -339,9 +322,8 @@ def make_model(name: str, dataset: Dataset, hidden: int = DEFAULT_HIDDEN) -> Mod
     ]
     if name not in fitting:
         wanted = f"samples of shape {MODELS[name]}" if MODELS[name] else "images"
-        raise InvalidInput(
-            "model", f"{name} takes {wanted}, {dataset.name} has {shape}: use one of {', '.join(fitting)}"
-        )
+        has = f"{dataset.name} has {shape}: use one of {', '.join(fitting)}"
+        raise InvalidInput("model", f"{name} takes {wanted}, {has}")
     if name in ("softmax", "mlp"):
         return DenseNetwork(math.prod(shape), classes, (hidden,) if name == "mlp" else (), name)
     if name == "strided-cnn":  # On MNIST as many parameters as small-cnn.

@@ -4,7 +4,7 @@
     partition.json    who holds how many samples of each class; partition.npz: which ones
     metrics.jsonl     one JSON object per round
     checkpoint.npz    everything that the next round depends on
-    model.npz         the final model         metrics.csv, report.html: made at the end
+    model.npz         the final model         report.html: made at the end
 
 A round is done when its checkpoint is in place. The metrics line is written before that, so a kill in between leaves a
 line too many, never one too few; `resume` cuts it off.
@@ -12,7 +12,6 @@ line too many, never one too few; `resume` cuts it off.
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 from collections.abc import Mapping
@@ -24,10 +23,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsesecagg.errors import InvalidInput
+from sparsesecagg.errors import InvalidInput, require
 from sparsesecagg.files import write_atomically
 from sparsesecagg.lab.learning.data import Partition
-from sparsesecagg.lab.learning.metrics import flat
 from sparsesecagg.lab.learning.models import Layer, Vector
 
 _PARTS = ("aggregator.", "downlink.")
@@ -124,20 +122,9 @@ class RunFolder:
         np.savez(content, **arrays)
         write_atomically(self.path / name, content.getvalue())
 
-    def write_csv(self) -> None:
-        """Write metrics.csv: the lines of metrics.jsonl with nested values in columns such as sent_bytes.UPLOAD."""
-        rows = [flat(line) for line in self.metrics()]
-        columns = list(dict.fromkeys(name for row in rows for name in row))
-        text = io.StringIO()
-        writer = csv.DictWriter(text, columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        write_atomically(self.path / "metrics.csv", text.getvalue())
-
 
 def check_free(path: Path) -> None:
     """Raise `InvalidInput` if a new run can't go to `path`."""
-    if path.exists() and not path.is_dir():
-        raise InvalidInput("out", f"must name a new folder, got the file {path}")
+    require("out", not path.exists() or path.is_dir(), f"must name a new folder, got the file {path}")
     if path.is_dir() and any(path.iterdir()):
         raise InvalidInput("out", f"must name a new folder, got {path}, which is not empty (--resume continues a run)")

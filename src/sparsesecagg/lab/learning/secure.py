@@ -1,11 +1,8 @@
 """Averaging through the real protocol: real keys, shares and masks for every user, in one run over all rounds.
 
 Key packages travel two rounds ahead, so a user that misses two rounds in a row has none for the third and misses that
-too. With `keys_arrive` only uploads are missing, as in the paper's experiments. Where users are sampled for each round,
-a round is a run of its own, and its bytes include the set-up.
-
-The one thing that differs from a deployment: all randomness is drawn from the run's seed, by round and user, so that a
-run can be repeated bit for bit, stopped in between or not.
+too, unless `keys_arrive`. Where users are sampled, every round is a run of its own, and its bytes include the set-up.
+Unlike in a deployment all randomness is drawn from the run's seed, by round and user, so that a run can be repeated.
 """
 
 from __future__ import annotations
@@ -19,15 +16,15 @@ from numpy.typing import NDArray
 
 from sparsesecagg.crypto.kdf import digest
 from sparsesecagg.downlink.gain import Gain
-from sparsesecagg.errors import InvalidInput, ProtocolError, RoundRefused, ThresholdNotMet, TooLittleOpened, WrongRound
+from sparsesecagg.errors import ProtocolError, RoundRefused, ThresholdNotMet, TooLittleOpened, WrongRound, require
 from sparsesecagg.lab.learning.aggregation import Aggregation, Aggregator, count_contributors
 from sparsesecagg.lab.learning.config import AUTO, TrainingConfig
 from sparsesecagg.lab.learning.models import Layer, Vector
 from sparsesecagg.planning.noise import FAILURE_LOG2
 from sparsesecagg.privacy.accountant import usable_delta
 from sparsesecagg.privacy.anonymity import ServerModel
-from sparsesecagg.protocol import STAGES, Parameters, Policy, Result, RoundOptions, Stage
-from sparsesecagg.protocol.combine import CentredClipping, Combine, Median, Sum
+from sparsesecagg.protocol import STAGES, Parameters, Policy, RoundOptions, Stage
+from sparsesecagg.protocol.combine import CentredClipping, Combine, Median, Normalisation, Sum
 from sparsesecagg.protocol.policy import kept_by
 from sparsesecagg.protocol.stages import ROUND_STAGES
 from sparsesecagg.ranges import Ranges
@@ -70,10 +67,7 @@ class AdaptiveClip:
         return np.repeat(self.clips, [layer.stop - layer.start for layer in self._layers]).astype(np.float32)
 
     def follow(self, mean: Vector, updated: NDArray[np.bool_] | None = None, clipped: float = 0.0) -> None:
-        """Set the ranges for the next round from the public mean of this one, and the part of all values clipped.
-
-        `updated` says where there is a mean: a layer of which nothing was opened keeps its range.
-        """
+        """Set the next ranges from the public mean, where there is one (`updated`), and the part of values clipped."""
         known = updated is None or [updated[layer.start : layer.stop].any() for layer in self._layers]
         self.ranges.follow(self._largest(mean), known, clipped)
 
@@ -93,7 +87,8 @@ class SecureAggregator(Aggregator):
     def __init__(
         self, config: TrainingConfig, options: RoundOptions, layers: Sequence[Layer], first_clip: float | Vector
     ) -> None:
-        self.name, self._config, self._malicious = config.aggregator, config, config.malicious_users()
+        super().__init__(config.cohort, layers[-1].stop)
+        self._config, self._malicious = config, config.malicious_users()
         self._sampled = config.sample < 1  # Every round has other users, so each is a separate run.
         self._combine: Combine = {"mean": Sum, "median": Median}.get(config.combine) or CentredClipping()
         identities = None
@@ -102,19 +97,19 @@ class SecureAggregator(Aggregator):
             entropy = seeded_entropy(config.seed)
             identities = make_identities(config.cohort, "training", entropy, group_size=options.group_size, **colluding)
         self.parameters = params = Parameters.create(
-            config.cohort,
-            layers[-1].stop,
+            self.clients,
+            self.dim,
             options,
             session=digest("training session", config.seed.to_bytes(16, "little")),
             roster=identities[0].roster if identities else None,
         )
         weights_travel = params.shape.digits.total > 0
         usual = "observed" if weights_travel or not params.max_weight else "expected"
-        self._normalisation = config.normalisation or usual
-        if params.max_weight and not weights_travel and self._normalisation == "observed":
-            raise InvalidInput(
-                "normalisation", f"must be expected in {self.name} with weights, which do not travel there"
-            )
+        self._normalisation: Normalisation = "expected" if (config.normalisation or usual) == "expected" else "observed"
+        self._server: ServerModel = "malicious" if params.authenticated else "semi-honest"
+        counted = not params.max_weight or weights_travel or self._normalisation == "expected"
+        wanted = f"must be expected in {config.aggregator} with weights, which do not travel there"
+        require("normalisation", counted, wanted)
         self._clip = AdaptiveClip(layers, first_clip, params.quantizer.limit)
         coverage, slices = params.shape.coverage, params.shape.protects and params.shape.sparse
         gain = 1.0 if not slices else None if config.gain == AUTO else float(config.gain)
@@ -153,7 +148,8 @@ class SecureAggregator(Aggregator):
             self._entropy.begin(round_number)
         # With noise an update is clipped as a whole, by its 2-norm.
         clip = np.ones(run.params.dim, np.float32) if run.params.mechanism else self._clip.per_coordinate()
-        scaled = None if weights is None else scaled_weights(weights)
+        heaviest = max(weights or [1])  # It has the scale, and nobody 0.
+        scaled = None if weights is None else [max(1, round(WEIGHT_SCALE * each / heaviest)) for each in weights]
         updates = self._malicious.replace(updates, run.params.contributors, clip)
         outcome: Outcome | None = None
         reason = None
@@ -174,7 +170,7 @@ class SecureAggregator(Aggregator):
                 # A defect of ours, and nothing to train on.
                 raise ProtocolError(f"the sum opened in round {round_number} is not that of the survivors' integers")
             result = outcome.result
-            mean = self._mean(result, sum(scaled) if scaled else None) * clip
+            mean = result.mean(self._normalisation, sum(scaled) if scaled else None) * clip
             values = len(result.survivors) * int(np.count_nonzero(result.updated))
             self._clip.follow(mean, result.updated, (result.clipped or 0) / max(1, values))
             step = self._gain.step(mean, result.updated)
@@ -202,21 +198,16 @@ class SecureAggregator(Aggregator):
             run.clients[user].params = self._malicious.parameters(run.params)
         return run
 
-    def _mean(self, result: Result, total_weight: int | None) -> Vector:
-        if self._normalisation == "observed":
-            return result.mean()
-        return result.mean("expected", total_weight)
-
     def _aggregation(
         self, run: InProcessRun, outcome: Outcome | None, step: Vector | None, reason: str | None, begins: bool
     ) -> Aggregation:
         """Put together what came out and what it cost; the set-up counts in the round that it was made for."""
         result, uploads = outcome.result if outcome else None, self._sizes.sent[Stage.UPLOAD]
-        client = [outcome.client_seconds if outcome else {stage.name: 0.0 for stage in ROUND}]
-        server = [outcome.server_seconds if outcome else {stage.name: 0.0 for stage in ROUND}]
+        nothing = dict.fromkeys((stage.name for stage in ROUND), 0.0)
+        client, server = (outcome.client_seconds, outcome.server_seconds) if outcome else (nothing, nothing)
         if begins:
-            client.insert(0, run.setup.client_seconds(_SETUP))
-            server.insert(0, run.setup.server_seconds(_SETUP))
+            client = _added(run.setup.client_seconds(_SETUP), client)
+            server = _added(run.setup.server_seconds(_SETUP), server)
         return Aggregation(
             step=step,
             reason=reason,
@@ -227,8 +218,8 @@ class SecureAggregator(Aggregator):
             uploads=len(uploads),
             sent_bytes=_means(self._sizes.sent),
             received_bytes=_means(self._sizes.received),
-            client_seconds=_added(*client),
-            server_seconds=_added(*server),
+            client_seconds=_added(client),
+            server_seconds=_added(server),
             **(count_contributors(result.contributors[result.updated]) if result else {}),
             clipped=outcome.clipped if outcome else 0,
             exact=True if outcome else None,
@@ -244,12 +235,7 @@ class SecureAggregator(Aggregator):
         params = self.parameters
         return None if self._sampled else params.shape.turns(params.epoch_seed(1, self._cohort.roster))
 
-    @property
-    def _server(self) -> ServerModel:
-        return "malicious" if self.parameters.authenticated else "semi-honest"
-
     def describe(self) -> dict[str, Any]:
-        """Return the parameters that follow from the options."""
         params = self.parameters
         noise = {"noise_multiplier": params.noise_multiplier} if params.mechanism else {}
         # Honest users in every sum that can be read; one where the pattern promises nothing.
@@ -293,7 +279,6 @@ class SecureAggregator(Aggregator):
         return state
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Go back to what `state` gave."""
         self._clip.ranges = Ranges.restore(state["clips"].tobytes())
         self._gain.restore(state["gain"].tobytes())
         self._run = None
@@ -302,12 +287,6 @@ class SecureAggregator(Aggregator):
             self._run = self._with_roles(run)
         if "centre" in state and isinstance(self._combine, CentredClipping):
             self._combine.last = np.array(state["centre"], np.float32)
-
-
-def scaled_weights(weights: Sequence[int]) -> list[int]:
-    """Return weights as whole numbers up to `WEIGHT_SCALE`, the heaviest user at the scale, nobody at 0."""
-    heaviest = max(weights)
-    return [max(1, round(WEIGHT_SCALE * weight / heaviest)) for weight in weights]
 
 
 def _added(*parts: Mapping[str, float]) -> dict[str, float]:
@@ -325,11 +304,9 @@ class _Sizes(Observer):
         self.received: dict[Stage, Counter[int]] = defaultdict(Counter)
 
     def to_client(self, stage: Stage, user: int, data: bytes) -> None:
-        """Count what a user receives."""
         self.received[stage][user] += len(data)
 
     def to_server(self, stage: Stage, user: int, data: bytes) -> None:
-        """Count what a user sends."""
         self.sent[stage][user] += len(data)
 
 

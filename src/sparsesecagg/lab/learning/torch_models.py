@@ -1,11 +1,8 @@
 """Any `torch.nn.Module` as a flat vector, and the convolutional networks of the experiments.
 
 What travels: the parameters that are trained (`requires_grad`), then the floating-point buffers, such as the running
-mean and variance of batch normalisation, which are averaged like parameters. Frozen parameters and integer buffers stay
-as they are in the module that the server began with.
-
-Averages of sparse, rounded updates carry noise, so a running variance can come out near zero or below it, where batch
-normalisation blows a unit up or gives NaN: each is held at `SMALLEST_SHARE` of its layer's mean variance at least.
+statistics of batch normalisation. A noisy average may bring a running variance near zero or below, where a unit blows
+up: each is held at `SMALLEST_SHARE` of its layer's mean variance at least.
 """
 
 from __future__ import annotations
@@ -16,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparsesecagg.errors import InvalidInput, MissingExtra
+from sparsesecagg.errors import InvalidInput, MissingExtra, require
 from sparsesecagg.lab.learning.models import Evaluation, Labels, Layer, LocalTraining, Model, Values, Vector
 
 if TYPE_CHECKING:
@@ -59,10 +56,8 @@ class TorchModel(Model):
             self._module: torch.nn.Module = copy.deepcopy(given) if made else given()
         except TypeError as problem:
             raise InvalidInput("model", f"must be made by a function without arguments: {problem}") from None
-        if not isinstance(self._module, self._torch.nn.Module):
-            raise InvalidInput(
-                "model", f"must be a torch.nn.Module or a function that makes one, got {type(self._module).__name__}"
-            )
+        got = f"must be a torch.nn.Module or a function that makes one, got {type(self._module).__name__}"
+        require("model", isinstance(self._module, self._torch.nn.Module), got)
         self._set_up()
 
     @property
@@ -94,7 +89,6 @@ class TorchModel(Model):
         return self._read()
 
     def evaluate(self, parameters: Vector, x: Values, y: Labels) -> Evaluation:
-        """Return correct predictions and summed loss in evaluation mode."""
         self._write(parameters)
         module, total = self._module.eval(), Evaluation(0, 0.0, 0)
         with self._torch.no_grad():
@@ -118,8 +112,7 @@ class TorchModel(Model):
             *((name, p) for name, p in self._module.named_parameters() if p.requires_grad),
             *((name, b) for name, b in buffers if b.is_floating_point()),
         ]
-        if not self._travelling:
-            raise InvalidInput("model", "has no parameter that requires a gradient: there is nothing to train")
+        require("model", bool(self._travelling), "has no parameter that requires a gradient: there is nothing to train")
         self._staying = [(b, b.clone()) for _, b in buffers if not b.is_floating_point()]
         layers, at = [], 0
         for name, tensor in self._travelling:
@@ -151,21 +144,19 @@ class TorchModel(Model):
 def mnist_cnn(classes: int = 10) -> torch.nn.Module:
     """Make the MNIST network of McMahan et al. (2017): 1,663,370 parameters for ten classes."""
     nn = require_torch("the model mnist-cnn").nn
-    convolutions = (
-        *(nn.Conv2d(1, 32, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)),
-        *(nn.Conv2d(32, 64, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)),
-    )
-    return _network(*convolutions, nn.Flatten(), nn.Linear(64 * 7 * 7, 512), nn.ReLU(), nn.Linear(512, classes))
+    first = nn.Conv2d(1, 32, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)
+    second = nn.Conv2d(32, 64, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)
+    return _network(nn, (*first, *second), 64 * 7 * 7, 512, classes)
 
 
 def small_cnn(classes: int = 10) -> torch.nn.Module:
     """Make a small MNIST network: 21,840 parameters for ten classes."""
     nn = require_torch("the model small-cnn").nn
-    convolutions = (
-        *(nn.Conv2d(1, 10, 5), nn.MaxPool2d(2), nn.ReLU()),
-        *(nn.Conv2d(10, 20, 5), nn.MaxPool2d(2), nn.ReLU()),
+    first, second = (
+        (nn.Conv2d(1, 10, 5), nn.MaxPool2d(2), nn.ReLU()),
+        (nn.Conv2d(10, 20, 5), nn.MaxPool2d(2), nn.ReLU()),
     )
-    return _network(*convolutions, nn.Flatten(), nn.Linear(20 * 4 * 4, 50), nn.ReLU(), nn.Linear(50, classes))
+    return _network(nn, (*first, *second), 20 * 4 * 4, 50, classes)
 
 
 def cifar_cnn(classes: int = 10) -> torch.nn.Module:
@@ -174,17 +165,16 @@ def cifar_cnn(classes: int = 10) -> torch.nn.Module:
     The paper does not say how its network is built. The first convolution's stride leaves a third of the computing.
     """
     nn = require_torch("the model cifar-cnn").nn
-    convolutions = (
-        *(nn.Conv2d(3, 16, 5, stride=2, padding=2), nn.ReLU()),
-        *(nn.Conv2d(16, 32, 3, padding=1), nn.MaxPool2d(2), nn.ReLU()),
-        *(nn.Conv2d(32, 64, 3, padding=1), nn.MaxPool2d(2), nn.ReLU()),
-    )
-    return _network(*convolutions, nn.Flatten(), nn.Linear(64 * 4 * 4, 136), nn.ReLU(), nn.Linear(136, classes))
+    first = nn.Conv2d(3, 16, 5, stride=2, padding=2), nn.ReLU()
+    second = nn.Conv2d(16, 32, 3, padding=1), nn.MaxPool2d(2), nn.ReLU()
+    third = nn.Conv2d(32, 64, 3, padding=1), nn.MaxPool2d(2), nn.ReLU()
+    return _network(nn, (*first, *second, *third), 64 * 4 * 4, 136, classes)
 
 
-def _network(*layers: Any) -> torch.nn.Module:
-    found = require_torch("a network")
-    module: torch.nn.Module = found.nn.Sequential(*layers).to(memory_format=found.channels_last)
+def _network(nn: Any, convolutions: tuple[Any, ...], width: int, hidden: int, classes: int) -> torch.nn.Module:
+    dense = nn.Flatten(), nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, classes)
+    channels_last = require_torch("a network").channels_last
+    module: torch.nn.Module = nn.Sequential(*convolutions, *dense).to(memory_format=channels_last)
     return module
 
 

@@ -21,7 +21,7 @@ from typing import Self
 
 import numpy as np
 
-from sparsesecagg.errors import InvalidInput, SparseSecAggError
+from sparsesecagg.errors import SparseSecAggError, require
 from sparsesecagg.lab.learning.data import Dataset, Partition
 from sparsesecagg.lab.learning.models import Evaluation, LocalTraining, Model, Vector
 from sparsesecagg.lab.learning.seeds import Purpose, integer_seed
@@ -121,8 +121,7 @@ def _ctrl_c_waits() -> Iterator[None]:
 
 def check_workers(workers: int | None) -> None:
     """Raise `InvalidInput` unless there is at least one; None stands for all cores."""
-    if workers is not None and workers < 1:
-        raise InvalidInput("workers", f"must be at least 1, got {workers}")
+    require("workers", workers is None or workers >= 1, f"must be at least 1, got {workers}")
 
 
 # In a worker process

@@ -7,7 +7,7 @@ plots      the plots, as Plotly figures, and as PDF for papers
 page       the page itself: `write_report`
 """
 
-from sparsesecagg.lab.learning.metrics import RoundLine
+from sparsesecagg.lab.learning.aggregation import RoundLine
 from sparsesecagg.lab.report.page import write_report
 from sparsesecagg.lab.report.records import LabelCounts, Run, read_folder, read_run, read_runs
 from sparsesecagg.lab.report.results import summary_table

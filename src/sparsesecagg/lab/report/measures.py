@@ -1,8 +1,4 @@
-"""What a run came to: the few figures that the page, its plots and the terminal's table share.
-
-UPLOAD is the message that carries the update, the one sparsity shrinks; "all sent" adds keys, shares and unmasking, on
-which a small model may well spend more.
-"""
+"""What a run came to: the few figures that the page, its plots and the terminal's table share."""
 
 from __future__ import annotations
 
@@ -13,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
-from sparsesecagg.lab.learning.metrics import RoundLine, total
+from sparsesecagg.lab.learning.aggregation import RoundLine, total
 from sparsesecagg.lab.report.records import STAGES, Run
 
 # SecAgg's UPLOAD: a header and one 32-bit word for every parameter.
@@ -35,17 +31,14 @@ class Measures:
     received_per_round: float
     model_per_round: float
     sent_total: float
-    exchanges: int | None
-    """Per round in steady state."""
-    coordinates_updated: float | None
-    """The mean fraction of the coordinates that a round updated."""
+    exchanges: int | None  # Per round in steady state.
+    coordinates_updated: float | None  # The mean fraction of the coordinates that a round updated.
     computing_seconds: float
     transfer_seconds: float
     deviation: float | None = None
     """The standard deviation of the accuracy over seeds; None for a single one. Other figures are their means."""
     upload_ratio: float | None = None
-    sent_ratio: float | None = None
-    """SecAgg's bytes divided by the run's: of UPLOAD, and of all messages."""
+    sent_ratio: float | None = None  # SecAgg's bytes divided by the run's: of UPLOAD, and of all messages.
 
     @property
     def seeds(self) -> int:

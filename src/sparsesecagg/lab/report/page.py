@@ -1,8 +1,7 @@
-"""Put a report together: one HTML file that opens offline and asks nothing of the network.
+"""Put a report together: one HTML file that opens offline; its Content-Security-Policy forbids every request.
 
-Plotly writes its own part (`plotly.io.to_html`); the page around it is words and tables. Its Content-Security-Policy
-forbids every request. Run folders come from other people's machines, and an option or a failure reason may hold
-anything, so text is escaped by construction: `element` escapes every string but the markup it made itself.
+Run folders come from other people's machines, and an option or a failure reason may hold anything, so text is escaped
+by construction: `element` escapes every string but the markup it made itself.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Any
 
 from sparsesecagg.errors import MissingExtra
 from sparsesecagg.files import write_atomically
-from sparsesecagg.lab.learning.metrics import flat
+from sparsesecagg.lab.learning.aggregation import flat
 from sparsesecagg.lab.report.measures import measured
 from sparsesecagg.lab.report.plots import Figure, figures
 from sparsesecagg.lab.report.records import Run, read_runs
@@ -37,10 +36,7 @@ class Html(str):
 
 
 def element(tag: str, *children: str | None, **attributes: str | None) -> Html:
-    """Build one element. Strings are escaped, Html is kept, None is left out.
-
-    Attributes are spelt as Python allows: `class_` becomes class, `aria_label` becomes aria-label.
-    """
+    """Build one element: strings are escaped, Html is kept, None is left out. `class_` becomes class, `a_b` a-b."""
     written = "".join(
         f' {name.rstrip("_").replace("_", "-")}="{html.escape(value)}"'
         for name, value in attributes.items()

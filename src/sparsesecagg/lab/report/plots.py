@@ -1,7 +1,6 @@
-"""The plots of a report, as Plotly figures written in plain dictionaries, and two of them as PDF for papers.
+"""The plots of a report, as Plotly figures in plain dictionaries, and two of them as PDF for papers.
 
-Colours follow Okabe and Ito. Colour is never the only sign: every run also has its own dash and marker, the same in
-every plot.
+Colours follow Okabe and Ito, and are never the only sign: every run also has its own dash and marker.
 """
 
 from __future__ import annotations

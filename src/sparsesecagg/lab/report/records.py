@@ -1,7 +1,4 @@
-"""What a training run leaves behind: frozen records of a run folder, and how they are read.
-
-Reading is tolerant where aggregators differ (plain averaging has no key stages), strict where a file is not a run.
-"""
+"""The records of a run folder: tolerant where aggregators differ, strict where a file is not a run."""
 
 from __future__ import annotations
 
@@ -15,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from sparsesecagg.errors import InvalidInput
-from sparsesecagg.lab.learning.metrics import RoundLine
+from sparsesecagg.errors import InvalidInput, require
+from sparsesecagg.lab.learning.aggregation import RoundLine
 from sparsesecagg.protocol import Stage
 
 # The words of the protocol, in its order; stages that a run does not have are simply absent from its records.
@@ -67,14 +64,11 @@ class Run(msgspec.Struct, frozen=True):
 
     @property
     def expected_exposure(self) -> float | None:
-        """The share of uploaded values that theory expects the server to read; None if it was not recorded.
-
-        Plain averaging records null: there the server reads everything.
-        """
+        """The share of uploaded values that theory expects the server to read; None if it was not recorded."""
         if "expected_exposure" not in self.config:
             return None
         share = self.config["expected_exposure"]
-        return float(share) if isinstance(share, int | float) else 1.0
+        return float(share) if isinstance(share, int | float) else 1.0  # Of plain averaging null: it reads everything.
 
 
 def read_folder(run_dir: Path) -> tuple[Run, ...]:
@@ -93,10 +87,7 @@ def read_folder(run_dir: Path) -> tuple[Run, ...]:
 
 
 def read_runs(run_dirs: Sequence[Path]) -> tuple[Run, ...]:
-    """Read the runs of several folders; those that differ in nothing but the seed become one, with their means.
-
-    Experiments that have one name are told apart by the names of their folders.
-    """
+    """Read the runs of several folders; those that differ in nothing but the seed become one, with their means."""
     found: dict[tuple[str, int], list[tuple[Path, Run]]] = {}
     often: Counter[tuple[str, Any]] = Counter()
     for run_dir in run_dirs:
@@ -146,10 +137,8 @@ def _mean(values: Sequence[Any]) -> Any:
 
 def read_run(run_dir: Path, name: str | None = None) -> Run:
     """Read one run folder; `name` is what the report calls it, the aggregator by default."""
-    if not (run_dir / CONFIG).is_file():
-        raise InvalidInput(
-            "run_dir", f"must be a folder written by `sparsesecagg train` or by Flower, got {run_dir} without {CONFIG}"
-        )
+    wanted = "a folder written by `sparsesecagg train` or by Flower"
+    require("run_dir", (run_dir / CONFIG).is_file(), f"must be {wanted}, got {run_dir} without {CONFIG}")
     config, partition = _load(run_dir / CONFIG), run_dir / PARTITION
     return Run(
         name=name or str(config.get("aggregator", run_dir.name)),

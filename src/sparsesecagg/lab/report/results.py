@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from sparsesecagg.cli.shared import bytes_text, seconds_text
-from sparsesecagg.lab.learning.metrics import flat
+from sparsesecagg.lab.learning.aggregation import flat
 from sparsesecagg.lab.report.measures import Measures, measured
 from sparsesecagg.lab.report.records import read_runs
 from sparsesecagg.patterns import PATTERNS
@@ -61,10 +61,7 @@ def results(measures: Sequence[Measures]) -> dict[str, list[str]]:
 
 
 def summary_table(run_dirs: Sequence[Path]) -> Table:
-    """Compare runs (folders of runs or of comparisons) with each other and with SecAgg, for a terminal.
-
-    Seeds of the same settings are one row: means, and for the accuracy the standard deviation.
-    """
+    """Compare runs with each other and with SecAgg, for a terminal; seeds of the same settings are one row of means."""
     measures = measured(read_runs(run_dirs))
     table = Table(
         box=box.SIMPLE_HEAD,

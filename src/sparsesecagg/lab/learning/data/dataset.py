@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sparsesecagg.errors import InvalidInput
+from sparsesecagg.errors import InvalidInput, require
 from sparsesecagg.lab.learning.seeds import Purpose, generator
 
 Labels = NDArray[np.int64]
@@ -55,8 +55,7 @@ class Dataset:
         samples becomes one, drawn with `seed`.
         """
         x, y = _samples("train", train_x, train_y)
-        if (test_x is None) != (test_y is None):
-            raise InvalidInput("test_x", "must be given together with test_y")
+        require("test_x", (test_x is None) == (test_y is None), "must be given together with test_y")
         if test_x is None or test_y is None:
             x, y, other_x, other_y = _split(x, y, test_fraction, seed)
         else:
@@ -65,8 +64,7 @@ class Dataset:
                 raise InvalidInput("test_x", f"has samples of shape {other_x.shape[1:]}, train_x of {x.shape[1:]}")
         highest = int(max(y.max(), other_y.max()))
         names = tuple(classes) if classes is not None else tuple(str(label) for label in range(highest + 1))
-        if highest >= len(names):
-            raise InvalidInput("classes", f"has {len(names)} names, but a label is {highest}")
+        require("classes", highest < len(names), f"has {len(names)} names, but a label is {highest}")
         return cls(name, x, y, other_x, other_y, names)
 
     @property
@@ -103,10 +101,8 @@ def _samples(part: str, x: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float32]
     if samples.ndim < 2 or len(samples) != len(labels) or not len(labels):
         wanted = f"one row for each of the {len(labels)} labels, and at least one"
         raise InvalidInput(f"{part}_x", f"must hold {wanted}, got shape {samples.shape}")
-    if labels.min() < 0:
-        raise InvalidInput(f"{part}_y", f"must count the classes from 0, got {labels.min()}")
-    if not np.isfinite(samples).all():
-        raise InvalidInput(f"{part}_x", "must be finite numbers, got NaN or infinity")
+    require(f"{part}_y", bool(labels.min() >= 0), f"must count the classes from 0, got {labels.min()}")
+    require(f"{part}_x", bool(np.isfinite(samples).all()), "must be finite numbers, got NaN or infinity")
     return samples, labels.astype(np.int64)
 
 
@@ -152,12 +148,9 @@ def make_partition(
 ) -> Partition:
     """Deal `dataset` out to `clients` users in the way called `name`, deterministic for a seed."""
     labels, samples = dataset.train_y, len(dataset.train_y)
-    if name not in PARTITIONS:
-        raise InvalidInput("partition", f"must be one of {', '.join(PARTITIONS)}, got {name!r}")
-    if not 1 <= clients <= samples:
-        raise InvalidInput(
-            "clients", f"must be 1 to {samples}, the number of training samples, so that each has one, got {clients}"
-        )
+    require("partition", name in PARTITIONS, f"must be one of {', '.join(PARTITIONS)}, got {name!r}")
+    most = f"{samples}, the number of training samples, so that each has one"
+    require("clients", 1 <= clients <= samples, f"must be 1 to {most}, got {clients}")
     random = generator(seed, Purpose.PARTITION)
     if name == "iid":
         indices = iid(labels, clients, random)
@@ -176,12 +169,8 @@ def iid(labels: Labels, clients: int, random: np.random.Generator) -> Indices:
 
 def by_shards(labels: Labels, clients: int, random: np.random.Generator, shards: int) -> Indices:
     """Sort by label, cut into shards, deal whole shards at random (McMahan et al.; 300 shards in the paper)."""
-    if not clients <= shards <= len(labels):
-        raise InvalidInput(
-            "shards",
-            f"must be {clients} (one per user) to {len(labels)} (one sample each), the number of training samples; "
-            f"got {shards}",
-        )
+    wanted = f"{clients} (one per user) to {len(labels)} (one sample each), the number of training samples"
+    require("shards", clients <= shards <= len(labels), f"must be {wanted}; got {shards}")
     shuffled = random.permutation(len(labels))
     by_label = shuffled[np.argsort(labels[shuffled], kind="stable")]
     pieces = np.array_split(by_label, shards)
@@ -190,14 +179,9 @@ def by_shards(labels: Labels, clients: int, random: np.random.Generator, shards:
 
 
 def dirichlet(labels: Labels, clients: int, random: np.random.Generator, concentration: float) -> Indices:
-    """Deal each class in proportions drawn from a Dirichlet distribution; small concentrations are very uneven.
-
-    A user left without any sample takes one from the user with the most, so that nobody is idle.
-    """
-    if not (np.isfinite(concentration) and concentration > 0):
-        raise InvalidInput(
-            "concentration", f"must be above 0 (0.1 is very uneven, 100 nearly even), got {concentration}"
-        )
+    """Deal each class in proportions drawn from a Dirichlet distribution; small concentrations are very uneven."""
+    wanted = "must be above 0 (0.1 is very uneven, 100 nearly even)"
+    require("concentration", 0 < concentration < np.inf, f"{wanted}, got {concentration}")
     own: list[list[NDArray[np.int64]]] = [[] for _ in range(clients)]
     for label in np.unique(labels):
         members = random.permutation(np.flatnonzero(labels == label))
@@ -207,7 +191,7 @@ def dirichlet(labels: Labels, clients: int, random: np.random.Generator, concent
             own[user].append(part)
     indices = [np.concatenate(parts) for parts in own]
     for user in range(clients):
-        if not len(indices[user]):
+        if not len(indices[user]):  # It takes a sample from the user with the most, so that nobody is idle.
             richest = max(range(clients), key=lambda other: len(indices[other]))
             indices[user], indices[richest] = indices[richest][:1], indices[richest][1:]
     return indices

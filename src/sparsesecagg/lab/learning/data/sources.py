@@ -1,8 +1,4 @@
-"""The data sets we know by name, and how each is found: in the data folder, else downloaded once.
-
-Folders are tried in order: a sub-folder of the data set's own name, the place where torchvision would put it, then the
-data folder itself. A folder that the user named is only read; downloads go to the cache folder.
-"""
+"""The data sets we know by name, and how each is found: in the data folder, which is only read, or downloaded once."""
 
 from __future__ import annotations
 
@@ -23,7 +19,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import DownloadColumn, Progress
 
-from sparsesecagg.errors import InvalidInput, MissingExtra
+from sparsesecagg.errors import InvalidInput, MissingExtra, require
 from sparsesecagg.lab.learning.data.dataset import Dataset
 
 DATA_VARIABLE = "SPARSESECAGG_DATA"
@@ -64,8 +60,7 @@ class Source:
     folders: tuple[str, ...]
     names: tuple[str, ...]
     read: Read
-    files: tuple[RemoteFile, ...]
-    """To download: those with the names, packed, or an archive of them."""
+    files: tuple[RemoteFile, ...]  # To download: those with the names, packed, or an archive of them.
     classes: tuple[str, ...]
     mean: tuple[float, ...]  # of each channel of the training images, pixels in 0 … 1
     deviation: tuple[float, ...]
@@ -73,8 +68,7 @@ class Source:
 
 def load_dataset(name: str, data_dir: Path | None = None) -> Dataset:
     """Return the data set called `name`, from `data_dir`, `$SPARSESECAGG_DATA` or the network, in this order."""
-    if name not in DATASETS:
-        raise InvalidInput("dataset", f"must be one of {', '.join(DATASETS)}, got {name!r}")
+    require("dataset", name in DATASETS, f"must be one of {', '.join(DATASETS)}, got {name!r}")
     if name == "digits":
         return _digits()
     source = SOURCES[name]
@@ -153,11 +147,7 @@ def _download(source: Source) -> list[Path]:
 
 
 def fetch(remote: RemoteFile, folder: Path) -> Path:
-    """Return `folder`/name, downloading it first if it isn't there, with a progress bar on standard error.
-
-    An interrupted or falsified download never looks like a finished one: it has a temporary name until its hash is
-    right.
-    """
+    """Return `folder`/name, downloaded if it isn't there; a download has a temporary name until its hash is right."""
     try:
         import pooch
     except ImportError as problem:
@@ -174,11 +164,8 @@ def fetch(remote: RemoteFile, folder: Path) -> Path:
     except OSError as problem:  # What requests raises is such.
         raise InvalidInput("data_dir", f"is not set, and {remote.url} could not be downloaded ({problem})") from problem
     except ValueError as problem:
-        raise InvalidInput(
-            "data_dir",
-            f"is not set, and the download {remote.url} has another SHA-256 than {remote.sha256}: "
-            "it is not the expected file and was not kept",
-        ) from problem
+        what = f"is not set, and the download {remote.url} has another SHA-256 than {remote.sha256}"
+        raise InvalidInput("data_dir", f"{what}: it is not the expected file and was not kept") from problem
     return folder / remote.name
 
 
@@ -258,8 +245,7 @@ def read_batch(path: Path) -> tuple[Images, Numbers]:
     if raw.size == 0 or raw.size % _CIFAR_RECORD:
         raise InvalidInput("data_dir", f"holds {path}, whose length is not a multiple of {_CIFAR_RECORD} bytes")
     records = raw.reshape(-1, _CIFAR_RECORD)
-    if records[:, 0].max() > 9:
-        raise InvalidInput("data_dir", f"holds {path}, whose labels are not 0 to 9")
+    require("data_dir", bool(records[:, 0].max() <= 9), f"holds {path}, whose labels are not 0 to 9")
     return records[:, 1:].reshape(-1, *CIFAR_IMAGE), records[:, 0].astype(np.int64)
 
 
