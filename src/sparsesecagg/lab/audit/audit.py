@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, wait
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -294,30 +294,21 @@ def _update(seed: int, run: int, number: int, params: Parameters, user: int) -> 
 
 def run_audit(settings: AuditSettings, workers: int = 1, progress: Progress | None = None) -> AuditReport:
     """Run and attack all runs, several at a time if there are `workers`. The result depends on the settings alone."""
-    workers = min(workers, settings.runs)
-    if workers > 1:
-        found = _side_by_side(settings, workers, progress)
+    found = []
+    if workers > 1 and settings.runs > 1:
+        # Not forked: a progress bar's thread may be running.
+        with ProcessPoolExecutor(min(workers, settings.runs), get_context("spawn")) as pool:
+            for each in pool.map(partial(attack_run, settings), range(settings.runs)):
+                found.append(each)
+                if progress:
+                    progress(settings.rounds * len(found))
     else:
         done = count(1)
-        found = [
-            attack_run(settings, run, lambda: progress(next(done)) if progress else None)
-            for run in range(settings.runs)
-        ]
+        for run in range(settings.runs):
+            found.append(attack_run(settings, run, lambda: progress(next(done)) if progress else None))
     tally = sum((each for each, _ in found), Tally())
     if not tally.rounds:
         reasons = [problem for _, problem in found if problem]
         why = f": {reasons[0]}" if reasons else ""
         raise ProtocolError(f"none of {tally.unopened} rounds could be opened{why}")
     return AuditReport(settings, tally)
-
-
-def _side_by_side(settings: AuditSettings, workers: int, progress: Progress | None) -> list[tuple[Tally, str]]:
-    # Not forked: a progress bar's thread may be running.
-    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-        futures = [pool.submit(attack_run, settings, run) for run in range(settings.runs)]
-        pending = set(futures)
-        while pending:
-            finished, pending = wait(pending, timeout=0.5)
-            if progress and finished:
-                progress(settings.rounds * (settings.runs - len(pending)))
-        return [future.result() for future in futures]

@@ -1,14 +1,10 @@
 """Canaries: how much privacy noise keeps at least, measured in the real protocol, beside what is proven.
 
-In every round each user, a canary, sends a known vector as long as the clip, or zeros, by the toss of a coin. These
-vectors are orthogonal, so that none hides another. Just as many users stay as the threshold asks for, which leaves the
-least noise. The attacker projects the opened sum onto each canary and says "there" above one half. From its errors,
-each at most so many (Clopper and Pearson), follow two lower bounds on ε, which hold with that confidence:
-
-    ln((1 − δ − misses) / false alarms), whatever the noise is;
-    ε(δ) of Gaussian noise with that trade-off of errors (arXiv 2302.07956), sharper, as Skellam noise is nearly that.
-
-User level, zero-out neighbours, no amplification. Without noise both are as large as the number of canaries allows.
+In every round each user, a canary, sends a known vector as long as the clip, orthogonal to the others', or zeros, by
+the toss of a coin. Just as many users stay as the threshold asks for, which leaves the least noise. The attacker
+projects the opened sum onto each canary and says "there" above one half. From its errors, each at most so many (Clopper
+and Pearson), follow two lower bounds on ε: ln((1 − δ − misses) / false alarms), whatever the noise is, and ε(δ) of
+Gaussian noise with that trade-off of errors (arXiv 2302.07956), sharper, as Skellam noise is nearly that.
 """
 
 from __future__ import annotations

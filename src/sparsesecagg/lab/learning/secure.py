@@ -241,17 +241,14 @@ class SecureAggregator(Aggregator):
         # Honest users in every sum that can be read; one where the pattern promises nothing.
         anonymity = kept_by(params, self._server, params.colluding).anonymity if params.shape.protects else 1
         return noise | {
-            "pattern": params.pattern,
+            **{name: getattr(params, name) for name in ("pattern", "modulus_bits", "groups", "threshold")},
+            "authenticated": params.authenticated,
             "alpha": params.shape.fraction(),
             "alpha_asked": float(f"{params.alpha:.9g}"),  # As it was typed: parameters hold multiples of 2^−32.
             "coverage": params.shape.coverage,
-            "modulus_bits": params.modulus_bits,
-            "groups": params.groups,
             "group_size": {"min": min(params.sizes), "max": max(params.sizes)},
             "neighbours": params.neighbours or None,
-            "threshold": params.threshold,
             "anonymity": anonymity,
-            "authenticated": params.authenticated,
             "exchanges": self.exchanges,
             "setup_exchanges": len(_SETUP),
             "levels": params.quantizer.limit,

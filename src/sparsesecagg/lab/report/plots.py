@@ -77,14 +77,9 @@ def accuracy_by_round(runs: Sequence[Run]) -> Figure:
                 "showlegend": False,
             }
             data.append(cross)
-    return Figure(
-        "accuracy-by-round",
-        "Accuracy by round",
-        "Test accuracy of the global model after each round. A cross marks a round that failed, a band the standard "
-        "deviation over seeds.",
-        data,
-        _layout("round", "test accuracy", {}, PERCENT, hovermode="x unified"),
-    )
+    caption = "Test accuracy of the global model. A cross: a round that failed; a band: standard deviation over seeds."
+    layout = _layout("round", "test accuracy", {}, PERCENT, hovermode="x unified")
+    return Figure("accuracy-by-round", "Accuracy by round", caption, data, layout)
 
 
 def accuracy_by_bytes(runs: Sequence[Run]) -> Figure:
@@ -96,13 +91,9 @@ def accuracy_by_bytes(runs: Sequence[Run]) -> Figure:
         data += _accuracy(place, run, values, "%{y:.1%} in round %{customdata}<br>%{x:.3~s}B")
     apart = bool(totals) and max(totals) >= LOGARITHMIC_FROM * min(totals)
     axis = BYTES | ({"type": "log", "dtick": "D2", "showticksuffix": "all"} if apart else {"rangemode": "tozero"})
-    return Figure(
-        "accuracy-by-sent",
-        "Accuracy by bytes sent",
-        "All messages of one user by then.",
-        data,
-        _layout(f"bytes sent per user{' (logarithmic)' * apart}", "test accuracy", axis, PERCENT, hovermode="closest"),
-    )
+    label = f"bytes sent per user{' (logarithmic)' * apart}"
+    layout = _layout(label, "test accuracy", axis, PERCENT, hovermode="closest")
+    return Figure("accuracy-by-sent", "Accuracy by bytes sent", "All messages of one user by then.", data, layout)
 
 
 def bytes_sent(runs: Sequence[Run]) -> Figure:
@@ -133,13 +124,9 @@ def contributors(runs: Sequence[Run]) -> Figure:
             hover = "%{x} contributors: %{y:.1%} of coordinates"
             trace = _line(place, run, counts, [shares.get(k, 0.0) for k in counts], hover)
             data.append(trace | {"mode": "lines", "line": trace["line"] | {"shape": "hvh"}})
-    return Figure(
-        "contributors",
-        "Contributors per coordinate",
-        "How many users' values each opened coordinate of the sum holds; the smallest count is the weakest spot.",
-        data,
-        _layout("users whose value is in the sum", "share of coordinates", {}, PERCENT),
-    )
+    caption = "How many users' values each opened coordinate of the sum holds; the smallest count is the weakest spot."
+    layout = _layout("users whose value is in the sum", "share of coordinates", {}, PERCENT)
+    return Figure("contributors", "Contributors per coordinate", caption, data, layout)
 
 
 def label_distribution(partition: LabelCounts, number: int) -> Figure:
