@@ -39,7 +39,7 @@ def read_roster(content: Vector) -> Roster:
     fields = ("identity", "run_key", "signature")
     entries = tuple(RosterEntry(*(raw(user[field]) for field in fields)) for user in content["users"])
     rules = content["group_size"], content["colluding"], content["beacon"]
-    return Roster(content["run"], entries, raw(content["seed"]), *rules)
+    return Roster(content["run"], entries, raw(content["seed"]) or None, *rules)
 
 
 def identities_of(content: Vector) -> list[Identity]:

@@ -45,8 +45,8 @@ def group_count(clients: int, group_size: int | None) -> int:
     require("group_size", possible, f"must be from {SMALLEST_GROUP} to the {clients} clients, got {group_size}")
     count = -(-clients // group_size)
     small = clients // count
-    problem = f"of {group_size} leaves groups of {small} among {clients} clients: use more"
-    require("group_size", small >= SMALLEST_GROUP, problem)
+    reason = f"of {group_size} leaves groups of {small} among {clients} clients: use more"
+    require("group_size", small >= SMALLEST_GROUP, reason)
     return count
 
 

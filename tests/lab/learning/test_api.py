@@ -46,6 +46,7 @@ def test_own_data_with_a_named_model(tmp_path: Path) -> None:
 def test_own_torch_module_with_batch_normalisation(tmp_path: Path) -> None:
     """The adapter carries parameters and statistics through the protocol."""
     torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
     module = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.BatchNorm1d(8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
     result = train_federated(blobs(), TorchModel(module), out=tmp_path / "run", **(OPTIONS | {"rounds": 6}))
     assert result.accuracy > 0.9
