@@ -242,12 +242,8 @@ def multiply(left: Factor, right: Elements) -> Elements:
     for row, column, term in combinations_of(
         range(0, len(left), down), range(0, columns, across), range(0, len(reals), _EXACT_TERMS)
     ):
-        rows, some, terms_here = (
-            slice(row, row + down),
-            slice(column, column + across),
-            slice(term, term + _EXACT_TERMS),
-        )
-        sums[rows, some] += (left[rows, terms_here] @ reals[terms_here, some]).astype(np.uint64)
+        rows, some, inner = slice(row, row + down), slice(column, column + across), slice(term, term + _EXACT_TERMS)
+        sums[rows, some] += (left[rows, inner] @ reals[inner, some]).astype(np.uint64)
     return canonical(sums)  # 2^11 sums below 2^53 fit uint64.
 
 

@@ -31,16 +31,6 @@ def model_digest(model: Vector) -> bytes:
     return hashlib.sha256(wire_bytes(model)).digest()
 
 
-class NumberedModel:
-    """A read-only `model` of shape (dim,), float32; its number `sequence` and SHA-256 `digest` tell it from others."""
-
-    def __init__(self, model: Vector, sequence: int) -> None:
-        self._hold(model, require_sequence(sequence), model_digest(model))
-
-    def _hold(self, model: Vector, sequence: int, digest: bytes) -> None:
-        self.model, self.sequence, self.digest = read_only(model), sequence, digest
-
-
 def wire_bytes(model: Vector) -> memoryview:
     """Return the little-endian bytes of a model; a copy only on a big-endian machine."""
     return np.ascontiguousarray(model, "<f4").view(np.uint8).data
