@@ -11,7 +11,7 @@ from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flower.local_grid import LocalGrid, content_of, model, secagg, stage_of, training_app, travel, values
 from sparsesecagg.errors import MalformedMessage
 from sparsesecagg.flower import SecAgg
-from sparsesecagg.flower.messages import Packet, Terms, app_digest
+from sparsesecagg.flower.messages import CONTROL, Packet, Terms, app_digest, read_packet
 from sparsesecagg.protocol import Stage
 
 CONFIG = bytes(32)
@@ -83,12 +83,13 @@ class TestDigest:
 
 class TestReading:
     def packet(self, **fields: Any) -> Packet:
-        return Packet(Stage.UPLOAD, 1, b"", fields={**TERMS.fields(), **fields})
+        control = RecordDict(Packet(Stage.UPLOAD, 1, **TERMS.entries()).records()).config_records[CONTROL]
+        return read_packet(RecordDict({CONTROL: ConfigRecord({**control, **fields})}))
 
     def test_what_is_written_is_read(self) -> None:
         assert Terms.read(self.packet()) == TERMS
         without = Terms((1.0,))
-        assert Terms.read(Packet(Stage.UPLOAD, 1, b"", fields=without.fields())) == without
+        assert Terms.read(Packet(Stage.UPLOAD, 1, b"", **without.entries())) == without
 
     @pytest.mark.parametrize(
         "fields",

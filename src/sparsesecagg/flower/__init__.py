@@ -31,15 +31,7 @@ try:
 except ImportError:
     raise MissingExtra("flower", "secure aggregation in Flower") from None
 
-from sparsesecagg.flower.errors import (
-    AppFailed,
-    EmptyCohort,
-    MissingMod,
-    MissingStrategy,
-    NotInRun,
-    RefusedByAll,
-    UnprovenNode,
-)
+from sparsesecagg.flower.errors import AppFailed, MissingMod, MissingStrategy, RefusedByAll, UnprovenNode
 from sparsesecagg.flower.examples import per_example_steps
 from sparsesecagg.flower.mod import evaluate_first, secagg_mod
 from sparsesecagg.flower.strategy import SecAgg
@@ -49,10 +41,8 @@ from sparsesecagg.protocol import RoundOptions
 __all__ = [
     "AppFailed",
     "DifferentialPrivacy",
-    "EmptyCohort",
     "MissingMod",
     "MissingStrategy",
-    "NotInRun",
     "RefusedByAll",
     "RoundOptions",
     "SecAgg",

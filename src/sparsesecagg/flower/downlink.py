@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -28,11 +28,10 @@ from flwr.app import Array, ArrayRecord, RecordDict
 from sparsesecagg.crypto.kdf import digest
 from sparsesecagg.downlink import STEP_BITS, Replica, Spread, StepLog, Steps, decode_catchup
 from sparsesecagg.downlink.vector import Vector
-from sparsesecagg.errors import InvalidInput, MalformedMessage, SparseSecAggError
+from sparsesecagg.errors import InvalidInput, MalformedMessage, SparseSecAggError, WrongStep
 from sparsesecagg.files import write_atomically
 from sparsesecagg.flower.arrays import Slot, Template, view
-from sparsesecagg.flower.errors import NoModel
-from sparsesecagg.flower.messages import STYPE, Packet, Value
+from sparsesecagg.flower.messages import STYPE, Packet
 from sparsesecagg.flower.packing import Packing
 from sparsesecagg.patterns.sliced import turns_of
 
@@ -40,10 +39,6 @@ _LOG = logging.getLogger("flwr")
 WHOLE = 32
 STEPS = "secagg-steps"
 """The name of the array that holds steps."""
-NUMBER, ORDER = "model", "order"
-"""The control record's entries: the number of a whole model, so that steps can follow it, and its arrangement."""
-HELD = "held"
-"""The reply's entry that says which model the node has kept."""
 _REARRANGED = 8
 """A new epoch changes other coordinates together. After so many steps a whole model costs less than to ignore that."""
 _KEPT = 4
@@ -187,8 +182,8 @@ class Downlink:
             record[name] = array
         return self._record
 
-    def message_for(self, node: int, content: RecordDict) -> tuple[RecordDict, dict[str, Value], int]:
-        """Return what a node is sent instead of the strategy's content, entries for the control record, and bytes.
+    def message_for(self, node: int, content: RecordDict) -> tuple[RecordDict, dict[str, Any], int]:
+        """Return what a node is sent instead of the strategy's content, entries of the packet, and bytes.
 
         Steps where the node holds a model that they lead from and they are smaller, else the whole model.
         """
@@ -202,10 +197,10 @@ class Downlink:
             carried = Array("uint8", (len(data),), STYPE, data)
             steps = ArrayRecord({STEPS: carried, **self._arrangement.others(model)})
             if (size := _data_bytes(steps.values())) < whole:
-                return RecordDict({**content, key: steps}), {ORDER: order}, size
-        return content, {NUMBER: self._log.sequence, ORDER: order}, whole
+                return RecordDict({**content, key: steps}), {"order": order}, size
+        return content, {"model": self._log.sequence, "order": order}, whole
 
-    def acknowledge(self, node: int, held: object) -> None:
+    def acknowledge(self, node: int, held: int | None) -> None:
         """Note that a node has kept the model that it was sent; it can't have kept another one."""
         if self._log is not None and held == self._log.sequence:
             self._held[node] = self._log.sequence
@@ -283,24 +278,24 @@ class Replicas:
     def receive(self, content: RecordDict, packet: Packet) -> tuple[RecordDict, Held | None]:
         """Return the content with the model in it, rebuilt if steps came in its place, and what to keep of it.
 
-        Raises `WrongStep`, `NoModel` or `MalformedMessage` for what leads nowhere.
+        Raises `WrongStep` or `MalformedMessage` for what leads nowhere.
         """
         records = list(content.array_records.items())
         if len(records) != 1:
             return content, None  # Refused where the model is read.
         key, record = records[0]
         if STEPS not in record:
-            if NUMBER not in packet.fields:
+            if packet.model is None:
                 return content, None
-            arrangement = Arrangement(Template.of(record), Order.decode(packet.bytes_field(ORDER)))
-            return content, Held(arrangement, Replica(arrangement.join(record), packet.int_field(NUMBER)))
+            arrangement = Arrangement(Template.of(record), Order.decode(packet.need("order")))
+            return content, Held(arrangement, Replica(arrangement.join(record), packet.model))
         carried = record[STEPS]
         if carried.stype != STYPE:
             raise MalformedMessage("the steps are not bytes")
         steps = decode_catchup(carried.data)
         if not isinstance(steps, Steps):
             raise MalformedMessage("a whole model came in place of steps")
-        held = self._leading_to(steps, Order.decode(packet.bytes_field(ORDER)))
+        held = self._leading_to(steps, Order.decode(packet.need("order")))
         held.replica.catch_up(carried.data)
         try:
             rebuilt = held.arrangement.rebuild(held.replica.model, record)
@@ -336,7 +331,7 @@ class Replicas:
                         path.unlink()  # Damaged: the whole model takes its place.
                 else:
                     return held
-        raise NoModel
+        raise WrongStep("this node holds none of the models that it starts from, and needs the whole one")
 
     def _forget(self) -> None:
         """Remove what no step will start from."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparsesecagg.errors import PolicyViolation, ProtocolError, ThresholdNotMet, TooLittleOpened, WrongStep
+from sparsesecagg.errors import PolicyViolation, ProtocolError, ThresholdNotMet, TooLittleOpened
 
 CLIENT_LINE = "@app.train(mods=[secagg_mod])"
 SERVER_LINE = "strategy = SecAgg(FedAvg(...))"
@@ -51,33 +51,12 @@ class AppFailed(ProtocolError):
         super().__init__("the ClientApp failed in this round; the log of the node says why")
 
 
-class NotInRun(ProtocolError):
-    """The node's ledger knows nothing of this run: it was not there when the run began, or it has another ledger."""
-
-    def __init__(self) -> None:
-        super().__init__("this node has no keys in this run; it can take part in the next one")
-
-
-class NoModel(WrongStep):
-    """The node has kept no model that the steps lead from; it needs the whole one."""
-
-    def __init__(self) -> None:
-        super().__init__("this node holds none of the models that it starts from, and needs the whole one")
-
-
 class UnprovenNode(ProtocolError):
     """A node that does not prove to be a user of the roster, or a second one for the same user; it is rejected."""
 
     def __init__(self, node: int, problem: str) -> None:
         self.node = node
         super().__init__(f"node {node} is rejected: {problem}")
-
-
-class EmptyCohort(ProtocolError):
-    """The wrapped strategy chose nobody to train."""
-
-    def __init__(self) -> None:
-        super().__init__("the wrapped strategy chose no node for this round")
 
 
 class RefusedByAll(ProtocolError):

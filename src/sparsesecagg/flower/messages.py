@@ -17,18 +17,18 @@ not to be had: Flower tells it to neither side of an app.
 from __future__ import annotations
 
 import struct
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import isfinite
-from typing import Any, TypeGuard
+from typing import Annotated, Any
 
+import msgspec
 from flwr.app import (
     DEFAULT_TTL,
     Array,
     ArrayRecord,
     ConfigRecord,
-    ConfigRecordValues,
     Context,
     Error,
     Message,
@@ -38,9 +38,8 @@ from flwr.app import (
 )
 
 from sparsesecagg.crypto.kdf import digest
-from sparsesecagg.errors import InvalidInput, MalformedMessage, SparseSecAggError
+from sparsesecagg.errors import InvalidInput, MalformedMessage, ProtocolError, SparseSecAggError
 from sparsesecagg.flower.arrays import model_digest, own_records
-from sparsesecagg.flower.errors import EmptyCohort
 from sparsesecagg.protocol import Stage
 
 CONTROL, BULK = "secagg", "secagg-bulk"
@@ -50,69 +49,68 @@ REFUSED, RAISED = 6, 2
 """Flower's codes for a mod that could not go on, and for a ClientApp that raised an exception."""
 STYPE = "sparsesecagg.bytes"
 """The serialisation type of arrays that are bytes of ours."""
-_SMALL, _LONGEST_REASON, _MOST_PACKAGES, _SUPERLINK = 1 << 16, 400, 8, 1
+_SMALL, _LONGEST_REASON, _SUPERLINK = 1 << 16, 400, 1
 _PREFIX = "sparsesecagg: "
-Value = ConfigRecordValues
 
 
-@dataclass(frozen=True)
-class Packet:
-    """One stage's message to or from a node, as this engine sees it."""
+_Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+_Positive = Annotated[float, msgspec.Meta(gt=0, le=sys.float_info.max)]
+
+
+class Packet(msgspec.Struct, frozen=True, omit_defaults=True, rename="kebab"):
+    """One stage's message to or from a node: the entries of the control record, of which most are missing."""
 
     stage: Stage
-    round_number: int
+    round_number: _Number = msgspec.field(name="round")
     """The protocol's round; at SHARE_KEYS, the round that the server is at."""
     payload: bytes = b""
     """What the protocol's state machine reads or wrote."""
-    packages: Sequence[bytes] = ()
+    packages: Annotated[list[bytes], msgspec.Meta(max_length=8)] = []
     """Keys for later rounds, which ride on whatever reply a node sends."""
-    fields: Mapping[str, Value] = field(default_factory=dict)
-    """What the engine adds: run, parameters, user number."""
+    run: bytes | None = None
+    user: _Number | None = None
+    params: bytes | None = None
+    epoch: _Number | None = None
+    wanted: list[_Number] = []
+    """The rounds whose packages the server lacks."""
+    challenge: bytes | None = None
+    proof: bytes | None = None
+    app: bytes | None = None
+    """What the node was told of the run (`app_digest`)."""
+    last_round: _Number | None = None
+    last_epoch: _Number | None = None
+    """What it has seen of it."""
+    scales: list[_Positive] = []
+    metrics: list[str] = []
+    bounds: list[_Positive] = []
+    """`Terms`."""
+    model: _Number | None = None
+    """The number of a whole model, so that steps can follow it."""
+    order: bytes | None = None
+    """Its arrangement."""
+    held: _Number | None = None
+    """Which model the node has kept."""
+    refused: str | None = None
+    """Why the node does not answer, in its own words."""
 
     def records(self) -> dict[str, ArrayRecord | MetricRecord | ConfigRecord]:
-        """Return the Flower records that carry the packet."""
-        control: dict[str, Value] = {"version": VERSION, "stage": self.stage.name, "round": self.round_number}
-        control.update(self.fields)
-        if self.packages:  # Flower can't count the bytes of an empty value, so there is none.
-            control["packages"] = list(self.packages)
-        if len(self.payload) > _SMALL:
-            bulk = ArrayRecord({"0": Array("uint8", (len(self.payload),), STYPE, self.payload)})
-            return {CONTROL: ConfigRecord(control), BULK: bulk}
-        return {CONTROL: ConfigRecord({**control, "payload": self.payload} if self.payload else control)}
+        """Return the Flower records that carry the packet, without what is empty: Flower can't count its bytes."""
+        control = {"version": VERSION, **msgspec.to_builtins(self, builtin_types=(bytes,))}
+        if len(self.payload) <= _SMALL:
+            return {CONTROL: ConfigRecord(control)}
+        bulk = Array("uint8", (len(self.payload),), STYPE, control.pop("payload"))
+        return {CONTROL: ConfigRecord(control), BULK: ArrayRecord({"0": bulk})}
 
     @property
     def codec_bytes(self) -> int:
         """The bytes that the protocol and this engine want to send, without packages, before Flower frames them."""
-        return len(self.payload) + sum(len(value) for value in self.fields.values() if isinstance(value, bytes))
+        return sum(len(value) for value in msgspec.structs.asdict(self).values() if isinstance(value, bytes))
 
-    @property
-    def refusal(self) -> str | None:
-        """Why the node does not answer, if it does not."""
-        text = self.fields.get("refused")
-        return in_one_line(text) if isinstance(text, str) else None
-
-    def bytes_field(self, name: str) -> bytes:
-        """Return a field that must be bytes."""
-        if isinstance(value := self.fields.get(name), bytes):
-            return value
-        raise MalformedMessage(f"the {self.stage.name} message has no {name}")
-
-    def int_field(self, name: str) -> int:
-        """Return a field that must be an integer that is not negative."""
-        if _is_number(value := self.fields.get(name)):
-            return value
-        raise MalformedMessage(f"the {self.stage.name} message has no {name}")
-
-    def rounds_field(self, name: str) -> list[int]:
-        """Return a field that lists rounds; none if it is missing."""
-        value = self.fields.get(name, [])
-        if isinstance(value, list) and all(_is_number(number) for number in value):
-            return [int(number) for number in value]
-        raise MalformedMessage(f"the {self.stage.name} message lists no rounds as {name}")
-
-
-def _is_number(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
+    def need(self, name: str) -> Any:
+        """Return an entry that the stage can't do without."""
+        if (value := getattr(self, name)) is None:
+            raise MalformedMessage(f"the {self.stage.name} message has no {name}")
+        return value
 
 
 def is_ours(content: RecordDict) -> bool:
@@ -125,26 +123,19 @@ def read_packet(content: RecordDict) -> Packet:
     control = content.get(CONTROL)
     if not isinstance(control, ConfigRecord):
         raise MalformedMessage("the message has no control record")
-    fields = dict(control)
-    version, name, number = (fields.pop(key, None) for key in ("version", "stage", "round"))
-    if version != VERSION:
+    if control.get("version") != VERSION:
         raise MalformedMessage(f"the other side speaks another version of the Flower engine than {VERSION}")
-    if not isinstance(name, str) or name not in Stage.__members__ or not _is_number(number):
-        raise MalformedMessage("the control record names no stage or no round")
-    payload, packages = fields.pop("payload", b""), fields.pop("packages", [])
-    if BULK in content:
-        bulk = content[BULK]
-        array = bulk.get("0") if isinstance(bulk, ArrayRecord) and len(bulk) == 1 else None
-        if array is None or array.stype != STYPE or payload:
-            raise MalformedMessage("the message has no payload that this engine can read")
-        payload = array.data
-    if not isinstance(payload, bytes):
-        raise MalformedMessage("the payload is not bytes")
-    listed = packages if isinstance(packages, list) and len(packages) <= _MOST_PACKAGES else [None]
-    given = tuple(each for each in listed if isinstance(each, bytes))
-    if len(given) != len(listed):
-        raise MalformedMessage("the packages are not bytes")
-    return Packet(Stage[name], number, payload, given, fields)
+    try:
+        packet = msgspec.convert(dict(control), Packet, builtin_types=(bytes,))
+    except msgspec.ValidationError as problem:
+        raise MalformedMessage(f"the control record can't be read: {in_one_line(str(problem))}") from None
+    if BULK not in content:
+        return packet
+    bulk = content[BULK]
+    array = bulk.get("0") if isinstance(bulk, ArrayRecord) and len(bulk) == 1 else None
+    if array is None or array.stype != STYPE or packet.payload:
+        raise MalformedMessage("the message has no payload that this engine can read")
+    return msgspec.structs.replace(packet, payload=array.data)
 
 
 def without_ours(content: RecordDict) -> RecordDict:
@@ -166,10 +157,9 @@ def refusal(message: Message, error: SparseSecAggError, packet: Packet | None = 
     Errors of Flower carry nothing else, so packages and fields that are due all the same need an ordinary reply.
     """
     text = f"{type(error).__name__}: {error}"
-    if packet is None or not (packet.packages or packet.fields):
+    if packet is None or packet == Packet(packet.stage, packet.round_number):
         return Message(Error(REFUSED, _PREFIX + text), reply_to=message)
-    refused = replace(packet, payload=b"", fields={**packet.fields, "refused": text})
-    return Message(RecordDict(refused.records()), reply_to=message)
+    return Message(RecordDict(msgspec.structs.replace(packet, refused=text).records()), reply_to=message)
 
 
 def is_refusal(message: Message) -> bool:
@@ -208,23 +198,16 @@ class Terms:
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Metrics to be averaged, each with the magnitude that becomes 1."""
 
-    def fields(self) -> dict[str, Value]:
-        """Return the terms as entries of a control record."""
-        bounds = [float(bound) for bound in self.metrics.values()]
-        fields: dict[str, list[Any]] = {"scales": list(self.scales), "metrics": list(self.metrics), "bounds": bounds}
-        return {name: value for name, value in fields.items() if value}  # Flower can't count an empty list's bytes.
+    def entries(self) -> dict[str, Any]:
+        """Return the terms as entries of a packet."""
+        return {"scales": list(self.scales), "metrics": list(self.metrics), "bounds": list(self.metrics.values())}
 
     @staticmethod
     def read(packet: Packet) -> Terms:
-        """Read the terms from a control record; refuse whatever could not be computed with."""
-        scales, names, bounds = (packet.fields.get(name, []) for name in ("scales", "metrics", "bounds"))
-        if not (_are_positive(scales) and _are_positive(bounds)):
-            raise MalformedMessage("the terms of the UPLOAD message must be scales and bounds above 0")
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise MalformedMessage("the metrics of the UPLOAD message must be names")
-        if not len(set(names)) == len(names) == len(bounds):
+        """Read the terms from a packet."""
+        if not len(set(packet.metrics)) == len(packet.metrics) == len(packet.bounds):
             raise MalformedMessage("the metrics of the UPLOAD message do not come with a bound each")
-        return Terms(tuple(scales), {str(name): bound for name, bound in zip(names, bounds, strict=True)})
+        return Terms(tuple(packet.scales), dict(zip(packet.metrics, packet.bounds, strict=True)))
 
     def digest(self, content: RecordDict, message_type: str, app: bytes) -> bytes:
         """Return the context of a round: these terms, the strategy's records, the type, and `app_digest`."""
@@ -280,10 +263,6 @@ def _encoded(value: object) -> bytes:
     return f"{kind} {len(data)} ".encode() + data
 
 
-def _are_positive(values: object) -> TypeGuard[list[float]]:
-    return isinstance(values, list) and all(isinstance(v, float) and isfinite(v) and v > 0 for v in values)
-
-
 # The server's messages
 
 
@@ -299,7 +278,7 @@ class Invitation:
     def of(messages: Sequence[Message]) -> Invitation:
         """Return what the messages of a strategy come to; refuse one that sends nodes different things."""
         if not messages:
-            raise EmptyCohort
+            raise ProtocolError("the wrapped strategy chose no node for this round")
         nodes = sorted(message.metadata.dst_node_id for message in messages)
         if len(set(nodes)) != len(nodes):
             raise InvalidInput("strategy", "must send each node one message, and sends some node two")

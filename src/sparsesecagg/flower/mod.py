@@ -19,26 +19,24 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import isfinite
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from flwr.app import ArrayRecord, Context, Message, MessageType, MetricRecord, RecordDict
 
-from sparsesecagg.errors import AlreadyAnswered, InvalidInput, MalformedMessage, PolicyViolation, SparseSecAggError
+from sparsesecagg.errors import (
+    AlreadyAnswered,
+    InvalidInput,
+    MalformedMessage,
+    PolicyViolation,
+    ProtocolError,
+    SparseSecAggError,
+)
 from sparsesecagg.files import write_atomically
 from sparsesecagg.flower.arrays import SavedArrays, Template, own_records, saved_arrays, written_arrays
-from sparsesecagg.flower.downlink import HELD, Replicas
-from sparsesecagg.flower.errors import AppFailed, MissingStrategy, NotInRun
-from sparsesecagg.flower.messages import (
-    Packet,
-    Terms,
-    Value,
-    app_digest,
-    for_app,
-    is_ours,
-    read_packet,
-    refusal,
-    without_ours,
-)
+from sparsesecagg.flower.downlink import Replicas
+from sparsesecagg.flower.errors import AppFailed, MissingStrategy
+from sparsesecagg.flower.messages import Packet, Terms, app_digest, for_app, is_ours, read_packet, refusal, without_ours
 from sparsesecagg.flower.node import EVALUATE, METRICS, ROSTER, RUN_KEY, Claim, Owner, prove, rounded
 from sparsesecagg.flower.packing import Packing
 from sparsesecagg.protocol import Client, Parameters, SqliteLedger, Stage
@@ -51,13 +49,6 @@ LEAP = 1 << 20
 
 Train = Callable[[Message, Context], Message]
 """A function of the ClientApp."""
-
-
-class _InternalError(SparseSecAggError):
-    """A fault of this package; its text stays on the node."""
-
-    def __init__(self) -> None:
-        super().__init__("the mod failed; the log of the node says why")
 
 
 def secagg_mod(message: Message, context: Context, call_next: Train) -> Message:
@@ -83,7 +74,7 @@ def secagg_mod(message: Message, context: Context, call_next: Train) -> Message:
         if message.metadata.message_type.split(".")[0] != MessageType.TRAIN:
             raise  # The app's own, in a function whose replies are not masked anyway.
         _LOG.exception("secagg_mod failed")
-        return refusal(message, _InternalError())
+        return refusal(message, SparseSecAggError("the mod failed; the log of the node says why"))
 
 
 @dataclass
@@ -95,7 +86,7 @@ class _Task:
     packet: Packet
     call_next: Train
     packages: list[bytes] = field(default_factory=list)
-    fields: dict[str, Value] = field(default_factory=dict)
+    told: dict[str, Any] = field(default_factory=dict)
     """What the reply says beside its payload."""
 
     def answer(self) -> Message:
@@ -109,7 +100,7 @@ class _Task:
         return Message(RecordDict(self._reply(payload).records()), reply_to=self.message)
 
     def _reply(self, payload: bytes) -> Packet:
-        return Packet(self.packet.stage, self.packet.round_number, payload, self.packages, self.fields)
+        return Packet(self.packet.stage, self.packet.round_number, payload, self.packages, **self.told)
 
     def _act(self, ledger: SqliteLedger) -> bytes:
         packet = self.packet
@@ -117,7 +108,7 @@ class _Task:
             return self._advertise_keys(ledger)
         state = ledger.state()
         if state is None:
-            raise NotInRun
+            raise ProtocolError("this node has no keys in this run; it can take part in the next one")
         client = Client.restore(state, self.owner.policy, identity=self.owner.identity, ledger=ledger)
         if packet.round_number > client.round_number + LEAP:
             raise PolicyViolation(f"round {packet.round_number} is too far ahead of round {client.round_number}")
@@ -129,7 +120,7 @@ class _Task:
         self.packages = self._key_packages(client)
         if packet.stage is Stage.UPLOAD:
             return self._upload(client, ledger)
-        self.fields["app"] = app_digest(self.owner.context)
+        self.told["app"] = app_digest(self.owner.context)
         self._prove(client.params, b"".join(self.packages))
         return b""
 
@@ -137,14 +128,14 @@ class _Task:
 
     def _open_ledger(self) -> SqliteLedger:
         """Return the ledger of this run and user. With a roster both are the node's own to say, not the server's."""
-        run, identity = self.packet.bytes_field("run"), self.owner.identity
+        run, identity = self.packet.need("run"), self.owner.identity
         if self.packet.stage is Stage.ADVERTISE_KEYS:
             self._parameters()  # A run that the policy forbids is refused for that reason, and leaves no trace.
         if identity is not None:
             if run != identity.roster.digest:
                 raise PolicyViolation("the run is bound to another roster than this node's, or to none")
             return SqliteLedger(self.owner.folder, run, identity.user, identity.roster)
-        user = self.packet.int_field("user")
+        user = self.packet.need("user")
         ledger = SqliteLedger(self.owner.folder, run, user)
         if others := ledger.users() - {user}:
             ledger.close()
@@ -152,49 +143,49 @@ class _Task:
         return ledger
 
     def _parameters(self) -> Parameters:
-        params, identity = Parameters.decode(self.packet.bytes_field("params")), self.owner.identity
+        params, identity = Parameters.decode(self.packet.need("params")), self.owner.identity
         if params.authenticated and identity is None:
             raise PolicyViolation(f"the run is authenticated, and this node has no {ROSTER} and {RUN_KEY}")
         self.owner.policy.check(params, identity.roster if identity else None)
-        if params.run != self.packet.bytes_field("run"):
+        if params.run != self.packet.run:
             raise MalformedMessage("the message names another run than its parameters")
         return params
 
     def _prove(self, params: Parameters, statement: bytes) -> None:
         """Say which user of the roster this is, and prove it, if the server asks."""
-        enrolment = self.owner.enrolment
-        if enrolment is None or "challenge" not in self.packet.fields:
+        enrolment, challenge = self.owner.enrolment, self.packet.challenge
+        if enrolment is None or challenge is None:
             return
         user = enrolment.identity.user
         claim = Claim(params.run, self.owner.context.node_id, user, statement)
-        self.fields |= {"user": user, "proof": prove(claim, enrolment.run_key, self.packet.bytes_field("challenge"))}
+        self.told |= {"user": user, "proof": prove(claim, enrolment.run_key, challenge)}
 
     # Stages
 
     def _advertise_keys(self, ledger: SqliteLedger) -> bytes:
         """Return a fresh sealing key, and say what this node was told of the run and has seen of it."""
-        params, state, epoch = self._parameters(), ledger.state(), self.packet.int_field("epoch")
+        params, state, epoch = self._parameters(), ledger.state(), self.packet.need("epoch")
         identity = self.owner.identity
         if state is None:
-            user = identity.user if identity else self.packet.int_field("user")
+            user = identity.user if identity else self.packet.need("user")
             client = Client(user, params, self.owner.policy, identity=identity, ledger=ledger)
         else:
             client = Client.restore(state, self.owner.policy, identity=identity, ledger=ledger, params=params)
         if epoch > client.epoch_number + LEAP:
             raise PolicyViolation(f"epoch {epoch} is too far ahead of epoch {client.epoch_number}")
-        self.fields |= {"last-round": client.round_number, "last-epoch": client.epoch_number}
+        self.told |= {"last_round": client.round_number, "last_epoch": client.epoch_number}
         try:
             advertisement = client.advertise_keys(epoch)
         except AlreadyAnswered:
             self._prove(params, b"")  # So that a server that was started again knows where this node is.
             raise
-        self.fields |= {"app": app_digest(self.owner.context), "last-epoch": 0}
+        self.told |= {"app": app_digest(self.owner.context), "last_epoch": 0}
         self._prove(params, advertisement)
         return advertisement
 
     def _key_packages(self, client: Client) -> list[bytes]:
         """Return the packages that the server lacks; what was made before goes out again as it was."""
-        wanted = self.packet.rounds_field("wanted")
+        wanted = self.packet.wanted
         made = client.share_keys(self.packet.round_number, again=True) if wanted else []
         return [each for each in made if decode_client_message(each).round_number in wanted]
 
@@ -220,7 +211,7 @@ class _Task:
         answer = client.accept(packet.payload, context=context)
         # Only now: the header is about this model. And before training, which may fail.
         if held is not None and replicas.keep(held):
-            self.fields[HELD] = held.replica.sequence
+            self.told["held"] = held.replica.sequence
         if answer is not None:
             return answer
         if ledger.last().version == before:

@@ -250,7 +250,21 @@ class Opened:
         return update
 
 
-class ModelUpdate:
+class _Source:
+    """What the protocol reads an upload from, coordinate by coordinate."""
+
+    dim: int
+
+    def take(self, coordinates: NDArray[np.int64]) -> Floats:
+        """Return single values; coordinates must not fall."""
+        raise NotImplementedError
+
+    def read(self, start: int, stop: int) -> Floats:
+        """Return a stretch."""
+        return self.take(np.arange(start, stop))
+
+
+class ModelUpdate(_Source):
     """An update as the protocol reads it: (trained − received) / scale, then the values of every round.
 
     A node sends a fraction of the model, so the difference is computed where it is read. Holding all of it would cost a
@@ -278,18 +292,6 @@ class ModelUpdate:
             values[here] = (trained[inside].astype(self._dtype) - received[inside].astype(self._dtype)) * factor
         return values if split == len(coordinates) else np.concatenate([values, self._behind(coordinates[split:])])
 
-    def read(self, start: int, stop: int) -> Floats:
-        """Return a stretch of it."""
-        end = int(self._starts[-1])
-        values = np.empty(max(0, min(stop, end) - start), self._dtype)
-        for offset, (trained, received, factor) in zip(self._starts.tolist(), self._pieces, strict=False):
-            low, high = max(start, offset), min(stop, offset + len(trained))
-            if low < high:
-                inside, part = slice(low - offset, high - offset), values[low - start : high - start]
-                np.subtract(trained[inside], received[inside], out=part, dtype=self._dtype)
-                part *= factor
-        return values if stop <= end else np.concatenate([values, self._behind(np.arange(max(start, end), stop))])
-
     def _behind(self, coordinates: NDArray[np.int64]) -> Floats:
         """Return what stands behind the sliced arrays; zeros where nothing does."""
         place = (coordinates - self._tail_start) // self._block
@@ -299,7 +301,7 @@ class ModelUpdate:
         return values
 
 
-class ExampleRows:
+class ExampleRows(_Source):
     """What each example changes, as the protocol reads it. The mechanism clips and rounds rows, and adds them up."""
 
     def __init__(self, matrix: Floats) -> None:
@@ -310,12 +312,8 @@ class ExampleRows:
         """Return single values of all rows."""
         return self._matrix[:, coordinates]
 
-    def read(self, start: int, stop: int) -> Floats:
-        """Return a stretch of all rows."""
-        return self._matrix[:, start:stop]
 
-
-class Votes:
+class Votes(_Source):
     """Votes as the protocol reads them: one cell in each block, over and over."""
 
     def __init__(self, dim: int, block: int, cells: NDArray[np.float32]) -> None:
@@ -324,10 +322,6 @@ class Votes:
     def take(self, coordinates: NDArray[np.int64]) -> Floats:
         """Return single values."""
         return self._cells[coordinates // self._block % len(self._cells)]
-
-    def read(self, start: int, stop: int) -> Floats:
-        """Return a stretch."""
-        return self.take(np.arange(start, stop))
 
 
 def _is_statistic(slot: Slot) -> bool:

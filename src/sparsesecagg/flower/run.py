@@ -10,8 +10,9 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 import msgspec
 from flwr.app import Message, RecordDict
@@ -19,10 +20,10 @@ from flwr.app import Message, RecordDict
 from sparsesecagg.crypto.identity import Roster
 from sparsesecagg.errors import MalformedMessage, ProtocolError, SparseSecAggError, WrongRound, WrongStage
 from sparsesecagg.flower import messages
-from sparsesecagg.flower.downlink import HELD, Downlink
+from sparsesecagg.flower.downlink import Downlink
 from sparsesecagg.flower.errors import MissingMod, UnprovenNode
 from sparsesecagg.flower.figures import RoundRecord
-from sparsesecagg.flower.messages import RAISED, Invitation, Packet, Terms, Value, read_packet, wire_bytes
+from sparsesecagg.flower.messages import RAISED, Invitation, Packet, Terms, in_one_line, read_packet, wire_bytes
 from sparsesecagg.flower.node import Challenge, Claim
 from sparsesecagg.flower.transport import Messages, PatientGrid, Seats, by_request
 from sparsesecagg.protocol import Result, Server, Stage
@@ -38,31 +39,22 @@ Requests = Mapping[int, Request]
 _LARGEST_CLAIM = 1 << 40
 
 
-class RunState(msgspec.Struct, frozen=True, array_like=True):
-    """A run between rounds, as bytes."""
-
-    server: bytes
-    begun: int
-    """The round whose headers are leaving: its number is used up."""
-    seats: list[tuple[int, int]]
-
-
 class SecureRun:
     """One run of the protocol among nodes of Flower."""
 
-    def __init__(self, server: Server, timeout: float, downlink: Downlink, state: RunState | None = None) -> None:
-        """Take the protocol's server, at the start of an epoch, or restored with the rest of its `state`."""
+    def __init__(
+        self, server: Server, timeout: float, downlink: Downlink, seats: Sequence[tuple[int, int]] = ()
+    ) -> None:
+        """Take the protocol's server, at the start of an epoch or restored, and which user is which node if known."""
         self.server, self.params, self.roster = server, server.params, server.roster
         self.app = b""
         """What most nodes say the run's number and configuration are, as a digest: the context is bound to it."""
         self._timeout, self._downlink = timeout, downlink
-        self._seats = Seats(state.seats if state else ())
+        self._seats = Seats(seats)
         self._turn_to(Invitation((), "", RecordDict()), RoundRecord(0))
         self._sent: Requests = {}
         """UPLOAD's."""
         self._uploading = 0.0
-        if state:
-            server.catch_up(state.begun)
 
     @property
     def seed(self) -> bytes:
@@ -76,14 +68,16 @@ class SecureRun:
 
     def save(self) -> bytes:
         """Return the run as bytes, before the headers of its next round leave."""
-        begun, seats = self.server.round_number + 1, sorted(self._seats.node_of.items())
-        return msgspec.msgpack.encode(RunState(self.server.save(), begun, seats))
+        begun = self.server.round_number + 1  # The round whose headers are leaving: its number is used up.
+        return msgspec.msgpack.encode((self.server.save(), begun, sorted(self._seats.node_of.items())))
 
     @staticmethod
     def restore(data: bytes, timeout: float, downlink: Downlink, roster: Roster | None, combine: Combine) -> SecureRun:
         """Return the run that `save` wrote down, at the round after the last one that was begun."""
-        state = msgspec.msgpack.decode(data, type=RunState)
-        return SecureRun(Server.restore(state.server, roster, combine=combine), timeout, downlink, state)
+        saved, begun, seats = msgspec.msgpack.decode(data, type=tuple[bytes, int, list[tuple[int, int]]])
+        server = Server.restore(saved, roster, combine=combine)
+        server.catch_up(begun)
+        return SecureRun(server, timeout, downlink, seats)
 
     # Before a round
 
@@ -124,7 +118,7 @@ class SecureRun:
 
     def _turn_to(self, invitation: Invitation, record: RoundRecord) -> None:
         self._invitation, self._record, self._challenge = invitation, record, Challenge()
-        self._challenged: dict[str, Value] = {"challenge": self._challenge.public} if self.roster else {}
+        self._challenged: dict[str, Any] = {"challenge": self._challenge.public} if self.roster else {}
         record.cohort, record.invited = self.params.clients, len(invitation.nodes)
         record.alpha = self.params.shape.fraction()
 
@@ -144,18 +138,18 @@ class SecureRun:
         self._learn_app(answers)
         if self.roster is None:
             return 0  # A new session is a new run: nobody has seen anything of it.
-        self.server.catch_up(self._seen(answers, "last-round"))
-        return self._seen(answers, "last-epoch")
+        self.server.catch_up(self._seen(answers, "last_round"))
+        return self._seen(answers, "last_epoch")
 
     def _seen(self, answers: Mapping[int, Packet], name: str) -> int:
         """Return a number beyond what colluding users could make up: somebody honest has seen at least that much."""
-        told = [packet.fields.get(name) for packet in answers.values()]
-        numbers = sorted((n for n in told if isinstance(n, int) and 0 <= n <= _LARGEST_CLAIM), reverse=True)
+        told = [getattr(packet, name) or 0 for packet in answers.values()]
+        numbers = sorted((number for number in told if number <= _LARGEST_CLAIM), reverse=True)
         return (numbers[self.params.accusers :] or [0])[0]
 
     def _learn_app(self, answers: Mapping[int, Packet]) -> None:
         """Take what most nodes say the run's number and configuration are."""
-        told = [app for packet in answers.values() if isinstance(app := packet.fields.get("app"), bytes)]
+        told = [packet.app for packet in answers.values() if packet.app]
         self.app = Counter(told).most_common(1)[0][0] if told else b""
 
     # A round
@@ -175,7 +169,7 @@ class SecureRun:
             user = self._seats.user_of.get(node)
             if user is not None and user in headers:
                 content, more, size = self._downlink.message_for(node, invitation.content)
-                told: dict[str, Value] = {**terms.fields(), **more, **self._wanted(user)}
+                told = {**terms.entries(), **more, **self._wanted(user)}
                 requests[node] = self._request(Stage.UPLOAD, node, headers[user], told, content, timeout)
                 record.model_bytes[node] += size
             elif (asking := self._for_packages(node)) is not None:
@@ -193,8 +187,8 @@ class SecureRun:
         taken = self.take(Stage.UPLOAD, self._sent, heard)
         for node in heard:
             if self._sent[node][0].stage is Stage.UPLOAD:
-                fine = node in taken and taken[node].refusal is None
-                self._downlink.acknowledge(node, taken[node].fields.get(HELD) if fine else None)
+                fine = node in taken and taken[node].refused is None
+                self._downlink.acknowledge(node, taken[node].held if fine else None)
         requests = self._close()
         record.stage = Stage.UNMASK
         self._talk(grid, Stage.UNMASK, requests)
@@ -223,23 +217,23 @@ class SecureRun:
         stage: Stage,
         node: int,
         payload: bytes = b"",
-        fields: Mapping[str, Value] | None = None,
+        fields: Mapping[str, Any] | None = None,
         content: RecordDict | None = None,
         timeout: float | None = None,
     ) -> Request:
         """Return a message to a node, and count its bytes without the model."""
-        told: dict[str, Value] = {"run": self.params.run, **(fields or {})}
+        told: dict[str, Any] = {"run": self.params.run, **(fields or {})}
         user = self._seats.user_of.get(node)
         if self.roster is None and user is not None:
             told["user"] = user
-        packet = Packet(stage, self.server.round_number, payload, fields=told)
+        packet = Packet(stage, self.server.round_number, payload, **told)
         self._record.at(stage).received[node] += packet.codec_bytes
         return packet, self._invitation.message(node, packet, timeout or self._timeout, content)
 
-    def _wanted(self, user: int) -> dict[str, Value]:
+    def _wanted(self, user: int) -> dict[str, Any]:
         """Return what a message says of the packages that a user could have sent and has not."""
         lacking = self.server.lacking(user)
-        return {"wanted": list(lacking)} if lacking else {}  # Flower can't count the bytes of an empty list.
+        return {"wanted": list(lacking)} if lacking else {}
 
     def _for_packages(self, node: int) -> Request | None:
         """Return a message that asks for packages only, if a node can have any; an unknown one proves who it is."""
@@ -307,16 +301,16 @@ class SecureRun:
         if packet.stage is not asked.stage:
             raise WrongStage(packet.stage.name, asked.stage.name)
         user = self._seats.user_of.get(node)
-        if "challenge" in asked.fields and (packet.refusal is None or "proof" in packet.fields):
+        if asked.challenge and (packet.refused is None or packet.proof):
             user = self._proven_user(node, packet)
-        if packet.refusal is not None:
-            self._note(packet.stage, node, packet.refusal, refused=True)
+        if packet.refused is not None:
+            self._note(packet.stage, node, in_one_line(packet.refused), refused=True)
         if user is None:
             raise MalformedMessage(f"node {node} has not been assigned a user number")
         with self._record.timed(packet.stage):
             for package in packet.packages:
                 self.server.receive(package, sender=user)
-            if packet.refusal is None and (packet.payload or packet.stage is not Stage.SHARE_KEYS):
+            if packet.refused is None and (packet.payload or packet.stage is not Stage.SHARE_KEYS):
                 self.server.receive(packet.payload, sender=user)
         figures = self._record.at(packet.stage)
         figures.codec[node] += packet.codec_bytes
@@ -329,8 +323,8 @@ class SecureRun:
         """Return the user that a node proves to be, and give it its seat; raises `UnprovenNode`."""
         if self.roster is None:
             raise UnprovenNode(node, "there is no roster")
-        claim = Claim(self.params.run, node, packet.int_field("user"), packet.payload or b"".join(packet.packages))
-        self._challenge.verify(claim, self.roster, packet.bytes_field("proof"))
+        claim = Claim(self.params.run, node, packet.need("user"), packet.payload or b"".join(packet.packages))
+        self._challenge.verify(claim, self.roster, packet.need("proof"))
         self._seats.take(claim.user, node, self._invitation.nodes)
         return claim.user
 
