@@ -42,7 +42,7 @@ def exceeds(count: int, trials: int, bound: float, error_rate: float) -> bool:
     if bound == 0:
         return True
     counts = np.arange(count, trials + 1)
-    return float(np.exp(log_binomial(np.full_like(counts, trials), counts, bound)).sum()) < error_rate
+    return float(np.exp(log_binomial(trials, counts, bound)).sum()) < error_rate
 
 
 def t_statistic(samples: Sequence[float], expected: float) -> float:

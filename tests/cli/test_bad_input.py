@@ -88,7 +88,6 @@ plan      --dropout nan                  --dropout must be
 plan      --colluding 0.5                --colluding must be
 plan      --min-anonymity 101            --min-anonymity must be
 plan      --failure-log2 -inf            --failure-log2 must be
-plan      --levels 99999999999999999999  --levels must be
 plan      --alpha nan                    --alpha must
 plan      --group-size 101               --group-size must be from 3 to
 plan      --server evil                  --server must be one of malicious, semi-honest

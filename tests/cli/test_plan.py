@@ -72,14 +72,13 @@ def test_not_feasible_is_an_answer_with_a_reason_and_a_remedy(capsys: pytest.Cap
 
 
 def test_other_options(capsys: pytest.CaptureFixture[str]) -> None:
-    usual, strict, other, levels, small = (
+    usual, strict, other, small = (
         run_json(capsys, *TENTH.split(), "--clients", "1000", *more.split())
-        for more in ("", "--failure-log2 -80", "--server semi-honest", "--levels 8", "--group-size 60")
+        for more in ("", "--failure-log2 -80", "--server semi-honest", "--group-size 60")
     )
     assert strict["privacy_failure_log2"] <= -80
     assert strict["anonymity"] < usual["anonymity"] < other["anonymity"]
     assert "follows the protocol" in other["reason"]
-    assert levels["modulus_bits"] == usual["modulus_bits"] + 2
     assert (small["groups"], small["group_size"]) == (17, 59)
 
 
@@ -98,7 +97,7 @@ def test_readers_get_a_table_a_sentence_and_lines_to_paste(capsys: pytest.Captur
     assert "To use it" not in out
 
 
-@pytest.mark.parametrize("options", ["", "--server semi-honest --group-size 20 --clip 2"])
+@pytest.mark.parametrize("options", ["", "--server semi-honest --group-size 20"])
 def test_the_lines_run_and_cost_what_was_planned(capsys: pytest.CaptureFixture[str], options: str) -> None:
     asked = f"plan --clients 40 --dim 60000 --dropout 0.1 --colluding 0.1 --min-anonymity 5 {options}".split()
     answer, (_, out, _) = run_json(capsys, *asked), run(capsys, *asked)
@@ -123,9 +122,6 @@ def test_the_lines_run_and_cost_what_was_planned(capsys: pytest.CaptureFixture[s
         ("--alpha", "0", "must be in (0, 1], got 0"),
         ("--alpha", "2", "must be in (0, 1], got 2"),
         ("--group-size", "2", "must be from 3 to the 1000 clients, got 2"),
-        ("--clip", "0", "must be from 1e-30 to 1e30, got 0"),
-        ("--levels", "0", "must be at least 1, got 0"),
-        ("--levels", "99999999999", "must be at most"),
         ("--server", "lying", "must be one of malicious, semi-honest, got 'lying'"),
         ("--clients", "many", "must be a whole number"),
         ("--seed", "1", "is not an option"),
@@ -220,8 +216,6 @@ def test_the_lines_of_a_private_plan_carry_clip_and_noise(capsys: pytest.Capture
         ("--rounds 9", "--rounds must be given together with --epsilon"),
         ("--delta 1e-6", "--delta must be given together with --epsilon"),
         ("--clip-norm 1", "--clip-norm must be given together with --epsilon"),
-        ("--epsilon 1 --rounds 9 --levels 4", "--levels must not be given with --epsilon"),
-        ("--epsilon 1 --rounds 9 --clip 2", "--clip must not be given with --epsilon: use --clip-norm"),
     ],
 )
 def test_bad_input_about_noise_is_one_sentence(capsys: pytest.CaptureFixture[str], given: str, problem: str) -> None:

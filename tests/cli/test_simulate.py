@@ -137,7 +137,7 @@ def test_a_seed_repeats_the_round(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_authenticated_and_weighted_rounds(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = "simulate --clients 9 --dim 100 --alpha 0.4 --dropout 0.1 --weights examples --authenticated"
+    arguments = "simulate --clients 9 --dim 100 --alpha 0.4 --dropout 0.1 --max-weight 1000 --authenticated"
     result = run_json(capsys, *arguments.split())
     assert result["exact"]
     assert result["threshold"] == 6

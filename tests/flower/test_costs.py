@@ -39,10 +39,10 @@ def test_a_tenth_of_100_000_parameters_takes_25_kilobytes_with_the_keys_of_a_lat
         assert max(uploads) <= 25_000
         assert max(sent.values()) <= 28_000
         # What the strategy reports is what was sent.
-        assert abs(record.mean("wire")["UPLOAD"] - np.mean(uploads)) < 1
-        both = record.mean("wire")["UPLOAD"] + record.mean("wire")["UNMASK"]
+        assert abs(record.by_stage("wire")["UPLOAD"] - np.mean(uploads)) < 1
+        both = record.by_stage("wire")["UPLOAD"] + record.by_stage("wire")["UNMASK"]
         assert abs(both - np.mean(list(sent.values()))) < 1
-        assert record.mean("codec")["total"] < record.mean("wire")["total"]
+        assert record.by_stage("codec")["total"] < record.by_stage("wire")["total"]
         # The whole model once, then a tenth of it in words of 4 bits.
         assert all(size == 400_000 if number == 1 else size < 6_200 for size in record.model_bytes.values())
 

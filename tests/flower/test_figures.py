@@ -84,7 +84,7 @@ def test_a_report_can_be_made_from_the_run_folder(run: Any) -> None:
     assert [record.loss for record in recorded.rounds] == pytest.approx([1 / 2, 1 / 3, 1 / 4])
     assert recorded.rounds[0].contributors["min"] == 3
     assert recorded.rounds[0].contributors_histogram == {"3": 1.0}
-    assert recorded.rounds[0].upload_bytes == strategy.history[0].mean("codec")["UPLOAD"]
+    assert recorded.rounds[0].upload_bytes == strategy.history[0].by_stage("codec")["UPLOAD"]
     page = write_report(folder)
     assert "<html" in Path(page).read_text(encoding="utf-8")
 

@@ -87,7 +87,7 @@ def play(seed: int, replies: int, monkeypatch: pytest.MonkeyPatch, node_config: 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_odd_replies_do_not_end_a_plain_run(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert play(seed, 400, monkeypatch) >= 300
+    assert play(seed, 600, monkeypatch) >= 300
 
 
 def test_odd_replies_do_not_end_an_authenticated_run(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,7 +125,7 @@ def test_uploads_wait_as_long_as_each_start_is_told() -> None:
     for seconds in (1.5, 0.3):
         grid = LocalGrid(training_app(lambda p, a, r: a), 5, before=stuck)
         strategy.start(grid=grid, initial_arrays=model(w=np.zeros(9, np.float32)), num_rounds=1, timeout=seconds)
-    first, second = (record.total("seconds")["UPLOAD"] for record in strategy.history)
+    first, second = (record.by_stage("seconds")["UPLOAD"] for record in strategy.history)
     assert first >= 1.5 > second >= 0.3
 
 
@@ -140,5 +140,5 @@ def test_a_stage_waits_as_long_as_it_is_told_and_no_longer() -> None:
     grid = LocalGrid(training_app(lambda p, a, r: a), 5, before=stuck)
     start = time.monotonic()
     strategy.start(grid=grid, initial_arrays=model(w=np.zeros(9, np.float32)), num_rounds=1)
-    assert 0.5 <= strategy.history[0].total("seconds")["SHARE_KEYS"] < 2
+    assert 0.5 <= strategy.history[0].by_stage("seconds")["SHARE_KEYS"] < 2
     assert time.monotonic() - start < 20

@@ -56,7 +56,6 @@ def goals(most: int, hard: bool = False) -> st.SearchStrategy[Goal]:
             failure_log2=st.floats(-60, -2),
             server=st.sampled_from(["malicious", "semi-honest"]),
             alpha=st.one_of(st.none(), st.floats(0.01, 1)),
-            levels=st.one_of(st.none(), st.integers(1, 64)),
             group_size=st.one_of(st.none(), st.just(n), st.just(-(-n // 2) if n > 5 else n)),
         )
     )
@@ -112,7 +111,7 @@ def test_every_plan_keeps_its_promises(goal) -> None:
     assert plan.abort_probability == pytest.approx(failed_rounds(min(sizes), plan.threshold, goal.dropout))
     assert plan.abort_probability <= LOST_ROUNDS[-1]
     # Words: the shortest that hold the sum at so many levels.
-    levels = goal.levels or default_levels(min(sizes))
+    levels = default_levels(min(sizes))
     assert params.word.largest // max(sizes) >= levels
     assert params.modulus_bits == 4 or Word.of(params.modulus_bits - 1).largest // max(sizes) < levels
     assert plan.options.alpha == (DEFAULT_ALPHA if goal.alpha is None else goal.alpha)
@@ -285,7 +284,6 @@ def test_planning_is_quick(clients: int, limit: float, dropout: float, colluding
         ("failure_log2", 0.0, "below 0"),
         ("failure_log2", -math.inf, "at least -1000"),
         ("server", "lying", "one of malicious, semi-honest"),
-        ("levels", 0, "at least 1"),
     ],
 )
 def test_goals_that_no_plan_can_be_made_for_are_refused(option: str, value: Any, says: str) -> None:
@@ -302,8 +300,6 @@ def test_goals_that_no_plan_can_be_made_for_are_refused(option: str, value: Any,
         ("alpha", 0.01),
         ("group_size", 2),
         ("group_size", 101),
-        ("clip", 0.0),
-        ("levels", 10**9),
     ],
 )
 def test_options_that_no_round_could_have_are_refused(option: str, value: Any) -> None:

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from sparsesecagg.cli.shared import JsonOption, bytes_text, option, out, print_json, say, takes
 from sparsesecagg.downlink.gain import DEFAULT_ALPHA
-from sparsesecagg.errors import InvalidInput
+from sparsesecagg.errors import InvalidInput, require
 from sparsesecagg.patterns.groups import SMALLEST_GROUP
 from sparsesecagg.planning.message_sizes import default_levels
 from sparsesecagg.planning.noise import FAILURE_LOG2, MEANING, USUAL_DELTA, DifferentialPrivacy
@@ -36,8 +36,6 @@ class PlanOptions:
         DEFAULT_ALPHA, "Fraction of the model that each user sends (α), in (0, 1]; it costs no anonymity."
     )
     group_size: int | None = option(None, "Users of a group, at most.", "as the anonymity needs")
-    clip: float | None = option(None, "Largest magnitude of an update's coordinate.")
-    levels: int | None = option(None, "Minimum quantisation levels from 0 to the clip.", "by size of the groups")
     malicious: int = option(0, "Malicious users that centred clipping over groups must withstand: fewer than half.")
     epsilon: float | None = option(None, "Differential privacy over all rounds (ε).", "no noise")
     delta: float | None = option(None, "With --epsilon: δ, below 1/N.", f"{USUAL_DELTA:g}")
@@ -53,8 +51,7 @@ class PlanOptions:
         """Return the size of groups of which the malicious users can spoil fewer than half."""
         if not self.malicious:
             return self.group_size
-        if self.group_size is not None:
-            raise InvalidInput("group_size", "must not be given with --malicious, from which it follows")
+        require("group_size", self.group_size is None, "must not be given with --malicious, from which it follows")
         size, most = self.clients // (2 * self.malicious + 1), max(0, (self.clients // SMALLEST_GROUP - 1) // 2)
         if size < SMALLEST_GROUP:
             raise InvalidInput(
@@ -73,8 +70,7 @@ class PlanOptions:
         if self.rounds is None:
             raise InvalidInput("rounds", "is required with --epsilon")
         clip = given.pop("clip_norm", 1.0)
-        if not 0 < clip <= LARGEST_CLIP:
-            raise InvalidInput("clip_norm", f"must be above 0 and at most 1e30, got {clip:g}")
+        require("clip_norm", 0 < clip <= LARGEST_CLIP, f"must be above 0 and at most 1e30, got {clip:g}")
         return DifferentialPrivacy(self.epsilon, clip=clip, **given)
 
 
@@ -137,7 +133,6 @@ def lines_to_paste(answer: Plan, options: RoundOptions) -> list[str]:
         f"--dropout {goal.dropout:g}{' --authenticated' * malicious}"
     )
     bits, colluding = f"--modulus-bits {options.modulus_bits}", f"--colluding {goal.colluding:g}"
-    clip = "" if options.clip is None else f" --clip {options.clip:g}"
     trained, private = bits, ""
     if noise is not None:  # Then `train` takes the word that its own model needs.
         figures = {"epsilon": noise.epsilon, "delta": noise.delta, "clip": noise.clip}
@@ -150,7 +145,7 @@ def lines_to_paste(answer: Plan, options: RoundOptions) -> list[str]:
         if getattr(options, field.name) != field.default and field.name not in ("clip_norm", "noise_multiplier")
     )
     lines = [
-        f"sparsesecagg simulate {common} {bits} --dim {goal.dim}{clip}",
+        f"sparsesecagg simulate {common} {bits} --dim {goal.dim}",
         f"sparsesecagg train --aggregator sliced {common} {trained}",
         f"SecAgg(FedAvg(), options=RoundOptions({changed}){private})",
     ]
@@ -199,7 +194,5 @@ def _table(answer: Plan, options: RoundOptions) -> Table:
 def _levels_text(answer: Plan) -> str:
     if answer.noise is not None:
         return "the shortest that hold sums with noise"
-    if answer.goal.levels is not None:
-        return f"{answer.goal.levels} levels from 0 to the clip, as asked"
     size = answer.goal.clients // (answer.groups or 1)
     return f"{default_levels(size)} levels from 0 to the clip: within 0.3 points of 32 levels, measured"

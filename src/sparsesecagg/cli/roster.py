@@ -28,7 +28,7 @@ from sparsesecagg.crypto.identity import (
     identity_of,
 )
 from sparsesecagg.crypto.secrets import SECRET_SIZE, Secret
-from sparsesecagg.errors import InvalidInput, InvalidKey
+from sparsesecagg.errors import InvalidInput, InvalidKey, require
 from sparsesecagg.patterns.groups import SMALLEST_GROUP, group_count
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -59,11 +59,9 @@ def enrol_user(
     json: JsonOption = False,
 ) -> None:
     """Make the keys of one training run and sign them. Hand the entry to the builder of the roster."""
-    if not run:
-        raise InvalidInput("run", "must be a name, got an empty one")
+    require("run", bool(run), "must be a name, got an empty one")
     data = key.read_bytes()
-    if len(data) != SECRET_SIZE:
-        raise InvalidInput("key", f"must name a file that `roster identity` made, got {key.name}")
+    require("key", len(data) == SECRET_SIZE, f"must name a file that `roster identity` made, got {key.name}")
     secret = RunSecret(os.urandom(SECRET_SIZE))
     made = enrol(IdentityKey(data), run, secret)
     _write_private(run_key, secret, "run_key")
@@ -116,8 +114,7 @@ def seal(
     """Add the seed that follows from the beacon's value. Everybody who does so gets the same roster."""
     with _ending(f"{roster} is not to be trusted"):
         found = Roster.load(roster)
-    if found.seed:
-        raise InvalidInput("roster", f"must have no seed yet, got {roster.name}, which has one")
+    require("roster", not found.seed, f"must have no seed yet, got {roster.name}, which has one")
     sealed = _from_beacon(found, value)
     sealed.save(roster)
     _describe(sealed, json)
@@ -159,8 +156,7 @@ def _from_beacon(roster: Roster, value: str) -> Roster:
         data = bytes.fromhex(value)
     except ValueError:
         data = b""
-    if not data:
-        raise InvalidInput("value", f"must be hex digits, two for each byte, got {value!r}")
+    require("value", bool(data), f"must be hex digits, two for each byte, got {value!r}")
     return roster.with_beacon(data)
 
 

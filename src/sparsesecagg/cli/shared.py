@@ -35,8 +35,6 @@ _BYTES_PER_COORDINATE: Final = 16
 
 DEFAULT_ALPHA: Final = gain.DEFAULT_ALPHA
 """What a user sends if nobody says otherwise: the same in all commands."""
-WEIGHTS: Final = ("uniform", "examples")
-USUAL_MAX_WEIGHT: Final = 1000
 
 COMMON: Final[dict[str, Mapping[str, Any]]] = {
     "clients": {"help": "Users in the cohort (N), at least 3."},
@@ -51,8 +49,7 @@ COMMON: Final[dict[str, Mapping[str, Any]]] = {
     "modulus_bits": {"help": "Bits of a word, from 4 to 32.", "shown": "by size of the groups for sliced, else 32"},
     "neighbours": {"help": "Degree of the graph of masks and shares; complete if left out."},
     "threshold": {"help": "Users of a group that must stay for its sum to open.", "shown": "as dropouts allow"},
-    "weights": {"help": "How users count: uniform, or by examples (private weights).", "shown": "uniform"},
-    "max_weight": {"help": "The largest private weight.", "shown": f"{USUAL_MAX_WEIGHT} with --weights examples"},
+    "max_weight": {"help": "Users count by private weights of up to this.", "shown": "0: all alike"},
     "authenticated": {"help": "Use a roster of identities."},
     "seed": {"help": "Seed of everything random in the simulation.", "at_least": 0},
 }
@@ -185,15 +182,6 @@ def word_bits(pattern: str, asked: int | None, users: int = USUAL_GROUP) -> int:
         return asked
     short = pattern in PATTERNS and PATTERNS[pattern].short_words
     return shortest_word(users, default_levels(users)) if short else WORD_BITS[-1]
-
-
-def weight_limit(weights: str | None, max_weight: int | None) -> int:
-    """Return the largest private weight, 0 where users count alike; a limit alone says that they do not."""
-    if weights is not None and weights not in WEIGHTS:
-        raise InvalidInput("weights", f"must be one of {', '.join(WEIGHTS)}, got {weights!r}")
-    if weights == "uniform" and max_weight:
-        raise InvalidInput("max_weight", f"must not be given with uniform weights, got {max_weight}")
-    return max_weight or 0 if max_weight is not None or weights != "examples" else USUAL_MAX_WEIGHT
 
 
 def check_memory(dim: int) -> None:

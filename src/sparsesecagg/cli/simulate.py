@@ -14,7 +14,7 @@ from sparsesecagg.cli import shared
 from sparsesecagg.cli.shared import DEFAULT_ALPHA, JsonOption, bytes_text, option, seconds_text, takes
 from sparsesecagg.crypto.identity import USUAL_COLLUDING
 from sparsesecagg.crypto.kdf import DIGEST_SIZE
-from sparsesecagg.errors import InvalidInput, ProtocolError, RoundRefused, ThresholdNotMet, TooLittleOpened
+from sparsesecagg.errors import InvalidInput, ProtocolError, RoundRefused, ThresholdNotMet, TooLittleOpened, require
 from sparsesecagg.patterns import PATTERNS
 from sparsesecagg.planning.planner import advice
 from sparsesecagg.privacy.anonymity import planned_colluders
@@ -54,8 +54,7 @@ class SimulateOptions:
     rounds: int = option(1, "Rounds to run.")
     threshold: int | None = None
     clip: float = option(1.0, "Largest magnitude that a coordinate may have.")
-    weights: str | None = None
-    max_weight: int | None = None
+    max_weight: int = 0
     seed: int = 0
 
 
@@ -66,8 +65,7 @@ def simulate(asked: SimulateOptions, *, json: JsonOption = False) -> None:
     Every key, mask and message is real; the users, their random updates and their dropouts are simulated. Bytes and
     seconds are per round in steady state. They include the keys for a later round, but not the model.
     """
-    if not 1 <= asked.rounds <= MOST_ROUNDS:
-        raise InvalidInput("rounds", f"must be from 1 to {MOST_ROUNDS}, got {asked.rounds}")
+    require("rounds", 1 <= asked.rounds <= MOST_ROUNDS, f"must be from 1 to {MOST_ROUNDS}, got {asked.rounds}")
     stages, pattern = _drop_stages(asked.drop_at), shared.pattern_of(asked.pattern)
     sparse = pattern not in PATTERNS or PATTERNS[pattern].sparse
     options = RoundOptions(
@@ -78,7 +76,7 @@ def simulate(asked: SimulateOptions, *, json: JsonOption = False) -> None:
         dropout=asked.dropout,
         neighbours=asked.neighbours,
         clip=asked.clip,
-        max_weight=shared.weight_limit(asked.weights, asked.max_weight),
+        max_weight=asked.max_weight,
     )
     params = Parameters.create(asked.clients, asked.dim, options, session=seeded_entropy(asked.seed)(DIGEST_SIZE))
     shared.check_memory(asked.dim)
@@ -153,8 +151,7 @@ class _Counting(Observer):
 
 def _drop_stages(name: str) -> Sequence[Stage]:
     stages = {stage.name: (stage,) for stage in STAGES} | {"ANY": STAGES}
-    if name.upper() not in stages:
-        raise InvalidInput("drop_at", f"must be one of {', '.join(stages)}, got {name!r}")
+    require("drop_at", name.upper() in stages, f"must be one of {', '.join(stages)}, got {name!r}")
     return stages[name.upper()]
 
 

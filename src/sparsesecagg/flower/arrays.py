@@ -19,7 +19,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, RecordDict
 from numpy.typing import NDArray
 
-from sparsesecagg.errors import InvalidInput
+from sparsesecagg.errors import InvalidInput, require
 
 _NUMPY = "numpy.ndarray"
 _READ_HEADER = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
@@ -27,15 +27,13 @@ _READ_HEADER = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.form
 
 def view(array: Array) -> NDArray[Any]:
     """Return the array's values without copying them; they can't be written to."""
-    if array.stype != _NUMPY:
-        raise InvalidInput("arrays", f"must hold NumPy arrays, got {array.stype}")
+    require("arrays", array.stype == _NUMPY, f"must hold NumPy arrays, got {array.stype}")
     stream = io.BytesIO(array.data)
     try:
         shape, fortran, dtype = _READ_HEADER[np.lib.format.read_magic(stream)](stream)
     except (ValueError, KeyError, TypeError, SyntaxError, OverflowError, RecursionError):
         raise InvalidInput("arrays", "must hold NumPy arrays, and one can't be read") from None
-    if dtype.hasobject:
-        raise InvalidInput("arrays", "must hold numbers, not objects")
+    require("arrays", not dtype.hasobject, "must hold numbers, not objects")
     if tuple(shape) != tuple(array.shape) or str(dtype) != array.dtype:
         raise InvalidInput("arrays", "must have the type and shape that their records name")
     if len(array.data) - stream.tell() != prod(shape) * dtype.itemsize:
@@ -70,8 +68,7 @@ class Template:
             if values.dtype.kind not in "fiub":
                 raise InvalidInput("arrays", f"must hold real numbers, and {name!r} is of type {values.dtype}")
         template = Template.laid_out((name, values.dtype, values.shape) for name, values in arrays.items())
-        if template.dim == 0:
-            raise InvalidInput("arrays", "must hold at least one floating-point array to be averaged")
+        require("arrays", template.dim > 0, "must hold at least one floating-point array to be averaged")
         return template
 
     @staticmethod

@@ -28,7 +28,7 @@ from flwr.app import Array, ArrayRecord, RecordDict
 from sparsesecagg.crypto.kdf import digest
 from sparsesecagg.downlink import STEP_BITS, Replica, Spread, StepLog, Steps, decode_catchup
 from sparsesecagg.downlink.vector import Vector
-from sparsesecagg.errors import InvalidInput, MalformedMessage, SparseSecAggError, WrongStep
+from sparsesecagg.errors import InvalidInput, MalformedMessage, SparseSecAggError, WrongStep, require
 from sparsesecagg.files import write_atomically
 from sparsesecagg.flower.arrays import Slot, Template, view
 from sparsesecagg.flower.messages import STYPE, Packet
@@ -174,8 +174,7 @@ class Downlink:
         if self._log is None or arrangement is None or template != arrangement.template or list(record) != names:
             return template.cast(record)  # Another shape: `publish` begins anew with it.
         others = arrangement.others(template.cast(record))
-        if not all(np.isfinite(view(array)).all() for array in others.values()):
-            raise InvalidInput("model", "must be finite")
+        require("model", all(np.isfinite(view(array)).all() for array in others.values()), "must be finite")
         self._log.advance(arrangement.join(record))
         self._record = arrangement.rebuild(self._log.model, others)
         for name, array in self._record.items():

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from flwr.app import Array, ArrayRecord
 
-from sparsesecagg.errors import InvalidInput, MissingExtra
+from sparsesecagg.errors import InvalidInput, MissingExtra, require
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -32,8 +32,7 @@ def per_example_steps(
         from torch.func import functional_call, grad, vmap
     except ImportError:
         raise MissingExtra("torch", "gradients of single examples") from None
-    if len(inputs) != len(targets):
-        raise InvalidInput("targets", f"must be as many as the inputs, {len(inputs)}, got {len(targets)}")
+    require("targets", len(inputs) == len(targets), f"must be as many as the inputs, {len(inputs)}, got {len(targets)}")
     if any(isinstance(part, torch.nn.modules.batchnorm._BatchNorm) for part in model.modules()):
         raise InvalidInput(
             "model", "must not have batch normalisation, which mixes examples: use GroupNorm or LayerNorm"

@@ -110,11 +110,6 @@ class RoundRecord:
             parts.append(f"{len(self.refusals)} node(s) refused: {self.refusals[0]}")
         self.failure, self.failed_at = "; ".join(filter(None, parts)), self.stage.name
 
-    @property
-    def refused_by_all(self) -> bool:
-        """Whether every node refused, and all for the same reason."""
-        return 0 < self.invited <= len(self.refusals) and len(set(self.refusals)) == 1
-
     def complete(self, result: Result) -> None:
         """Take over what the protocol knows at the end."""
         self.survivors = len(result.survivors)
@@ -127,16 +122,10 @@ class RoundRecord:
         self.contributors_histogram = {str(count): float(shares[count]) for count in present.tolist()}
         self.clipped = result.clipped
 
-    def mean(self, what: str) -> dict[str, float]:
-        """Return the mean per client of one list of figures, by stage, with the total."""
-        return self._by_stage(lambda figures: _mean(getattr(figures, what)))
-
-    def total(self, what: str) -> dict[str, float]:
-        """Return one number by stage, with the total."""
-        return self._by_stage(lambda figures: float(getattr(figures, what)))
-
-    def _by_stage(self, number: Callable[[StageFigures], float]) -> dict[str, float]:
-        numbers = {stage.name: number(self.stages[stage.name]) for stage in STAGES if stage.name in self.stages}
+    def by_stage(self, what: str) -> dict[str, float]:
+        """Return a figure by stage, of bytes the mean per client, with the total."""
+        stages = {stage.name: self.stages[stage.name] for stage in STAGES if stage.name in self.stages}
+        numbers = {name: _mean(getattr(figures, what)) for name, figures in stages.items()}
         return {**numbers, "total": sum(numbers.values())}
 
     def metrics(self) -> MetricRecord:
@@ -147,8 +136,8 @@ class RoundRecord:
             "contributors": self.contributors_min,
             "coordinates-updated": self.coordinates_updated,
             "gain": self.gain,
-            "sent-bytes": self.mean("codec")["total"],
-            "seconds": self.total("seconds")["total"],
+            "sent-bytes": self.by_stage("codec")["total"],
+            "seconds": self.by_stage("seconds")["total"],
         }
         if self.epsilon is not None:
             figures["epsilon"] = self.epsilon
@@ -159,28 +148,28 @@ class RoundRecord:
         if self.failure is not None:
             return f"SecAgg round {self.number} failed at {self.failed_at}, the model is unchanged: {self.failure}"
         missing = ", ".join(f"{count} at {stage}" for stage, count in self.dropped.items() if count) or "nobody"
-        codec, wire = self.mean("codec"), self.mean("wire")["total"]
+        codec, wire = self.by_stage("codec"), self.by_stage("wire")["total"]
         return (
             f"SecAgg round {self.number}: the sum of {self.survivors} of {self.cohort} nodes (dropped: {missing}), "
             f"{self.coordinates_updated:.0%} of the model updated with gain {self.gain:.2f}; "
             f"{codec[Stage.UPLOAD.name] / 1000:.1f} kB in UPLOAD and {wire / 1000:.1f} kB of Flower objects in all per "
-            f"node; {self.exchanges} exchanges in {self.total('seconds')['total']:.1f} s"
+            f"node; {self.exchanges} exchanges in {self.by_stage('seconds')['total']:.1f} s"
         )
 
     def line(self) -> dict[str, Any]:
         """Return the round as a line of a run folder's metrics.jsonl."""
-        codec = self.mean("codec")
+        codec = self.by_stage("codec")
         return {
             "round": self.number,
             "status": "ok" if self.failure is None else "failed",
             "reason": self.failure,
             "upload_bytes": codec[Stage.UPLOAD.name],
             "sent_bytes": codec,
-            "wire_bytes": self.mean("wire"),
-            "received_bytes": self.mean("received"),
+            "wire_bytes": self.by_stage("wire"),
+            "received_bytes": self.by_stage("received"),
             "downlink_bytes": _mean(self.model_bytes),
-            "server_seconds": self.total("server_seconds"),
-            "stage_seconds": self.total("seconds"),
+            "server_seconds": self.by_stage("server_seconds"),
+            "stage_seconds": self.by_stage("seconds"),
             "contributors": {"mean": self.contributors_mean, "min": self.contributors_min},
             **{name: getattr(self, name) for name in _AS_THEY_ARE},
         }
@@ -230,8 +219,10 @@ class History:
 
     def require_hope(self) -> None:
         """Raise `RefusedByAll` if no round has succeeded, and nobody will say anything else in the next one."""
-        if self.rounds[-1].refused_by_all and all(record.failure for record in self.rounds) and not self._earlier:
-            raise RefusedByAll(self.rounds[-1].refusals[0])
+        refusals, invited = self.rounds[-1].refusals, self.rounds[-1].invited
+        by_all = 0 < invited <= len(refusals) and len(set(refusals)) == 1
+        if by_all and all(record.failure for record in self.rounds) and not self._earlier:
+            raise RefusedByAll(refusals[0])
 
     def current(self, number: int) -> RoundRecord:
         """Return the record of the round under way."""
@@ -298,5 +289,5 @@ class History:
         self._folder.write(_METRICS, self._earlier + lines)
 
 
-def _mean(values: Counter[int]) -> float:
-    return values.total() / len(values) if values else 0.0
+def _mean(values: Counter[int] | float) -> float:
+    return values if isinstance(values, float) else values.total() / max(1, len(values))

@@ -38,7 +38,7 @@ from flwr.app import (
 )
 
 from sparsesecagg.crypto.kdf import digest
-from sparsesecagg.errors import InvalidInput, MalformedMessage, ProtocolError, SparseSecAggError
+from sparsesecagg.errors import InvalidInput, MalformedMessage, ProtocolError, SparseSecAggError, require
 from sparsesecagg.flower.arrays import model_digest, own_records
 from sparsesecagg.protocol import Stage
 
@@ -280,8 +280,7 @@ class Invitation:
         if not messages:
             raise ProtocolError("the wrapped strategy chose no node for this round")
         nodes = sorted(message.metadata.dst_node_id for message in messages)
-        if len(set(nodes)) != len(nodes):
-            raise InvalidInput("strategy", "must send each node one message, and sends some node two")
+        require("strategy", len(set(nodes)) == len(nodes), "must send each node one message, and sends some node two")
         # Strategies share one content among all messages, which need not be looked at more than once.
         told = list({(id(each.content), each.metadata.message_type): each for each in messages}.values())
         if any(len(each.content.array_records) != 1 for each in told):

@@ -26,11 +26,11 @@ from flwr.app import ArrayRecord, Context, Message, MessageType, MetricRecord, R
 
 from sparsesecagg.errors import (
     AlreadyAnswered,
-    InvalidInput,
     MalformedMessage,
     PolicyViolation,
     ProtocolError,
     SparseSecAggError,
+    require,
 )
 from sparsesecagg.files import write_atomically
 from sparsesecagg.flower.arrays import SavedArrays, Template, own_records, saved_arrays, written_arrays
@@ -278,8 +278,7 @@ class _KeptUpdate:
 
 def _only_arrays(content: RecordDict) -> ArrayRecord:
     records = list(content.array_records.values())
-    if len(records) != 1:
-        raise InvalidInput("arrays", f"must be the one ArrayRecord of the message, which has {len(records)}")
+    require("arrays", len(records) == 1, f"must be the one ArrayRecord of the message, which has {len(records)}")
     return records[0]
 
 

@@ -24,7 +24,7 @@ from sparsesecagg.crypto.identity import Identity, Roster, RunSecret, run_key
 from sparsesecagg.crypto.kdf import derive, digest
 from sparsesecagg.crypto.keys import KeyAgreement, public_key
 from sparsesecagg.crypto.secrets import SECRET_SIZE, AgreedSecret, PrivateKey
-from sparsesecagg.errors import InvalidInput
+from sparsesecagg.errors import InvalidInput, require
 from sparsesecagg.flower.errors import UnprovenNode
 from sparsesecagg.patterns import PATTERNS
 from sparsesecagg.planning.noise import Unit
@@ -149,8 +149,7 @@ def _enrolment(named: Mapping[str, Path]) -> Enrolment | None:
     if not named:
         return None
     for needed, other in ((ROSTER, RUN_KEY), (RUN_KEY, ROSTER)):
-        if needed not in named:
-            raise InvalidInput(needed, f"must be named in the same configuration as {other}")
+        require(needed, needed in named, f"must be named in the same configuration as {other}")
     roster = _read_roster(named[ROSTER])
     if TRUSTED in named:
         roster.require_identities(_read_trusted(named[TRUSTED]))

@@ -24,7 +24,7 @@ import numpy as np
 from flwr.app import ArrayRecord
 from numpy.typing import NDArray
 
-from sparsesecagg.errors import InvalidInput, MalformedMessage
+from sparsesecagg.errors import MalformedMessage, require
 from sparsesecagg.flower.arrays import Slot, Template, view
 from sparsesecagg.protocol import Parameters
 from sparsesecagg.ranges import CELLS, vote
@@ -159,8 +159,7 @@ class Packing:
         self.template.require_same(changes, count)
         params, norm = self.params, isqrt(self.params.mechanism.squared_norm) + 1 if self.params.mechanism else 1
         most = params.word.largest // (2 * params.contributors * norm)
-        if count > most:
-            raise InvalidInput("arrays", f"of the reply must have at most {most} rows, which words hold, got {count}")
+        require("arrays", count <= most, f"of the reply must have at most {most} rows, which words hold, got {count}")
         matrix = np.zeros((count, params.dim), self.template.dtype)
         for slot, place in self.places:
             matrix[:, place] = view(changes[slot.name]).reshape(count, slot.size)

@@ -12,7 +12,7 @@ from flwr.serverapp.strategy import Strategy
 
 from sparsesecagg.crypto.identity import USUAL_COLLUDING, Roster
 from sparsesecagg.downlink.gain import DEFAULT_ALPHA
-from sparsesecagg.errors import InvalidInput
+from sparsesecagg.errors import InvalidInput, require
 from sparsesecagg.flower.arrays import Template
 from sparsesecagg.flower.packing import Packing
 from sparsesecagg.patterns.groups import SMALLEST_GROUP, group_count
@@ -58,11 +58,9 @@ class Settings:
         if self.dp and self.metrics:
             raise InvalidInput("metrics", "must not be given with dp: they would be outside of the noise")
         for name, bound in self.metrics.items():
-            if not is_positive(bound):
-                raise InvalidInput("metrics", f"must map names to largest magnitudes, got {bound!r} for {name!r}")
+            require("metrics", is_positive(bound), f"must map names to largest magnitudes, got {bound!r} for {name!r}")
         object.__setattr__(self, "metrics", {name: float(bound) for name, bound in self.metrics.items()})
-        if clip is not None and not is_positive(clip):
-            raise InvalidInput("clip", f"must be positive and finite, got {clip}")
+        require("clip", clip is None or is_positive(clip), f"must be positive and finite, got {clip}")
         if options.clip_norm is not None or options.noise_multiplier or options.per_example:
             raise InvalidInput("clip_norm", "must not be given here: use dp=DifferentialPrivacy(...)")
         if self.dp and clip is not None:
@@ -77,17 +75,14 @@ class Settings:
             raise InvalidInput("max_weight", f"must not be given with {params.pattern}, whose sums carry no weights")
 
     def _check_groups(self) -> None:
-        if self.over not in OVER:
-            raise InvalidInput("over", f"must be one of {', '.join(OVER)}, got {self.over!r}")
+        require("over", self.over in OVER, f"must be one of {', '.join(OVER)}, got {self.over!r}")
         if self.over == "nodes":
-            if self.groups is not None:
-                raise InvalidInput("groups", "must not be given with over='nodes': use options.group_size")
+            require("groups", self.groups is None, "must not be given with over='nodes': use options.group_size")
             return
         groups = self.groups
         if isinstance(groups, bool) or not isinstance(groups, int) or groups < SMALLEST_NUMBER:
             raise InvalidInput("groups", f"must be {SMALLEST_NUMBER} or more with over={self.over!r}, got {groups}")
-        if self.options.group_size is not None:
-            raise InvalidInput("group_size", "must not be given with groups, from which it follows")
+        require("group_size", self.options.group_size is None, "must not be given with groups, from which it follows")
         object.__setattr__(self, "options", replace(self.options, same_slices=True))
 
     @property
@@ -149,8 +144,7 @@ def is_positive(value: object) -> bool:
 
 def require_positive(name: str, seconds: float) -> float:
     """Return a time that can be waited."""
-    if not is_positive(seconds):
-        raise InvalidInput(name, f"must be positive seconds, got {seconds!r}")
+    require(name, is_positive(seconds), f"must be positive seconds, got {seconds!r}")
     return float(seconds)
 
 

@@ -20,7 +20,7 @@ from flwr.serverapp.strategy import Result as FlowerResult
 from flwr.serverapp.strategy import Strategy
 
 from sparsesecagg.crypto.identity import Roster
-from sparsesecagg.errors import InvalidInput, ProtocolError, SparseSecAggError
+from sparsesecagg.errors import InvalidInput, ProtocolError, SparseSecAggError, require
 from sparsesecagg.flower import settings
 from sparsesecagg.flower.arrays import Template
 from sparsesecagg.flower.downlink import Downlink
@@ -122,8 +122,7 @@ class SecAgg(Strategy):
 
     @downlink_bits.setter
     def downlink_bits(self, bits: int) -> None:
-        if self.history:
-            raise InvalidInput("downlink_bits", "must be set before the first round")
+        require("downlink_bits", not self.history, "must be set before the first round")
         self._movement.downlink = Downlink(bits)
 
     @property

@@ -78,10 +78,6 @@ class Goal:
     server: ServerModel = "malicious"
     alpha: float | None = None
     """The fraction of the model that a user sends in a round; None: the default."""
-    clip: float | None = None
-    """The largest magnitude of an update's coordinate; passed on."""
-    levels: int | None = None
-    """Minimum number of quantisation levels from 0 to the clip; None: by size of the groups."""
     group_size: int | None = None
     """Users of a group, at most; None: the planner chooses."""
     noise: DifferentialPrivacy | None = None
@@ -98,11 +94,8 @@ class Goal:
         require("min_anonymity", 1 <= least <= clients, f"must be from 1 to the {clients} clients, got {least}")
         require("failure_log2", low <= chance < 0, f"must be at least {low:g} and below 0, got {chance:g}")
         require_server(self.server)
-        require("levels", self.levels is None or self.levels >= 1, f"must be at least 1, got {self.levels}")
         if self.noise is not None:
             self.noise.check(clients, chance)
-            require("levels", self.levels is None, "must not be given with --epsilon: noise decides them")
-            require("clip", self.clip is None, "must not be given with --epsilon: use --clip-norm")
 
     @property
     def most_clients(self) -> int:
@@ -196,8 +189,7 @@ def _settings(goal: Goal, choice: _Choice) -> tuple[RoundOptions, NoisePlan | No
         threshold=choice.threshold,
         dropout=goal.dropout,
         colluding=goal.colluding,
-        modulus_bits=shortest_word(largest, goal.levels or default_levels(min(sizes))),
-        clip=goal.clip,
+        modulus_bits=shortest_word(largest, default_levels(min(sizes))),
     )
     if goal.noise is None:
         return options, None

@@ -158,20 +158,13 @@ ROUNDING: Final = 1e-6
 
 
 @lru_cache(maxsize=24)
-def _log_factorial_table(size: int) -> Logs:
+def _log_factorials(size: int) -> Logs:
     return np.array([math.lgamma(n + 1) for n in range(size)])
-
-
-def _log_factorials(largest: int) -> Logs:
-    # Powers of two, so that a search over sizes shares one table.
-    return _log_factorial_table(1 << max(10, (largest + 1).bit_length()))
 
 
 def _times_log(counts: Counts, probability: float) -> Logs:
     """Return counts · ln(probability), with 0 · ln(0) = 0."""
-    if probability > 0:
-        return counts.astype(np.float64) * math.log(probability)
-    return np.where(counts == 0, 0.0, IMPOSSIBLE)
+    return counts * math.log(probability) if probability > 0 else np.where(counts == 0, 0.0, IMPOSSIBLE)
 
 
 def log_sum(logs: Logs) -> float:
@@ -184,18 +177,16 @@ def log_sum(logs: Logs) -> float:
 
 def log_choose(whole: int, parts: Counts) -> Logs:
     """Return ln of the binomial coefficients; impossible where `parts` is below 0 or above `whole`."""
-    table = _log_factorials(whole)
+    table = _log_factorials(1 << max(10, (whole + 1).bit_length()))  # So that a search over sizes shares one table.
     possible = (parts >= 0) & (parts <= whole)
     inside = np.where(possible, parts, 0)
     return np.where(possible, table[whole] - table[inside] - table[whole - inside], IMPOSSIBLE)
 
 
-def log_binomial(trials: Counts, successes: Counts, probability: float) -> Logs:
-    """Return ln P[Bin(trials, probability) = successes], element by element; needs 0 ≤ successes ≤ trials."""
-    table = _log_factorials(int(trials.max(initial=0)))
-    failures = trials - successes
-    choose: Logs = table[trials] - table[successes] - table[failures]
-    return choose + _times_log(successes, probability) + _times_log(failures, 1 - probability)
+def log_binomial(trials: int, successes: Counts, probability: float) -> Logs:
+    """Return ln P[Bin(trials, probability) = successes], element by element."""
+    logs = _times_log(successes, probability) + _times_log(trials - successes, 1 - probability)
+    return log_choose(trials, successes) + logs
 
 
 def log_binomial_below(trials: int, probability: float, bound: int) -> float:
@@ -203,7 +194,7 @@ def log_binomial_below(trials: int, probability: float, bound: int) -> float:
     if bound > trials:
         return 0.0
     successes = np.arange(max(bound, 0))
-    return min(0.0, log_sum(log_binomial(np.full_like(successes, trials), successes, probability)))
+    return min(0.0, log_sum(log_binomial(trials, successes, probability)))
 
 
 def log_hypergeometric_at_least(population: int, marked: int, draws: int, bound: int) -> float:

@@ -9,15 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sparsesecagg.errors import InvalidInput
+from sparsesecagg.errors import InvalidInput, require
 from sparsesecagg.protocol.combine import Result
 from sparsesecagg.protocol.parameters import Parameters, RoundOptions
 from sparsesecagg.protocol.policy import Policy
-from sparsesecagg.protocol.stages import ROUND_STAGES, Stage
+from sparsesecagg.protocol.stages import Stage
 from sparsesecagg.simulate.run import Cohort, run_round
-
-DROPPABLE = tuple(stage.name for stage in (Stage.ADVERTISE_KEYS, Stage.SHARE_KEYS, *ROUND_STAGES))
-"""Stages at which a user may drop out."""
 
 
 def secure_sum(
@@ -38,8 +35,7 @@ def secure_sum(
         raise InvalidInput("options", f"must be RoundOptions, got {type(options).__name__}: RoundOptions(alpha=0.1)")
     if not hasattr(updates, "__len__"):
         raise InvalidInput("updates", f"must be a list of vectors, one per user, got {type(updates).__name__}")
-    if len(updates) < 3:
-        raise InvalidInput("updates", f"must come from at least 3 users, got {len(updates)}")
+    require("updates", len(updates) >= 3, f"must come from at least 3 users, got {len(updates)}")
     arrays = [_vector(user, update) for user, update in enumerate(updates)]
     if weights is not None and len(weights) != len(arrays):
         raise InvalidInput("weights", f"must be one for each of {len(arrays)} users, got {len(weights)}")
@@ -60,8 +56,7 @@ def secure_sum(
 def _vector(user: int, update: Any) -> NDArray[np.floating[Any]]:
     """Return an update as floats; integers are exact up to 2^53."""
     array = np.asarray(update)
-    if array.dtype.kind not in "fiub":
-        raise InvalidInput("updates", f"must be vectors of numbers, got {array.dtype} from user {user}")
+    require("updates", array.dtype.kind in "fiub", f"must be vectors of numbers, got {array.dtype} from user {user}")
     return array if array.dtype.kind == "f" else array.astype(np.float64)
 
 
@@ -69,10 +64,8 @@ def _stages(drops: Mapping[int, Stage | str], clients: int) -> dict[int, Stage]:
     """Return the stage at which each user drops out."""
     found = {}
     for user, stage in drops.items():
-        if not 0 <= user < clients:
-            raise InvalidInput("drops", f"must name users from 0 to {clients - 1}, got {user}")
+        require("drops", 0 <= user < clients, f"must name users from 0 to {clients - 1}, got {user}")
         name = stage.name if isinstance(stage, Stage) else str(stage).upper()
-        if name not in DROPPABLE:
-            raise InvalidInput("drops", f"must name one of {', '.join(DROPPABLE)}, got {stage!r}")
+        require("drops", name in Stage.__members__, f"must name one of {', '.join(Stage.__members__)}, got {stage!r}")
         found[user] = Stage[name]
     return found

@@ -32,7 +32,7 @@ def selection_probability(alpha: float, clients: int) -> float:
 def other_honest_survivors(clients: int, colluders: int, dropout: float) -> tuple[NDArray[np.int64], ...]:
     """Return r = 0 … N−A−1 and P[r of the other honest users survive]."""
     others = np.arange(clients - colluders)
-    probability = np.exp(log_binomial(np.full_like(others, clients - colluders - 1), others, 1 - dropout))
+    probability = np.exp(log_binomial(clients - colluders - 1, others, 1 - dropout))
     return others, probability
 
 

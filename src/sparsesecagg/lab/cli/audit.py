@@ -40,8 +40,7 @@ class AuditOptions:
     modulus_bits: int | None = None
     neighbours: int | None = None
     threshold: int | None = None
-    weights: str | None = None
-    max_weight: int | None = None
+    max_weight: int = 0
     drop_at: str = option(
         Stage.UPLOAD.name, "UPLOAD, or SHARE_KEYS: a user that drops out sends no keys for later rounds either."
     )
@@ -63,7 +62,7 @@ def audit(asked: AuditOptions, *, json: JsonOption = False) -> None:
     truth.
     """
     require("drop_at", asked.drop_at in Stage.__members__, f"must be one of UPLOAD, SHARE_KEYS, got {asked.drop_at!r}")
-    pattern, limit = shared.pattern_of(asked.pattern), shared.weight_limit(asked.weights, asked.max_weight)
+    pattern = shared.pattern_of(asked.pattern)
 
     def settings_of(name: str) -> AuditSettings:
         kind = PATTERNS.get(name)
@@ -75,7 +74,7 @@ def audit(asked: AuditOptions, *, json: JsonOption = False) -> None:
             dropout=asked.dropout,
             modulus_bits=shared.word_bits(name, asked.modulus_bits),
             neighbours=asked.neighbours,
-            max_weight=limit if name == pattern or (kind and kind.protects) else 0,
+            max_weight=asked.max_weight if name == pattern or (kind and kind.protects) else 0,
         )
         same = {each.name: getattr(asked, each.name) for each in fields(AuditSettings) if each.name != "options"}
         return AuditSettings(**same | {"options": options, "drop_at": Stage[asked.drop_at]})
