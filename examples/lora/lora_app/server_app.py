@@ -36,6 +36,6 @@ def main(grid: Grid, context: Context) -> None:
     print(f"{everything:,} parameters, {adapters:,} of them in adapters")
     for record in strategy.history:
         accuracy = result.evaluate_metrics_serverapp[record.number]["accuracy"]
-        sent, received = (record.mean(way)["total"] for way in ("wire", "received"))
+        sent, received = (record.by_stage(way)["total"] for way in ("wire", "received"))
         cost = f"per node {sent:,.0f} bytes sent, {received:,.0f} received"
         print(f"round {record.number}: accuracy {accuracy:.3f}; {cost}")

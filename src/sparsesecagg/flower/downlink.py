@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -43,7 +42,6 @@ _REARRANGED = 8
 """A new epoch changes other coordinates together. After so many steps a whole model costs less than to ignore that."""
 _KEPT = 4
 """Models per folder: the last one, and some for nodes that are behind in a simulation."""
-_OLDEST = 7 * 24 * 3600.0
 _SUFFIX = ".model"
 
 
@@ -334,11 +332,6 @@ class Replicas:
 
     def _forget(self) -> None:
         """Remove what no step will start from."""
-        found: list[tuple[float, Path]] = []
-        for path in self.folder.iterdir():
-            with suppress(OSError):  # Another process may be tidying up as well.
-                found.append((path.stat().st_mtime, path))
-        for place, (touched, path) in enumerate(sorted(found, reverse=True)):
-            if place >= _KEPT or touched < time.time() - _OLDEST:
-                with suppress(OSError):
-                    path.unlink()
+        with suppress(FileNotFoundError):  # Another process is tidying up as well.
+            for path in sorted(self.folder.iterdir(), key=lambda path: path.stat().st_mtime)[:-_KEPT]:
+                path.unlink()

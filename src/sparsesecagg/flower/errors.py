@@ -23,7 +23,6 @@ class MissingMod(ProtocolError):
     """The server has secure aggregation switched on, the ClientApp has not."""
 
     def __init__(self, nodes: int, found: str) -> None:
-        self.nodes = nodes
         super().__init__(
             f"the ClientApp of {nodes} node(s) did not let secagg_mod answer the key exchange ({found}): either the "
             f"line {CLIENT_LINE} is missing in it (with `from sparsesecagg.flower import secagg_mod`), or another mod "
@@ -55,7 +54,6 @@ class UnprovenNode(ProtocolError):
     """A node that does not prove to be a user of the roster, or a second one for the same user; it is rejected."""
 
     def __init__(self, node: int, problem: str) -> None:
-        self.node = node
         super().__init__(f"node {node} is rejected: {problem}")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -235,13 +235,9 @@ class SecAgg(Strategy):
 
     def summary(self) -> None:
         """Log the settings, then those of the wrapped strategy."""
-        told, dp = self._settings, self._settings.dp
-        usual = asdict(RoundOptions())
-        chosen = [f"{name} {value}" for name, value in asdict(told.options).items() if value != usual[name]]
+        options, usual, dp = self._settings.options, RoundOptions(), self._settings.dp
+        chosen = [f"{name} {value}" for name, value in vars(options).items() if value != getattr(usual, name)]
         _LOG.info("\t├──> SecAgg around %s: %s", type(self.strategy).__name__, ", ".join(chosen) or "defaults")
-        _LOG.info("\t│\t├── gain %s, metrics %s", told.gain or "auto", list(told.metrics))
-        if told.roster:
-            _LOG.info("\t│\t├── authenticated: a roster of %d users", len(told.roster.entries))
         if dp:
             _LOG.info("\t│\t└── %s (%s); nodes do not evaluate", dp, dp.meaning)
         elif getattr(self.strategy, "fraction_evaluate", False):

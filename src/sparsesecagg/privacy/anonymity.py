@@ -164,7 +164,9 @@ def _log_factorials(size: int) -> Logs:
 
 def _times_log(counts: Counts, probability: float) -> Logs:
     """Return counts · ln(probability), with 0 · ln(0) = 0."""
-    return counts * math.log(probability) if probability > 0 else np.where(counts == 0, 0.0, IMPOSSIBLE)
+    if probability > 0:
+        return counts.astype(np.float64) * math.log(probability)
+    return np.where(counts == 0, 0.0, IMPOSSIBLE)
 
 
 def log_sum(logs: Logs) -> float:

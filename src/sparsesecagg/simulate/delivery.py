@@ -161,7 +161,7 @@ class Delivery:
 
     def trace(self, user: int) -> Trace:
         """Return what notes a user's integers for the plain sum, off the clock."""
-        return self._timed([])(self._plain.of(self._server.groups.of(user).number))
+        return self._timed([])(partial(self._plain.note, self._server.groups.of(user).number))
 
     def outcome(self, clients: Mapping[int, Client]) -> Outcome:
         """Return what came of the round."""
@@ -185,24 +185,20 @@ class PlainSum:
         self._pieces: dict[tuple[int, int], tuple[Index, NDArray[np.int64]]] = {}
         """By group and first coordinate. Where users draw their own coordinates, one piece is the whole vector."""
 
-    def of(self, group: int) -> Trace:
-        """Return what notes one user's integers. All users of a group have the same coordinates if they are public."""
-
-        def note(index: Index, integers: NDArray[np.int64]) -> None:
-            if not len(integers):
-                return
-            if not self._public:
-                if not self._pieces:
-                    self._pieces[group, 0] = slice(None), np.zeros(self._dim, np.int64)
-                self._pieces[group, 0][1][index] += integers
-                return
-            first = index.start if isinstance(index, slice) else int(index[0])
-            if (group, first) in self._pieces:
-                self._pieces[group, first][1][:] += integers
-            else:
-                self._pieces[group, first] = index, integers.astype(np.int64)
-
-        return note
+    def note(self, group: int, index: Index, integers: NDArray[np.int64]) -> None:
+        """Add one user's integers. All users of a group have the same coordinates if they are public."""
+        if not len(integers):
+            return
+        if not self._public:
+            if not self._pieces:
+                self._pieces[group, 0] = slice(None), np.zeros(self._dim, np.int64)
+            self._pieces[group, 0][1][index] += integers
+            return
+        first = index.start if isinstance(index, slice) else int(index[0])
+        if (group, first) in self._pieces:
+            self._pieces[group, first][1][:] += integers
+        else:
+            self._pieces[group, first] = index, integers.astype(np.int64)
 
     def total(self, lost: Collection[int]) -> NDArray[np.int64]:
         """Return the sum over the groups that were opened."""
