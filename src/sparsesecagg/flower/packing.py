@@ -13,6 +13,7 @@ In a round that finds ranges, every block holds one cell of a user's votes inste
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -249,14 +250,14 @@ class Opened:
         return update
 
 
-class _Source:
+class _Source(ABC):
     """What the protocol reads an upload from, coordinate by coordinate."""
 
     dim: int
 
+    @abstractmethod
     def take(self, coordinates: NDArray[np.int64]) -> Floats:
         """Return single values; coordinates must not fall."""
-        raise NotImplementedError
 
     def read(self, start: int, stop: int) -> Floats:
         """Return a stretch."""
