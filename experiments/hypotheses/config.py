@@ -96,7 +96,7 @@ class Config:
     seeds: int = 1
     beyond: int = 3
     """Rounds that are trained after the first crossing; a target is held if the mean of so many rounds reaches it."""
-    patience: int = 4
+    patience: int = 3
     """A rule is given up that has not reached the target in so many times SecAgg's rounds."""
     dropout: float = DROPOUT
 

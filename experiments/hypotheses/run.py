@@ -31,10 +31,12 @@ def run(config: Config, seed: int, work: Work) -> Findings:
 
     Every finished run is saved at once. Those that the result file holds already are not trained again.
     """
-    jobs = [
+    cohorts = sorted({clients for figure in config.figures for clients in figure.cohorts})
+    jobs = [  # Every figure with few users first: a hypothesis must fit them all.
         (figure, clients, seed + more, rule)
+        for clients in cohorts
         for figure in config.figures
-        for clients in figure.cohorts
+        if clients in figure.cohorts
         for more in range(config.seeds)
         for rule in RULES
     ]
