@@ -126,7 +126,8 @@ def test_steps_may_have_other_widths(ledger: Path, bits: int) -> None:
     play.start(3)
     play.require_same_models(list(range(NODES)), [1, 2, 3])
     size = play.strategy.history[-1].line()["downlink_bytes"]
-    assert size == pytest.approx(DIM * bits / 8 + 4 * 7 + 8 + 120, rel=0.1)
+    most = DIM * bits / 8 + 4 * 7 + 8 + 120
+    assert most / 2 < size < most
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float16])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+import zlib
 from collections.abc import Sequence
 
 HEADER = 1 + 1 + 8 + 8 + 8 + 8 + 32
@@ -33,8 +34,8 @@ def stepped(model: Sequence[float], step: bytes) -> list[float]:
     bits, dim = step[1], int.from_bytes(step[2:10], "little")
     assert dim == len(model)
     blocks = (dim + 511) // 512
-    exponents = step[HEADER : HEADER + blocks]
-    codes = int.from_bytes(step[HEADER + blocks :], "little")
+    body = zlib.decompress(step[HEADER:], -15)
+    exponents, codes = body[:blocks], int.from_bytes(body[blocks:], "little")
     result = list(model)
     for block, exponent in enumerate(exponents):
         if exponent == 0:

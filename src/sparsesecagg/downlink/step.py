@@ -3,13 +3,16 @@
 Levels are symmetric around 0 (−127 … 127, −7 … 7 or −1 … 1), so a coordinate that should not move does not. The scale
 of a block is the power of two with the smallest squared error among a few: what exceeds the range is cut off, and the
 caller keeps the difference for the next step. Which scale is chosen need not be the same on every machine, since it
-travels as one byte, the exponent field of a float32; what follows from it is exact. docs/downlink.md has every byte.
+travels as one byte, the exponent field of a float32; what follows from it is exact. Small levels are frequent, so all
+of it travels under a Huffman code (DEFLATE without matches). docs/downlink.md has every byte.
 """
 
 from __future__ import annotations
 
 import struct
+import zlib
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +20,7 @@ from numpy.typing import NDArray
 from sparsesecagg.downlink.vector import BLOCK, Vector, block_count, in_range
 from sparsesecagg.errors import MalformedMessage, WrongStep
 
-VERSION = 1
+VERSION = 2
 STEP_BITS = (2, 4, 8)
 EMPTY = 0
 """The exponent byte of a block that stays as it is."""
@@ -33,6 +36,9 @@ Bytes = NDArray[np.uint8]
 Levels = NDArray[np.int8]
 
 _HEADER = struct.Struct("<BBQQQ8s32s")
+_RAW_DEFLATE = -15
+_LARGEST_RATIO = 8
+"""A Huffman code takes one bit or more for a byte, so a few bytes can't unpack to gigabytes."""
 _ROWS = 128
 """Blocks handled at a time: 256 kB of float32, which stays in the processor's cache."""
 
@@ -179,11 +185,17 @@ class ModelStep:
         header = _HEADER.pack(
             VERSION, self.bits, self.dim, self.before, self.after, self.digest_before, self.digest_after
         )
-        return b"".join((header, self.exponents, self.levels))
+        return header + self.packed
+
+    @cached_property
+    def packed(self) -> bytes:
+        """Exponents and levels under a Huffman code."""
+        coder = zlib.compressobj(wbits=_RAW_DEFLATE, strategy=zlib.Z_HUFFMAN_ONLY)
+        return coder.compress(self.exponents + self.levels) + coder.flush()
 
     @staticmethod
     def decode(data: bytes | memoryview) -> ModelStep:
-        """Read a step; refuse whatever `encode` would not have written. Needs no more memory than `data`."""
+        """Read a step, refuse what `encode` would not have packed. Takes at most nine times the memory of `data`."""
         if len(data) < _HEADER.size:
             raise MalformedMessage(f"a step has {_HEADER.size} bytes or more, got {len(data)}")
         version, bits, dim, before, after, digest_before, digest_after = _HEADER.unpack_from(data)
@@ -193,8 +205,7 @@ class ModelStep:
             raise MalformedMessage(f"a step has 2, 4 or 8 bits per coordinate, got {bits}")
         if after <= before:
             raise MalformedMessage(f"a step leads to a later model, got {before} to {after}")
-        body = bytes(data[_HEADER.size :])
-        blocks = block_count(dim)
+        body, blocks = _unpacked(data[_HEADER.size :]), block_count(dim)
         if not dim or blocks > len(body):
             raise MalformedMessage(f"{dim} coordinates do not fit a step of {len(data)} bytes")
         step = ModelStep(bits, dim, before, after, digest_before, digest_after, body[:blocks], body[blocks:])
@@ -204,7 +215,7 @@ class ModelStep:
     @property
     def size(self) -> int:
         """The bytes that the step takes on the wire."""
-        return _HEADER.size + len(self.exponents) + len(self.levels)
+        return _HEADER.size + len(self.packed)
 
     def _check_body(self) -> None:
         exponents = np.frombuffer(self.exponents, np.uint8)
@@ -220,6 +231,17 @@ class ModelStep:
             raise MalformedMessage("the padding of the last byte is not zero")
         if not padded_levels(self).any(axis=1).all():
             raise MalformedMessage("a block of zeros is not marked as empty")
+
+
+def _unpacked(packed: bytes | memoryview) -> bytes:
+    coder = zlib.decompressobj(wbits=_RAW_DEFLATE)
+    try:
+        body = coder.decompress(packed, _LARGEST_RATIO * len(packed))
+    except zlib.error:
+        raise MalformedMessage("a step is not packed as it should be") from None
+    if not coder.eof or coder.unused_data:
+        raise MalformedMessage("a step is cut off, goes on behind its end, or unpacks to more than its code can hold")
+    return body
 
 
 def levels_size(exponents: Bytes, dim: int, bits: int) -> int:
