@@ -179,7 +179,9 @@ def of_nodes(nodes: int) -> dict[str, Any]:
     people = make_identities(nodes, "overview", seeded_entropy(1))
     listed = Parameters.create(nodes, FLOWER_DIM, options, roster=people[0].roster)
     log = StepLog(np.zeros(FLOWER_DIM, np.float32), STEP_BITS)
-    log.advance((np.arange(FLOWER_DIM) < params.shape.coverage * FLOWER_DIM).astype(np.float32))
+    covered = np.arange(FLOWER_DIM) < params.shape.coverage * FLOWER_DIM
+    # Random values: those of a training take fewer bytes.
+    log.advance(np.where(covered, np.random.default_rng(0).standard_normal(FLOWER_DIM), 0).astype(np.float32))
     sizes = message_bytes(params)
     return {
         "nodes": nodes,
