@@ -40,7 +40,16 @@ def test_a_single_sample_left_over_joins_the_batch_before() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"epochs": 0}, {"batch": 0}, {"lr": 0.0}, {"lr": float("inf")}, {"momentum": 1.0}, {"momentum": -0.1}]
+    "wrong",
+    [
+        {"epochs": 0},
+        {"batch": 0},
+        {"lr": 0.0},
+        {"lr": float("inf")},
+        {"momentum": 1.0},
+        {"momentum": -0.1},
+        {"precision": "float8"},
+    ],
 )
 def test_settings_that_can_not_train_are_refused_by_name(wrong) -> None:
     """The error names the option."""

@@ -19,6 +19,7 @@ Vector = NDArray[np.float32]
 Values = NDArray[np.float32]
 Labels = NDArray[np.int64]
 Views = list[tuple[Values, Values]]  # (weight, bias) of each layer.
+PRECISIONS = ("float32", "bfloat16")
 STRIDE = 2  # Pixels that a convolution moves at a time.
 
 
@@ -30,11 +31,15 @@ class LocalTraining:
     batch: int = 28
     lr: float = 0.01
     momentum: float = 0.5
+    precision: str = "float32"
+    """Or bfloat16, for the products of torch models; weights and steps are float32 all the same."""
 
     def __post_init__(self) -> None:
         for option, value in (("epochs", self.epochs), ("batch", self.batch)):
             require(option, value >= 1, f"must be at least 1, got {value}")
         require("lr", 0 < self.lr < math.inf, f"must be above 0, got {self.lr}")
+        known = self.precision in PRECISIONS
+        require("precision", known, f"must be one of {', '.join(PRECISIONS)}, got {self.precision!r}")
         require("momentum", 0 <= self.momentum < 1, f"must be at least 0 and below 1, got {self.momentum}")
 
     def batches(self, samples: int, seed: int) -> list[NDArray[np.int64]]:
@@ -76,6 +81,7 @@ class Model(ABC):
 
     name: str
     layers: tuple[Layer, ...]
+    precisions: tuple[str, ...] = ("float32",)
 
     @property
     def dim(self) -> int:

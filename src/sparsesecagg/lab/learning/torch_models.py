@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsesecagg.errors import InvalidInput, MissingExtra, require
-from sparsesecagg.lab.learning.models import Evaluation, Labels, Layer, LocalTraining, Model, Values, Vector
+from sparsesecagg.lab.learning.models import PRECISIONS, Evaluation, Labels, Layer, LocalTraining, Model, Values, Vector
 
 if TYPE_CHECKING:
     import torch
@@ -39,6 +39,8 @@ class TorchModel(Model):
     `module` is a module, whose present weights are the first global model, or a function that makes one, called once
     with torch seeded from the run's seed.
     """
+
+    precisions = PRECISIONS
 
     def __init__(
         self,
@@ -82,9 +84,12 @@ class TorchModel(Model):
         trained = [p for p in module.parameters() if p.requires_grad]
         # Fused: small networks spend a sixth of a step in the optimiser's own dispatch otherwise.
         descent = self._torch.optim.SGD(trained, lr=how.lr, momentum=how.momentum, fused=True)
+        shorter = self._torch.autocast("cpu", self._torch.bfloat16, enabled=how.precision == "bfloat16")
         for chosen in how.batches(len(y), seed):
             descent.zero_grad()
-            self._loss(module(samples[chosen]), labels[chosen]).backward()
+            with shorter:
+                loss = self._loss(module(samples[chosen]), labels[chosen])
+            loss.backward()
             descent.step()
         return self._read()
 
