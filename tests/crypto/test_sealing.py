@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESCCM
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference.kdf import hkdf
+from reference.kdf import hkdf, hkdf_expand
 from sparsesecagg.crypto.sealing import (
     SEAL_OVERHEAD,
     TAG_SIZE,
-    next_ratchet,
+    is_tag,
     pair_ratchet,
-    round_secret,
     seal,
+    step,
     tag,
     unseal,
 )
-from sparsesecagg.crypto.secrets import PairRatchet, RoundSecret
+from sparsesecagg.crypto.secrets import PairRatchets, RoundSecret
 from strategies import seeds, user_numbers
 
 AGREED = bytes(range(32))
@@ -35,10 +33,6 @@ def names(one: int, other: int) -> bytes:
     return one.to_bytes(4, "little") + other.to_bytes(4, "little")
 
 
-def mac(key: bytes, label: bytes, *parts: bytes) -> bytes:
-    return hmac.digest(key, b"sparsesecagg/v3/" + label + b"/" + b"".join(parts), hashlib.sha256)
-
-
 # Ratchets
 
 
@@ -48,22 +42,21 @@ def test_both_sides_start_the_same_ratchet(agreed: bytes, context: bytes, one: i
     ratchet = pair_ratchet(agreed, context, one, other)
     assert ratchet == pair_ratchet(agreed, context, other, one)
     info = b"sparsesecagg/v3/pair/" + names(min(one, other), max(one, other))
-    assert ratchet.reveal() == hkdf(agreed, context, info, 32)
+    assert ratchet == hkdf(agreed, context, info, 32)
 
 
 def test_every_pair_and_context_has_a_ratchet_of_its_own() -> None:
     ratchets = [pair_ratchet(AGREED, CONTEXT, one, other) for one in range(6) for other in range(one, 6)]
     ratchets += [pair_ratchet(AGREED, b"\x02" * 32, 0, 1), pair_ratchet(bytes(32), CONTEXT, 0, 1)]
-    assert len({ratchet.reveal() for ratchet in ratchets}) == len(ratchets)
+    assert len(set(ratchets)) == len(ratchets)
 
 
-@given(seeds)
-def test_a_ratchet_moves_on_by_a_hash_and_gives_one_secret_per_round(start: bytes) -> None:
-    ratchet = PairRatchet(start)
-    assert next_ratchet(ratchet).reveal() == mac(start, b"next round")
-    assert round_secret(ratchet).reveal() == mac(start, b"this round")
-    assert type(next_ratchet(ratchet)) is PairRatchet
-    assert type(round_secret(ratchet)) is RoundSecret
+@given(st.lists(seeds, max_size=4))
+def test_ratchets_move_on_by_a_hash_and_give_one_secret_each_per_round(start: list[bytes]) -> None:
+    ratchets, secrets = step(PairRatchets(b"".join(start)))
+    both = [hkdf_expand(each, b"sparsesecagg/v3/round/", 64) for each in start]
+    assert ratchets == PairRatchets(b"".join(each[:32] for each in both))
+    assert secrets.each() == [RoundSecret(each[32:]) for each in both]
 
 
 # Sealing
@@ -80,8 +73,8 @@ def test_a_sealed_pair_of_shares_takes_48_bytes() -> None:
     assert (SEAL_OVERHEAD, TAG_SIZE, len(SEALED)) == (8, 8, 48)
 
 
-def test_each_direction_has_a_key_of_its_own() -> None:
-    """So that the constant nonce never meets one key twice."""
+def test_each_direction_has_a_nonce_of_its_own() -> None:
+    """So that none meets one key twice."""
     sealed = {seal(SECRET, sender, receiver, PLAIN) for sender in range(8) for receiver in range(8)}
     assert len(sealed) == 64
 
@@ -123,18 +116,36 @@ def test_sealing_hides_the_plain_bytes() -> None:
 
 
 @given(seeds, user_numbers, user_numbers, seeds)
-def test_a_tag_is_hmac_cut_to_size(secret: bytes, sender: int, receiver: int, statement: bytes) -> None:
-    expected = mac(secret, b"header tag", names(sender, receiver), statement)[:8]
-    assert tag(RoundSecret(secret), "header tag", sender, receiver, statement) == expected
+def test_a_tag_is_ccm_of_the_statement_alone(secret: bytes, sender: int, receiver: int, statement: bytes) -> None:
+    nonce = b"tag\0\0" + names(sender, receiver)
+    made = tag(RoundSecret(secret), sender, receiver, statement)
+    assert made == AESCCM(secret, 8).encrypt(nonce, b"", statement)
+    assert len(made) == TAG_SIZE
+    assert is_tag(RoundSecret(secret), sender, receiver, statement, made)
 
 
-def test_a_tag_says_who_told_what_to_whom_and_what_for() -> None:
-    """Another purpose, sender, receiver, secret or statement gives another tag."""
+def test_a_tag_is_no_sealed_message_and_the_reverse() -> None:
+    """Two purposes under one key have different nonces."""
+    assert seal(SECRET, SENDER, RECEIVER, b"") != tag(SECRET, SENDER, RECEIVER, b"")
+    assert unseal(SECRET, SENDER, RECEIVER, tag(SECRET, SENDER, RECEIVER, b"")) is None
+    assert not is_tag(SECRET, SENDER, RECEIVER, b"", seal(SECRET, SENDER, RECEIVER, b""))
+
+
+def test_a_changed_or_shortened_tag_is_none() -> None:
+    made = tag(SECRET, SENDER, RECEIVER, b"s" * 32)
+    assert not any(is_tag(SECRET, SENDER, RECEIVER, b"s" * 32, made[:size]) for size in range(TAG_SIZE))
+    for place in range(8 * TAG_SIZE):
+        flipped = (int.from_bytes(made, "little") ^ 1 << place).to_bytes(TAG_SIZE, "little")
+        assert not is_tag(SECRET, SENDER, RECEIVER, b"s" * 32, flipped)
+
+
+def test_a_tag_says_who_told_what_to_whom() -> None:
+    """Another sender, receiver, secret or statement gives another tag, and does not verify it."""
     made = {
-        tag(secret, purpose, *who, statement)
+        tag(secret, *who, statement)
         for secret in (SECRET, RoundSecret(bytes(32)))
-        for purpose in ("header tag", "another tag")
         for who in ((3, 5), (5, 3), (3, 6))
         for statement in (b"s" * 32, b"t" * 32)
     }
-    assert len(made) == 24
+    assert len(made) == 12
+    assert sum(is_tag(SECRET, 3, 5, b"s" * 32, each) for each in made) == 1

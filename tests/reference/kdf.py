@@ -1,4 +1,4 @@
-"""HKDF-SHA256 (RFC 5869), from hmac alone."""
+"""HKDF-SHA256 (RFC 5869) and the one-step function of NIST SP 800-56C, from hmac alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ import hmac
 
 def hkdf(secret: bytes, salt: bytes, info: bytes, length: int) -> bytes:
     """Extract, then expand."""
-    key = hmac.digest(salt or bytes(32), secret, hashlib.sha256)
+    return hkdf_expand(hmac.digest(salt or bytes(32), secret, hashlib.sha256), info, length)
+
+
+def hkdf_expand(key: bytes, info: bytes, length: int) -> bytes:
+    """Return as many bytes as asked."""
     block, output = b"", b""
     counter = 1
     while len(output) < length:
@@ -16,3 +20,8 @@ def hkdf(secret: bytes, salt: bytes, info: bytes, length: int) -> bytes:
         output += block
         counter += 1
     return output[:length]
+
+
+def one_step(secret: bytes, salt: bytes, info: bytes) -> bytes:
+    """Return the first block."""
+    return hmac.digest(salt, b"\0\0\0\1" + secret + info, hashlib.sha256)

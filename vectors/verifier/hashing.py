@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
 
 from vectors.verifier.errors import demand
 
@@ -32,9 +32,14 @@ def derive(secret: bytes, label: str, context: bytes, names: bytes = b"", length
     return HKDF(SHA256(), length, salt=context, info=info).derive(secret)
 
 
-def expand(key: bytes, label: str, data: bytes = b"") -> bytes:
-    """Derive a key from a derived key."""
-    return hmac.digest(key, PREFIX + label.encode("ascii") + b"/" + data, "sha256")
+def one_step(secret: bytes, label: str, context: bytes, names: bytes) -> bytes:
+    """Derive a key from a secret in one step."""
+    return hmac.digest(context, b"\0\0\0\1" + secret + PREFIX + label.encode("ascii") + b"/" + names, "sha256")
+
+
+def expand(key: bytes, label: str, length: int) -> bytes:
+    """Derive keys from a derived key."""
+    return HKDFExpand(SHA256(), length, PREFIX + label.encode("ascii") + b"/").derive(key)
 
 
 def pair_of_names(first: int, second: int) -> bytes:

@@ -67,12 +67,21 @@ class PatternSeed(Secret):
     """The key of a pair's pattern stream (the seed of b_ij in the paper)."""
 
 
-class PairRatchet(Secret):
-    """What a pair's secrets of all later rounds follow from; it moves on with the round number."""
+class PairRatchets(Secret):
+    """What the secrets of all later rounds follow from, of one pair or of several, one behind the other."""
 
 
 class RoundSecret(Secret):
     """What a pair shares in one round: it seals their shares and makes their tags."""
+
+
+class RoundSecrets(Secret):
+    """What several pairs share in one round, one behind the other."""
+
+    def each(self) -> list[RoundSecret]:
+        """Return those of the pairs."""
+        starts = range(0, len(self._value), SECRET_SIZE)
+        return [RoundSecret(self._value[start : start + SECRET_SIZE]) for start in starts]
 
 
 class SharedSecret(Secret):

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsesecagg.crypto.kdf import derive, derive_all
+from sparsesecagg.crypto.kdf import one_step
 from sparsesecagg.crypto.secrets import AgreedSecret, MaskSeed, PatternSeed, SharedSecret
 from sparsesecagg.crypto.stream import CHUNK_BYTES, ONCE_BYTES, MaskStream, Scratch, words_side_by_side
 from sparsesecagg.field import Accumulator, Word, Words
@@ -46,16 +46,16 @@ class DrawnMask(Mask):
     rows: Positions
 
 
-def pair_seeds(pair: Pair, context: bytes) -> tuple[MaskSeed, PatternSeed]:
-    """Derive the seeds of a pair's masks and of its pattern; the same for both sides."""
-    both = derive(pair.agreed.reveal(), "pair mask", context, _names(pair), length=64)
-    return MaskSeed(both[:32]), PatternSeed(both[32:])
-
-
 def mask_seeds(pairs: Sequence[Pair], context: bytes) -> list[MaskSeed]:
-    """Derive the seeds of several pairs' masks alone: the first half of what HKDF gives for both."""
-    agreed = (pair.agreed.reveal() for pair in pairs)
-    return [MaskSeed(seed) for seed in derive_all(agreed, "pair mask", context, map(_names, pairs))]
+    """Derive the seeds of pairs' masks; the same for both sides."""
+    agreed = [pair.agreed.reveal() for pair in pairs]
+    return [MaskSeed(seed) for seed in one_step(agreed, "pair mask", context, map(_names, pairs))]
+
+
+def pattern_seeds(pairs: Sequence[Pair], context: bytes) -> list[PatternSeed]:
+    """Derive the seeds of pairs' patterns; the same for both sides."""
+    agreed = [pair.agreed.reveal() for pair in pairs]
+    return [PatternSeed(seed) for seed in one_step(agreed, "pair pattern", context, map(_names, pairs))]
 
 
 def _names(pair: Pair) -> bytes:
@@ -65,7 +65,7 @@ def _names(pair: Pair) -> bytes:
 
 def private_mask_seed(seed: SharedSecret, context: bytes, user: int) -> MaskSeed:
     """Derive the seed of a user's private mask."""
-    return MaskSeed(derive(seed.reveal(), "private mask", context, user.to_bytes(4, "little")))
+    return MaskSeed(*one_step([seed.reveal()], "private mask", context, [user.to_bytes(4, "little")]))
 
 
 class WholeMasks:

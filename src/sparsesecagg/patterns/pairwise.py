@@ -18,7 +18,16 @@ from sparsesecagg.crypto.stream import MaskStream
 from sparsesecagg.field import packed_size, unpack
 from sparsesecagg.patterns.base import GroupSum, Index, MaskedSum, MaskedUpdate, Pattern, Trace, UpdateSource
 from sparsesecagg.patterns.gaps import ONE, bernoulli_positions, decode_steps, encode_locations
-from sparsesecagg.patterns.masks import DrawnMask, Mask, Pair, add_to_column, add_up, add_whole, pair_seeds
+from sparsesecagg.patterns.masks import (
+    DrawnMask,
+    Mask,
+    Pair,
+    add_to_column,
+    add_up,
+    add_whole,
+    mask_seeds,
+    pattern_seeds,
+)
 from sparsesecagg.rounding import Digits, Step
 
 _PIECE = 1 << 16
@@ -154,9 +163,8 @@ class PairwiseSum(MaskedSum):
 
     def shared_masks(self, pairs: Sequence[Pair], positive: Sequence[bool]) -> list[DrawnMask]:
         """Return the masks of pairs at the coordinates that each has drawn."""
-        seeds = [pair_seeds(pair, self.context) for pair in pairs]
-        rows = bernoulli_positions([pattern_seed for _, pattern_seed in seeds], self.layout.dim, self._probability)
+        rows = bernoulli_positions(pattern_seeds(pairs, self.context), self.layout.dim, self._probability)
         return [
-            DrawnMask(MaskStream(mask_seed, self.layout.word), plus, drawn)
-            for (mask_seed, _), plus, drawn in zip(seeds, positive, rows, strict=True)
+            DrawnMask(MaskStream(seed, self.layout.word), plus, drawn)
+            for seed, plus, drawn in zip(mask_seeds(pairs, self.context), positive, rows, strict=True)
         ]

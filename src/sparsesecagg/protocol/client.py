@@ -16,7 +16,7 @@ from typing import TypeVar
 from sparsesecagg.crypto import shamir
 from sparsesecagg.crypto.identity import Identity
 from sparsesecagg.crypto.keys import KeyAgreement, public_key
-from sparsesecagg.crypto.secrets import Entropy
+from sparsesecagg.crypto.secrets import Entropy, RoundSecret
 from sparsesecagg.errors import AlreadyAnswered, InvalidInput, PolicyViolation, WrongBinding, WrongRound, WrongStage
 from sparsesecagg.field import pack
 from sparsesecagg.patterns.base import Trace, Update, UpdateSource
@@ -243,7 +243,7 @@ class Client:
         (received, header), (_, index) = self._accepted(), self._joined()
         if message.binding != header.binding:
             raise WrongBinding("the server")
-        secrets = state.secrets[header.round_number]
+        secrets = self._secrets(header.round_number)
         try:
             survivors = checks.own_survivors(header, index, message, Tags(header, index, secrets))
             package = state.packages[header.round_number]
@@ -269,7 +269,7 @@ class Client:
             masked_sum.private_mask(self.user, unspent.private_seed, positive=True),
             trace,
         )
-        tags = Tags(header, index, self._state.secrets[number]).make(partners)
+        tags = Tags(header, index, self._secrets(number)).make(partners)
         words = pack(masked.words, self.params.word)
         message = messages.Upload(number, header.binding, user_number(self.user), masked.locations, words, tags)
         return encode(message), masked.clipped
@@ -340,6 +340,11 @@ class Client:
             raise WrongStage("a round", self.progress.name)
         epoch = self._epoch_of(self._state.keys)
         return epoch, epoch.group.index_of[self.user]
+
+    def _secrets(self, round_number: int) -> dict[int, RoundSecret]:
+        """Return the secrets of a round, by partner."""
+        epoch, index = self._joined()
+        return epoch.by_partner(index, self._state.secrets[round_number])
 
     def _accepted(self) -> tuple[RoundHeader, Header]:
         """Return the header of this round, as it was received and as it was read."""

@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
-from cryptography.hazmat.primitives.constant_time import bytes_eq
 
 from sparsesecagg.crypto import sealing, shamir
 from sparsesecagg.crypto.identity import Identity, Roster
@@ -25,9 +24,10 @@ from sparsesecagg.crypto.keys import PUBLIC_KEY_SIZE, KeyAgreement, public_key
 from sparsesecagg.crypto.secrets import (
     SECRET_SIZE,
     Entropy,
-    PairRatchet,
+    PairRatchets,
     PrivateKey,
     RoundSecret,
+    RoundSecrets,
     Secret,
     SecretShares,
     SharedSecret,
@@ -40,7 +40,6 @@ from sparsesecagg.protocol.messages import EpochKeys, RoundHeader, ShareKeys, en
 from sparsesecagg.protocol.parameters import Parameters
 
 NO_CONTEXT = bytes(DIGEST_SIZE)
-_TAG = "header tag"
 AHEAD = 2
 """A key package travels at most so many rounds ahead, so that who misses one round is still a member of the next."""
 
@@ -99,16 +98,20 @@ class Epoch:
         """Return who holds shares of a user's secrets: its partners and itself, sorted."""
         return np.sort(np.append(self.partners(index), index))
 
-    def ratchets(self, index: int, private: PrivateKey, identity: Identity | None) -> dict[int, PairRatchet]:
-        """Agree with each partner; return the ratchets, by index."""
-        agreement, user, started = KeyAgreement(private), self.user(index), {}
+    def ratchets(self, index: int, private: PrivateKey, identity: Identity | None) -> PairRatchets:
+        """Agree with each partner; return the ratchets, in order."""
+        agreement, user, started = KeyAgreement(private), self.user(index), b""
         for partner in self.partners(index).tolist():
             peer = self.user(partner)
             agreed = agreement.with_peer(self.sealing_key[partner]).reveal()
             if identity:
                 agreed += identity.secret_with(peer).reveal()  # Only the owner of the peer's identity knows this.
-            started[partner] = sealing.pair_ratchet(agreed, self.digest, user, peer)
-        return started
+            started += sealing.pair_ratchet(agreed, self.digest, user, peer)
+        return PairRatchets(started)
+
+    def by_partner(self, index: int, secrets: RoundSecrets) -> dict[int, RoundSecret]:
+        """Return a user's secrets of a round by the partner that it shares each with."""
+        return dict(zip(self.partners(index).tolist(), secrets.each(), strict=True))
 
 
 class Unspent(msgspec.Struct, frozen=True):
@@ -255,13 +258,11 @@ class Tags:
         """Return this user's tags for some others, one behind the other."""
         epoch = self._header.epoch
         user, statement = epoch.user(self._index), self._header.digest
-        return b"".join(sealing.tag(self._secrets[each], _TAG, user, epoch.user(each), statement) for each in receivers)
+        return b"".join(sealing.tag(self._secrets[each], user, epoch.user(each), statement) for each in receivers)
 
     def valid(self, sender: int, tag: bytes) -> bool:
         """Tell whether another user made this tag for this one, over this header."""
         secret, epoch = self._secrets.get(sender), self._header.epoch
         if secret is None:
             return False
-        return bytes_eq(
-            tag, sealing.tag(secret, _TAG, epoch.user(sender), epoch.user(self._index), self._header.digest)
-        )
+        return sealing.is_tag(secret, epoch.user(sender), epoch.user(self._index), self._header.digest, tag)

@@ -97,7 +97,7 @@ class Adversary:
     def tag(self, sender: int, receiver: int) -> bytes:
         """Return the tag that a colluder makes, or that came with an upload; zeros if there is none."""
         if sender in self.colluders and receiver in self.header_of:
-            secrets = self._states[sender].secrets[self.round_number]
+            secrets = self.epoch.by_partner(sender, self._states[sender].secrets[self.round_number])
             return Tags(self.header_of[receiver], sender, secrets).make([receiver])
         partners = self.header_of[sender].partners(sender).tolist() if sender in self.uploads else []
         if receiver not in partners:
@@ -121,7 +121,8 @@ class Adversary:
         number = self.round_number
         if number in state.packages:
             self.mask_secrets[index] = state.packages[number].for_upload().mask_secret
-        for owner, secret in state.secrets.get(number, {}).items():
+        secrets = self.epoch.by_partner(index, state.secrets[number]) if number in state.secrets else {}
+        for owner, secret in secrets.items():
             if owner not in self.packages:
                 continue
             place = int(np.searchsorted(self.epoch.partners(owner), index))
