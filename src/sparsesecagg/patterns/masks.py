@@ -31,7 +31,7 @@ class Pair(NamedTuple):
     agreed: AgreedSecret
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # Frozen ones take twice as long to make, and there are thousands.
 class Mask:
     """One stream, and whether it is added or taken away."""
 
@@ -39,7 +39,7 @@ class Mask:
     positive: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DrawnMask(Mask):
     """A mask on some coordinates only."""
 

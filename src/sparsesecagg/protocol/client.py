@@ -190,8 +190,14 @@ class Client:
         """
         message = self._read(data, RoundHeader)
         answer = self._journal.answered(message, Progress.UPLOADED, data)
-        if answer is not None or (self.progress is Progress.ACCEPTED and data == self._state.header):
-            return answer
+        if answer is None:
+            self._accept(message, data, context)
+        return answer
+
+    def _accept(self, message: RoundHeader, data: bytes, context: bytes) -> None:
+        """Check a header and write it down, unless this very one was."""
+        if self.progress is Progress.ACCEPTED and data == self._state.header:
+            return
         self._journal.answered(message, Progress.ACCEPTED, data)  # Raises if another one was accepted.
         progress = after(CLIENT_TRANSITIONS, self.progress, "accept")
         number, (epoch, index) = message.round_number, self._joined()
@@ -201,7 +207,6 @@ class Client:
         checks.check_header(epoch, index, message, state.packages[number], context)
         self.policy.check_budget(self.params, self._journal.ledger.spent())
         self._journal.record(state.with_changes(round_number=number, header=data, progress=progress), data)
-        return None
 
     def upload(
         self, data: bytes, update: Update, weight: int = 1, *, context: bytes = NO_CONTEXT, trace: Trace | None = None
@@ -217,9 +222,9 @@ class Client:
             return answer
         weight, source = checks.checked_weight(weight, self.params), checks.checked_update(update, self.params)
         with self.one_record():
-            self.accept(data, context=context)
+            self._accept(message, data, context)
             progress = after(CLIENT_TRANSITIONS, self.progress, "upload")
-            answer, clipped = self._masked(self._accepted()[1], source, weight, trace)
+            answer, clipped = self._masked(Header(self._joined()[0], message), source, weight, trace)
             state, number = self._state, message.round_number
             spent = self._journal.ledger.spent()
             self.policy.check_budget(self.params, spent)  # Again: another run may have spent meanwhile.

@@ -59,8 +59,8 @@ class Epoch:
         if len(set(keys)) != len(keys):
             raise InvalidKey("a sealing key occurs twice: every key must be fresh and belong to one user")
         self.sealing_key: dict[int, bytes] = dict(zip(self.present.tolist(), keys, strict=True))
-        self._is_present = np.zeros(len(group), np.bool_)
-        self._is_present[self.present] = True
+        self.is_present = np.zeros(len(group), np.bool_)
+        self.is_present[self.present] = True
         self._partners: dict[int, Users] = {}
         """By index, once asked for: a client asks for its own, and ten thousand simulated ones fill the memory else."""
         self.digest = digest(
@@ -84,14 +84,14 @@ class Epoch:
 
     def user(self, index: int) -> int:
         """Return a user's number."""
-        return int(self.group.users[index])
+        return self.group.numbers[index]
 
     def partners(self, index: int) -> Users:
         """Return the others with whom a user exchanges shares and tags, sorted."""
         found = self._partners.get(index)
         if found is None:
             others = self.group.graph.neighbours(index)
-            found = self._partners[index] = others[self._is_present[others]]
+            found = self._partners[index] = others[self.is_present[others]]
         return found
 
     def holders(self, index: int) -> Users:
@@ -160,22 +160,18 @@ def make_package(
     holders = epoch.holders(index)
     both = [mask_secret.reveal(), private_seed.reveal()]
     shares = shamir.split(both, holders, epoch.params.threshold, Secret(entropy(SECRET_SIZE)))
-    plain = np.ascontiguousarray(shares, "<u4").reshape(len(holders), -1)
-    sealed, own = [], b""
-    for holder, row in zip(holders.tolist(), plain, strict=True):
-        if holder == index:
-            own = row.tobytes()
-        else:
-            sealed.append(sealing.seal(secrets[holder], user, epoch.user(holder), row.tobytes()))
+    dealt = messages.pieces(shamir.encode_shares(shares), len(holders), 2 * shamir.SHARE_SIZE, "the shares")
+    plain = dict(zip(holders.tolist(), dealt, strict=True))
+    own = SecretShares(plain.pop(index))
+    sealed = b"".join([sealing.seal(secrets[each], user, epoch.user(each), plain[each]) for each in plain])
     commitment = seed_commitment(epoch, round_number, user, private_seed)
-    message = ShareKeys(round_number, epoch.binding, user_number(user), mask_key, commitment, b"".join(sealed))
-    return KeyPackage(mask_key, SecretShares(own), Unspent(encode(message), mask_secret, private_seed))
+    message = ShareKeys(round_number, epoch.binding, user_number(user), mask_key, commitment, sealed)
+    return KeyPackage(mask_key, own, Unspent(encode(message), mask_secret, private_seed))
 
 
 def open_pair(epoch: Epoch, owner: int, holder: int, sealed: bytes, secret: RoundSecret) -> bytes | None:
     """Return the two shares that `owner` dealt to `holder`, or None if they do not open."""
-    plain = sealing.unseal(secret, epoch.user(owner), epoch.user(holder), sealed)
-    return plain if plain is not None and shamir.decode_shares(plain) is not None else None
+    return sealing.unseal(secret, epoch.user(owner), epoch.user(holder), sealed)
 
 
 def mask_private(epoch: Epoch, round_number: int, user: int, secret: SharedSecret) -> PrivateKey:
