@@ -15,7 +15,7 @@ from sparsesecagg.crypto.keys import KeyAgreement, public_key
 from sparsesecagg.crypto.secrets import AgreedSecret, PairRatchets, PrivateKey, Secret, SharedSecret
 from sparsesecagg.crypto.stream import MaskStream, Scratch
 from sparsesecagg.field import WORD_BITS, Word
-from sparsesecagg.patterns.masks import Pair, mask_seeds, pattern_seeds, private_mask_seed
+from sparsesecagg.patterns.masks import Pair, mask_seeds, pattern_seeds, private_mask_seeds
 from sparsesecagg.protocol import Parameters
 from sparsesecagg.protocol.epoch import Epoch, mask_private, seed_commitment
 from sparsesecagg.protocol.messages import EpochKeys
@@ -56,7 +56,7 @@ def digest_and_derive() -> Vector:
     ]
     return {
         "about": "digest(label, parts…), derive(secret, label, context, names, length), one_step(secret, label, "
-        "context, names) and expand(key, label, length).",
+        "context, names) and expand(key, label).",
         "digest": [
             {"label": label, "parts": [part.hex() for part in parts], "digest": digest(label, *parts).hex()}
             for label, parts in digests
@@ -82,10 +82,7 @@ def digest_and_derive() -> Vector:
             }
             for key, label, salt, who in in_one_step
         ],
-        "expand": [
-            {"key": secret.hex(), "label": label, "length": length, "expanded": expand(secret, label, length).hex()}
-            for label, length in (("round", 64), ("round", 32))
-        ],
+        "expand": [{"key": secret.hex(), "label": "round", "expanded": expand(secret, "round").hex()}],
     }
 
 
@@ -194,7 +191,8 @@ def ratchets() -> Vector:
         ratchet = PairRatchets(first)
         for _ in range(rounds):
             ratchet, _ = sealing.step(ratchet)
-        [secret] = sealing.step(ratchet)[1].each()
+        secrets = sealing.step(ratchet)[1]
+        [cipher] = sealing.ciphers(secrets)
         cases.append(
             {
                 "agreed": agreed.hex(),
@@ -204,11 +202,11 @@ def ratchets() -> Vector:
                 "first_ratchet": first.hex(),
                 "rounds_later": rounds,
                 "ratchet": ratchet.reveal().hex(),
-                "round_secret": secret.reveal().hex(),
+                "round_secret": secrets.reveal().hex(),
                 "plain": plain.hex(),
-                "sealed": sealing.seal(secret, sender, receiver, plain).hex(),
+                "sealed": sealing.seal(cipher, sender, receiver, plain).hex(),
                 "header_digest": statement.hex(),
-                "tag": sealing.tag(secret, sender, receiver, statement).hex(),
+                "tag": sealing.tag(cipher, sender, receiver, statement).hex(),
             }
         )
     return {
@@ -260,7 +258,7 @@ def packages() -> Vector:
                 "private_seed": seed.reveal().hex(),
                 "header_digest": context.hex(),
                 "user": 4,
-                "mask_seed": private_mask_seed(seed, context, 4).reveal().hex(),
+                "mask_seed": private_mask_seeds({4: seed}, context)[0].reveal().hex(),
             }
         ],
     }

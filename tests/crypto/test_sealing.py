@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESCCM
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference.kdf import hkdf, hkdf_expand
+from reference.kdf import hkdf
 from sparsesecagg.crypto.sealing import (
     SEAL_OVERHEAD,
     TAG_SIZE,
+    PairCipher,
+    ciphers,
     is_tag,
     pair_ratchet,
     seal,
@@ -18,13 +22,20 @@ from sparsesecagg.crypto.sealing import (
     tag,
     unseal,
 )
-from sparsesecagg.crypto.secrets import PairRatchets, RoundSecret
+from sparsesecagg.crypto.secrets import PairRatchets, RoundSecrets
 from strategies import seeds, user_numbers
 
 AGREED = bytes(range(32))
 CONTEXT = b"\x01" * 32
 SENDER, RECEIVER = 3, 5
-SECRET = RoundSecret(bytes(range(32)))
+
+
+def cipher(secret: bytes) -> PairCipher:
+    [found] = ciphers(RoundSecrets(secret))
+    return found
+
+
+SECRET, OTHER_SECRET = cipher(bytes(range(32))), cipher(bytes(32))
 PLAIN = bytes(range(40))
 SEALED = seal(SECRET, SENDER, RECEIVER, PLAIN)
 
@@ -54,9 +65,10 @@ def test_every_pair_and_context_has_a_ratchet_of_its_own() -> None:
 @given(st.lists(seeds, max_size=4))
 def test_ratchets_move_on_by_a_hash_and_give_one_secret_each_per_round(start: list[bytes]) -> None:
     ratchets, secrets = step(PairRatchets(b"".join(start)))
-    both = [hkdf_expand(each, b"sparsesecagg/v3/round/", 64) for each in start]
+    both = [hashlib.sha512(b"\0\0\0\1" + each + b"sparsesecagg/v3/round/").digest() for each in start]
     assert ratchets == PairRatchets(b"".join(each[:32] for each in both))
-    assert secrets.each() == [RoundSecret(each[32:]) for each in both]
+    assert secrets == RoundSecrets(b"".join(each[32:] for each in both))
+    assert secrets.reveal_each() == [each[32:] for each in both]
 
 
 # Sealing
@@ -64,8 +76,8 @@ def test_ratchets_move_on_by_a_hash_and_give_one_secret_each_per_round(start: li
 
 @given(seeds, user_numbers, user_numbers, st.binary(max_size=200))
 def test_the_receiver_opens_what_the_sender_sealed(secret: bytes, sender: int, receiver: int, plain: bytes) -> None:
-    sealed = seal(RoundSecret(secret), sender, receiver, plain)
-    assert unseal(RoundSecret(secret), sender, receiver, sealed) == plain
+    sealed = seal(cipher(secret), sender, receiver, plain)
+    assert unseal(cipher(secret), sender, receiver, sealed) == plain
     assert len(sealed) == len(plain) + SEAL_OVERHEAD
 
 
@@ -81,10 +93,10 @@ def test_each_direction_has_a_nonce_of_its_own() -> None:
 
 @pytest.mark.parametrize(
     ("secret", "sender", "receiver"),
-    [(SECRET, 4, 5), (SECRET, 3, 6), (SECRET, 5, 3), (RoundSecret(bytes(32)), 3, 5)],
+    [(SECRET, 4, 5), (SECRET, 3, 6), (SECRET, 5, 3), (OTHER_SECRET, 3, 5)],
     ids=["sender", "receiver", "reflected", "another round or pair"],
 )
-def test_another_use_does_not_open(secret: RoundSecret, sender: int, receiver: int) -> None:
+def test_another_use_does_not_open(secret: PairCipher, sender: int, receiver: int) -> None:
     assert unseal(SECRET, SENDER, RECEIVER, SEALED) == PLAIN
     assert unseal(secret, sender, receiver, SEALED) is None
 
@@ -118,10 +130,10 @@ def test_sealing_hides_the_plain_bytes() -> None:
 @given(seeds, user_numbers, user_numbers, seeds)
 def test_a_tag_is_ccm_of_the_statement_alone(secret: bytes, sender: int, receiver: int, statement: bytes) -> None:
     nonce = b"tag\0\0" + names(sender, receiver)
-    made = tag(RoundSecret(secret), sender, receiver, statement)
+    made = tag(cipher(secret), sender, receiver, statement)
     assert made == AESCCM(secret, 8).encrypt(nonce, b"", statement)
     assert len(made) == TAG_SIZE
-    assert is_tag(RoundSecret(secret), sender, receiver, statement, made)
+    assert is_tag(cipher(secret), sender, receiver, statement, made)
 
 
 def test_a_tag_is_no_sealed_message_and_the_reverse() -> None:
@@ -143,7 +155,7 @@ def test_a_tag_says_who_told_what_to_whom() -> None:
     """Another sender, receiver, secret or statement gives another tag, and does not verify it."""
     made = {
         tag(secret, *who, statement)
-        for secret in (SECRET, RoundSecret(bytes(32)))
+        for secret in (SECRET, OTHER_SECRET)
         for who in ((3, 5), (5, 3), (3, 6))
         for statement in (b"s" * 32, b"t" * 32)
     }

@@ -24,7 +24,7 @@ from sparsesecagg.patterns.masks import (
     add_up,
     mask_seeds,
     pattern_seeds,
-    private_mask_seed,
+    private_mask_seeds,
 )
 from strategies import seeds, user_numbers, word_sizes
 
@@ -110,5 +110,5 @@ def test_seeds_of_a_pair_are_the_same_for_both_and_say_who_and_where(
 
 @given(st.binary(min_size=16, max_size=16), seeds, user_numbers)
 def test_the_private_mask_says_who_and_where(seed: bytes, context: bytes, user: int) -> None:
-    found = private_mask_seed(SharedSecret(seed), context, user)
+    [found] = private_mask_seeds({user: SharedSecret(seed)}, context)
     assert found.reveal() == one_step(seed, context, b"sparsesecagg/v3/private mask/" + user.to_bytes(4, "little"))

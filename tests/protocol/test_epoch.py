@@ -9,6 +9,7 @@ import pytest
 
 from protocol.rounds import LENIENT, Run, flipped, grouped, identities, small, tampered, tampered_by_user
 from reference.x25519 import low_order_points
+from sparsesecagg.crypto import sealing
 from sparsesecagg.crypto.identity import Identity
 from sparsesecagg.crypto.secrets import AgreedSecret
 from sparsesecagg.errors import (
@@ -144,9 +145,9 @@ class TestIdentities:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(Identity, "secret_with", secret)
                 run = Run(small(roster=True))
-            one, other = run.clients[0]._secrets(1)[run.index(1)], run.clients[1]._secrets(1)[run.index(0)]
-            assert one == other
-            found.append(one)
+            one, other = run.clients[0]._ciphers(1)[run.index(1)], run.clients[1]._ciphers(1)[run.index(0)]
+            assert sealing.tag(one, 0, 1, b"") == sealing.tag(other, 0, 1, b"")
+            found.append(sealing.tag(one, 0, 1, b""))
         assert found[0] != found[1]
 
     def test_the_server_needs_the_roster_that_the_parameters_name(self, run: Run) -> None:

@@ -8,11 +8,7 @@ import hmac
 
 def hkdf(secret: bytes, salt: bytes, info: bytes, length: int) -> bytes:
     """Extract, then expand."""
-    return hkdf_expand(hmac.digest(salt or bytes(32), secret, hashlib.sha256), info, length)
-
-
-def hkdf_expand(key: bytes, info: bytes, length: int) -> bytes:
-    """Return as many bytes as asked."""
+    key = hmac.digest(salt or bytes(32), secret, hashlib.sha256)
     block, output = b"", b""
     counter = 1
     while len(output) < length:

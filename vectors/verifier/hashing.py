@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from vectors.verifier.errors import demand
 
@@ -37,9 +37,9 @@ def one_step(secret: bytes, label: str, context: bytes, names: bytes) -> bytes:
     return hmac.digest(context, b"\0\0\0\1" + secret + PREFIX + label.encode("ascii") + b"/" + names, "sha256")
 
 
-def expand(key: bytes, label: str, length: int) -> bytes:
-    """Derive keys from a derived key."""
-    return HKDFExpand(SHA256(), length, PREFIX + label.encode("ascii") + b"/").derive(key)
+def expand(key: bytes, label: str) -> bytes:
+    """Derive two keys from a derived key."""
+    return hashlib.sha512(b"\0\0\0\1" + key + PREFIX + label.encode("ascii") + b"/").digest()
 
 
 def pair_of_names(first: int, second: int) -> bytes:

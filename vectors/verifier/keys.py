@@ -43,13 +43,13 @@ def first_ratchet(agreed: bytes, epoch_digest: bytes, user: int, peer: int) -> b
 def ratchet_after(ratchet: bytes, rounds: int) -> bytes:
     """Return the ratchet some rounds later."""
     for _ in range(rounds):
-        ratchet = expand(ratchet, "round", 64)[:32]
+        ratchet = expand(ratchet, "round")[:32]
     return ratchet
 
 
 def round_secret(ratchet: bytes) -> bytes:
     """Return the secret of the round at which a ratchet stands."""
-    return expand(ratchet, "round", 64)[32:]
+    return expand(ratchet, "round")[32:]
 
 
 def nonce(purpose: bytes, sender: int, receiver: int) -> bytes:

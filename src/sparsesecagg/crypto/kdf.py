@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
-from cryptography.hazmat.primitives.hashes import SHA256, Hash
+from cryptography.hazmat.primitives.hashes import SHA256, SHA512, Hash
 from cryptography.hazmat.primitives.hmac import HMAC
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.poly1305 import Poly1305
 
 PREFIX = b"sparsesecagg/v3/"
 DIGEST_SIZE = 32
 CHECKSUM_SIZE = 8
 _SHA256 = SHA256()
+_SHA512 = Hash(SHA512())
 _FIRST = (1).to_bytes(4, "big")
 """The counter of the one-step function, which ends with its first block here."""
 
@@ -56,9 +57,11 @@ def one_step(secrets: Iterable[bytes], label: str, context: bytes, names: Iterab
     return found
 
 
-def expand(key: bytes, label: str, length: int) -> bytes:
-    """Return `length` bytes that depend on a uniform 32-byte key and the label: HKDF-Expand, for derived keys."""
-    return HKDFExpand(_SHA256, length, _named(label)).derive(key)
+def expand(key: bytes, label: str) -> bytes:
+    """Return 64 bytes that depend on a uniform 32-byte key and the label: the same function with SHA-512 alone."""
+    state = _SHA512.copy()
+    state.update(_FIRST + key + _named(label))
+    return state.finalize()
 
 
 @lru_cache(maxsize=64)

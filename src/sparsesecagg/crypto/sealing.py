@@ -11,12 +11,15 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESCCM
 
 from sparsesecagg.crypto.kdf import derive, expand
-from sparsesecagg.crypto.secrets import SECRET_SIZE, PairRatchets, RoundSecret, RoundSecrets
+from sparsesecagg.crypto.secrets import SECRET_SIZE, PairRatchets, RoundSecrets
 
 TAG_SIZE = 8
 """A tag can be tried once, by a server that must get it past another user: 2^−64 is little enough."""
 SEAL_OVERHEAD = TAG_SIZE
 """The same goes for a sealed pair of shares; a forged one would only be a false share, which the opening notices."""
+
+PairCipher = AESCCM
+"""What a pair has in one round, keyed with its secret; it does not print."""
 
 _SEAL, _TAG = b"seal\0", b"tag\0\0"
 """What a nonce of 13 bytes begins with; the numbers of sender and receiver follow."""
@@ -29,40 +32,40 @@ def pair_ratchet(agreed: bytes, context: bytes, one: int, other: int) -> bytes:
 
 def step(ratchets: PairRatchets) -> tuple[PairRatchets, RoundSecrets]:
     """Return the ratchets of the next round, from which there is no way back, and the secrets of this one."""
-    now = ratchets.reveal()
-    both = [expand(now[at : at + SECRET_SIZE], "round", 2 * SECRET_SIZE) for at in range(0, len(now), SECRET_SIZE)]
-    following, secrets = (b"".join(each[at : at + SECRET_SIZE] for each in both) for at in (0, SECRET_SIZE))
+    both = [expand(ratchet, "round") for ratchet in ratchets.reveal_each()]
+    following, secrets = (b"".join([each[at : at + SECRET_SIZE] for each in both]) for at in (0, SECRET_SIZE))
     return PairRatchets(following), RoundSecrets(secrets)
 
 
-def seal(secret: RoundSecret, sender: int, receiver: int, plain: bytes) -> bytes:
+def ciphers(secrets: RoundSecrets) -> list[PairCipher]:
+    """Return the cipher of each pair."""
+    return [AESCCM(secret, TAG_SIZE) for secret in secrets.reveal_each()]
+
+
+def seal(cipher: PairCipher, sender: int, receiver: int, plain: bytes) -> bytes:
     """Encrypt and authenticate a user's one message of the round to another; SEAL_OVERHEAD bytes longer."""
-    return _cipher(secret).encrypt(_SEAL + _names(sender, receiver), plain, None)
+    return cipher.encrypt(_SEAL + _names(sender, receiver), plain, None)
 
 
-def unseal(secret: RoundSecret, sender: int, receiver: int, sealed: bytes) -> bytes | None:
+def unseal(cipher: PairCipher, sender: int, receiver: int, sealed: bytes) -> bytes | None:
     """Decrypt, or return None when the bytes were not sealed for exactly this use."""
     try:
-        return _cipher(secret).decrypt(_SEAL + _names(sender, receiver), sealed, None)
+        return cipher.decrypt(_SEAL + _names(sender, receiver), sealed, None)
     except InvalidTag:
         return None
 
 
-def tag(secret: RoundSecret, sender: int, receiver: int, statement: bytes) -> bytes:
+def tag(cipher: PairCipher, sender: int, receiver: int, statement: bytes) -> bytes:
     """Return the bytes that show the receiver which statement (a digest) the sender makes, and to whom."""
-    return _cipher(secret).encrypt(_TAG + _names(sender, receiver), b"", statement)
+    return cipher.encrypt(_TAG + _names(sender, receiver), b"", statement)
 
 
-def is_tag(secret: RoundSecret, sender: int, receiver: int, statement: bytes, made: bytes) -> bool:
+def is_tag(cipher: PairCipher, sender: int, receiver: int, statement: bytes, made: bytes) -> bool:
     """Tell whether the sender made these bytes to show the receiver this statement."""
     try:
-        return not _cipher(secret).decrypt(_TAG + _names(sender, receiver), made, statement)
+        return not cipher.decrypt(_TAG + _names(sender, receiver), made, statement)
     except InvalidTag:
         return False
-
-
-def _cipher(secret: RoundSecret) -> AESCCM:
-    return AESCCM(secret.reveal(), TAG_SIZE)
 
 
 def _names(one: int, other: int) -> bytes:

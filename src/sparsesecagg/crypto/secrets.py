@@ -67,21 +67,21 @@ class PatternSeed(Secret):
     """The key of a pair's pattern stream (the seed of b_ij in the paper)."""
 
 
-class PairRatchets(Secret):
-    """What the secrets of all later rounds follow from, of one pair or of several, one behind the other."""
+class PairSecrets(Secret):
+    """Secrets of 32 bytes that a user shares with several others, one behind the other."""
+
+    def reveal_each(self) -> list[bytes]:
+        """Return the bytes of each."""
+        value = self.reveal()
+        return [value[start : start + SECRET_SIZE] for start in range(0, len(value), SECRET_SIZE)]
 
 
-class RoundSecret(Secret):
-    """What a pair shares in one round: it seals their shares and makes their tags."""
+class PairRatchets(PairSecrets):
+    """What the secrets of all later rounds follow from; they move on with the round number."""
 
 
-class RoundSecrets(Secret):
-    """What several pairs share in one round, one behind the other."""
-
-    def each(self) -> list[RoundSecret]:
-        """Return those of the pairs."""
-        starts = range(0, len(self._value), SECRET_SIZE)
-        return [RoundSecret(self._value[start : start + SECRET_SIZE]) for start in starts]
+class RoundSecrets(PairSecrets):
+    """What pairs share in one round: they seal their shares and make their tags."""
 
 
 class SharedSecret(Secret):

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sparsesecagg.crypto.secrets import SharedSecret
 from sparsesecagg.crypto.stream import MaskStream
 from sparsesecagg.field import Word
-from sparsesecagg.patterns.masks import Mask, Pair, private_mask_seed
+from sparsesecagg.patterns.masks import Mask, Pair, private_mask_seeds
 from sparsesecagg.rounding import Digits, Floats, Quantizer, Step
 
 Index = slice | NDArray[np.int64]
@@ -270,4 +270,9 @@ class MaskedSum(ABC):
 
     def private_mask(self, user: int, seed: SharedSecret, positive: bool) -> Mask:
         """Return a user's private mask."""
-        return Mask(MaskStream(private_mask_seed(seed, self.context, user), self.layout.word), positive)
+        return self.private_masks({user: seed}, positive)[0]
+
+    def private_masks(self, seeds: Mapping[int, SharedSecret], positive: bool) -> list[Mask]:
+        """Return the private masks of users."""
+        word = self.layout.word
+        return [Mask(MaskStream(seed, word), positive) for seed in private_mask_seeds(seeds, self.context)]

@@ -7,7 +7,7 @@ pair has drawn.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -63,9 +63,10 @@ def _names(pair: Pair) -> bytes:
     return low.to_bytes(4, "little") + high.to_bytes(4, "little")
 
 
-def private_mask_seed(seed: SharedSecret, context: bytes, user: int) -> MaskSeed:
-    """Derive the seed of a user's private mask."""
-    return MaskSeed(*one_step([seed.reveal()], "private mask", context, [user.to_bytes(4, "little")]))
+def private_mask_seeds(seeds: Mapping[int, SharedSecret], context: bytes) -> list[MaskSeed]:
+    """Derive the seeds of users' private masks."""
+    secrets, names = [seed.reveal() for seed in seeds.values()], [user.to_bytes(4, "little") for user in seeds]
+    return [MaskSeed(seed) for seed in one_step(secrets, "private mask", context, names)]
 
 
 class WholeMasks:

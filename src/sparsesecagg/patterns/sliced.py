@@ -235,7 +235,7 @@ class SlicedSum(MaskedSum):
     def open(self, private: Mapping[int, SharedSecret], orphaned: Sequence[Pair], threads: int = 1) -> None:
         if not self._uploads:
             raise MalformedMessage("nobody has uploaded anything")
-        masks = [self.private_mask(user, seed, positive=False) for user, seed in private.items()]
+        masks = self.private_masks(private, positive=False)
         # The user in the sum added the mask if its number is the smaller one; now it is taken away.
         masks += self._masks_of(orphaned, leaving=True)
         add_whole(self._sums, masks, self.layout.word, threads)

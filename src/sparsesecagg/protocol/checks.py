@@ -15,7 +15,7 @@ import numpy as np
 from sparsesecagg.crypto import sealing
 from sparsesecagg.crypto.identity import Identity
 from sparsesecagg.crypto.keys import require_usable
-from sparsesecagg.crypto.secrets import RoundSecret
+from sparsesecagg.crypto.sealing import PairCipher
 from sparsesecagg.crypto.shamir import decode_shares
 from sparsesecagg.errors import InvalidInput, InvalidKey, PolicyViolation, WrongBinding
 from sparsesecagg.patterns.base import ArrayUpdate, UpdateSource
@@ -129,14 +129,14 @@ def own_survivors(header: Header, index: int, message: UnmaskRequest, tags: Tags
 
 
 def held_shares(
-    header: Header, index: int, message: RoundHeader, package: KeyPackage, secrets: Mapping[int, RoundSecret]
+    header: Header, index: int, message: RoundHeader, package: KeyPackage, ciphers: Mapping[int, PairCipher]
 ) -> dict[int, bytes]:
     """Return the pairs of shares that this user holds, by owner: its own, and those of the others that open."""
     partners = header.partners(index).tolist()
     sealed = pieces(message.shares, len(partners), SEALED_SIZE, "the shares")
     held = {index: package.own_shares.reveal()}
     for owner, each in zip(partners, sealed, strict=True):
-        pair = open_pair(header.epoch, owner, index, each, secrets[owner])
+        pair = open_pair(header.epoch, owner, index, each, ciphers[owner])
         if pair is not None:  # Otherwise the owner sealed rubbish; others may still restore its secrets.
             held[owner] = pair
     if decode_shares(b"".join(held.values())) is None:  # Nearly always they are all in the field.

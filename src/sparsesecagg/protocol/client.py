@@ -16,7 +16,8 @@ from typing import TypeVar
 from sparsesecagg.crypto import shamir
 from sparsesecagg.crypto.identity import Identity
 from sparsesecagg.crypto.keys import KeyAgreement, public_key
-from sparsesecagg.crypto.secrets import Entropy, RoundSecret
+from sparsesecagg.crypto.sealing import PairCipher
+from sparsesecagg.crypto.secrets import Entropy
 from sparsesecagg.errors import AlreadyAnswered, InvalidInput, PolicyViolation, WrongBinding, WrongRound, WrongStage
 from sparsesecagg.field import pack
 from sparsesecagg.patterns.base import Trace, Update, UpdateSource
@@ -248,11 +249,11 @@ class Client:
         (received, header), (_, index) = self._accepted(), self._joined()
         if message.binding != header.binding:
             raise WrongBinding("the server")
-        secrets = self._secrets(header.round_number)
+        ciphers = self._ciphers(header.round_number)
         try:
-            survivors = checks.own_survivors(header, index, message, Tags(header, index, secrets))
+            survivors = checks.own_survivors(header, index, message, Tags(header, index, ciphers))
             package = state.packages[header.round_number]
-            held = checks.held_shares(header, index, received, package, secrets)
+            held = checks.held_shares(header, index, received, package, ciphers)
             answer = self._unmasked(header, survivors, held)
         except PolicyViolation:  # Used up all the same: the server may not ask again with other survivors.
             self._journal.record(state.from_round(state.round_number + 1), data)
@@ -274,7 +275,7 @@ class Client:
             masked_sum.private_mask(self.user, unspent.private_seed, positive=True),
             trace,
         )
-        tags = Tags(header, index, self._secrets(number)).make(partners)
+        tags = Tags(header, index, self._ciphers(number)).make(partners)
         words = pack(masked.words, self.params.word)
         message = messages.Upload(number, header.binding, user_number(self.user), masked.locations, words, tags)
         return encode(message), masked.clipped
@@ -346,10 +347,10 @@ class Client:
         epoch = self._epoch_of(self._state.keys)
         return epoch, epoch.group.index_of[self.user]
 
-    def _secrets(self, round_number: int) -> dict[int, RoundSecret]:
-        """Return the secrets of a round, by partner."""
+    def _ciphers(self, round_number: int) -> dict[int, PairCipher]:
+        """Return the ciphers of a round, by partner."""
         epoch, index = self._joined()
-        return epoch.by_partner(index, self._state.secrets[round_number])
+        return epoch.ciphers(index, self._state.secrets[round_number])
 
     def _accepted(self) -> tuple[RoundHeader, Header]:
         """Return the header of this round, as it was received and as it was read."""

@@ -21,12 +21,12 @@ from sparsesecagg.crypto import sealing, shamir
 from sparsesecagg.crypto.identity import Identity, Roster
 from sparsesecagg.crypto.kdf import DIGEST_SIZE, derive, digest
 from sparsesecagg.crypto.keys import PUBLIC_KEY_SIZE, KeyAgreement, public_key
+from sparsesecagg.crypto.sealing import PairCipher
 from sparsesecagg.crypto.secrets import (
     SECRET_SIZE,
     Entropy,
     PairRatchets,
     PrivateKey,
-    RoundSecret,
     RoundSecrets,
     Secret,
     SecretShares,
@@ -109,9 +109,9 @@ class Epoch:
             started += sealing.pair_ratchet(agreed, self.digest, user, peer)
         return PairRatchets(started)
 
-    def by_partner(self, index: int, secrets: RoundSecrets) -> dict[int, RoundSecret]:
-        """Return a user's secrets of a round by the partner that it shares each with."""
-        return dict(zip(self.partners(index).tolist(), secrets.each(), strict=True))
+    def ciphers(self, index: int, secrets: RoundSecrets) -> dict[int, PairCipher]:
+        """Return a user's ciphers of a round, by partner."""
+        return dict(zip(self.partners(index).tolist(), sealing.ciphers(secrets), strict=True))
 
 
 class Unspent(msgspec.Struct, frozen=True):
@@ -150,9 +150,9 @@ class KeyPackage(msgspec.Struct, frozen=True):
 
 
 def make_package(
-    epoch: Epoch, round_number: int, index: int, secrets: Mapping[int, RoundSecret], entropy: Entropy
+    epoch: Epoch, round_number: int, index: int, ciphers: Mapping[int, PairCipher], entropy: Entropy
 ) -> KeyPackage:
-    """Make the key package of a round; `secrets` are those of the round with each partner, by index."""
+    """Make the key package of a round; `ciphers` are those of the round, by partner."""
     mask_secret = SharedSecret(entropy(shamir.SECRET_SIZE))
     private_seed = SharedSecret(entropy(shamir.SECRET_SIZE))
     user = epoch.user(index)
@@ -163,15 +163,15 @@ def make_package(
     dealt = messages.pieces(shamir.encode_shares(shares), len(holders), 2 * shamir.SHARE_SIZE, "the shares")
     plain = dict(zip(holders.tolist(), dealt, strict=True))
     own = SecretShares(plain.pop(index))
-    sealed = b"".join([sealing.seal(secrets[each], user, epoch.user(each), plain[each]) for each in plain])
+    sealed = b"".join([sealing.seal(ciphers[each], user, epoch.user(each), plain[each]) for each in plain])
     commitment = seed_commitment(epoch, round_number, user, private_seed)
     message = ShareKeys(round_number, epoch.binding, user_number(user), mask_key, commitment, sealed)
     return KeyPackage(mask_key, own, Unspent(encode(message), mask_secret, private_seed))
 
 
-def open_pair(epoch: Epoch, owner: int, holder: int, sealed: bytes, secret: RoundSecret) -> bytes | None:
+def open_pair(epoch: Epoch, owner: int, holder: int, sealed: bytes, cipher: PairCipher) -> bytes | None:
     """Return the two shares that `owner` dealt to `holder`, or None if they do not open."""
-    return sealing.unseal(secret, epoch.user(owner), epoch.user(holder), sealed)
+    return sealing.unseal(cipher, epoch.user(owner), epoch.user(holder), sealed)
 
 
 def mask_private(epoch: Epoch, round_number: int, user: int, secret: SharedSecret) -> PrivateKey:
@@ -247,18 +247,18 @@ class Tags:
     make one nor return a holder's own as somebody else's.
     """
 
-    def __init__(self, header: Header, index: int, secrets: Mapping[int, RoundSecret]) -> None:
-        self._header, self._index, self._secrets = header, index, secrets
+    def __init__(self, header: Header, index: int, ciphers: Mapping[int, PairCipher]) -> None:
+        self._header, self._index, self._ciphers = header, index, ciphers
 
     def make(self, receivers: Sequence[int]) -> bytes:
         """Return this user's tags for some others, one behind the other."""
         epoch = self._header.epoch
         user, statement = epoch.user(self._index), self._header.digest
-        return b"".join(sealing.tag(self._secrets[each], user, epoch.user(each), statement) for each in receivers)
+        return b"".join([sealing.tag(self._ciphers[each], user, epoch.user(each), statement) for each in receivers])
 
     def valid(self, sender: int, tag: bytes) -> bool:
         """Tell whether another user made this tag for this one, over this header."""
-        secret, epoch = self._secrets.get(sender), self._header.epoch
-        if secret is None:
+        cipher, epoch = self._ciphers.get(sender), self._header.epoch
+        if cipher is None:
             return False
-        return sealing.is_tag(secret, epoch.user(sender), epoch.user(self._index), self._header.digest, tag)
+        return sealing.is_tag(cipher, epoch.user(sender), epoch.user(self._index), self._header.digest, tag)

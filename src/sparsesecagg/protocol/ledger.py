@@ -128,7 +128,7 @@ class ClientState(msgspec.Struct, frozen=True, kw_only=True):
             if number >= numbers[0]:  # Rounds that are over get none.
                 secrets[number] = found
         made = {
-            number: make_package(epoch, number, index, epoch.by_partner(index, secrets[number]), entropy)
+            number: make_package(epoch, number, index, epoch.ciphers(index, secrets[number]), entropy)
             for number in numbers
         }
         return self.with_changes(

@@ -128,7 +128,7 @@ class ServerEpoch:
         messages.require_pieces(message.shares, len(group.epoch.partners(index)), messages.SEALED_SIZE, "the shares")
         require_usable(message.mask_key)
         known = group.packages[message.round_number]
-        if any(message.mask_key == each.mask_key for each in known.values()):
+        if message.mask_key in {each.mask_key for each in known.values()}:
             raise InvalidKey(f"user {message.sender} shares a mask key that occurs twice")
         known[index] = message
 
