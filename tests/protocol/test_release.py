@@ -13,6 +13,7 @@ from protocol.malicious_server import MaliciousServer
 from protocol.rounds import Run, flipped, small, tampered
 from protocol.test_life_of_a_round import refuses
 from sparsesecagg.crypto import sealing
+from sparsesecagg.crypto.kdf import names
 from sparsesecagg.crypto.sealing import TAG_SIZE
 from sparsesecagg.crypto.shamir import SHARE_SIZE
 from sparsesecagg.errors import AlreadyAnswered, InvalidKey, MalformedMessage, PolicyViolation
@@ -267,6 +268,5 @@ def test_reflected_tags_do_not_count(fresh: Run, monkeypatch: pytest.MonkeyPatch
         return len(server._shares)
 
     assert reflected(fresh) == 0
-    names = sealing._names
-    monkeypatch.setattr(sealing, "_names", lambda one, other: names(min(one, other), max(one, other)))
+    monkeypatch.setattr(sealing, "names", lambda one, other: names(min(one, other), max(one, other)))
     assert reflected(Run(fresh.params)) == USERS

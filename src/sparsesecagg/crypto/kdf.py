@@ -69,6 +69,12 @@ def _named(label: str) -> bytes:
     return PREFIX + label.encode() + b"/"
 
 
+@lru_cache(maxsize=1 << 12)  # A user's partners are the same in all rounds.
+def names(one: int, other: int) -> bytes:
+    """Return two users' numbers as derivations take them."""
+    return one.to_bytes(4, "little") + other.to_bytes(4, "little")
+
+
 _CHECKSUM_KEY = digest("message")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESCCM
 
-from sparsesecagg.crypto.kdf import derive, expand
+from sparsesecagg.crypto.kdf import derive, expand, names
 from sparsesecagg.crypto.secrets import SECRET_SIZE, PairRatchets, RoundSecrets
 
 TAG_SIZE = 8
@@ -27,7 +27,7 @@ _SEAL, _TAG = b"seal\0", b"tag\0\0"
 
 def pair_ratchet(agreed: bytes, context: bytes, one: int, other: int) -> bytes:
     """Return the first ratchet of a pair, from what the two have agreed on; the same for both sides."""
-    return derive(agreed, "pair", context, _names(min(one, other), max(one, other)))
+    return derive(agreed, "pair", context, names(min(one, other), max(one, other)))
 
 
 def step(ratchets: PairRatchets) -> tuple[PairRatchets, RoundSecrets]:
@@ -44,29 +44,25 @@ def ciphers(secrets: RoundSecrets) -> list[PairCipher]:
 
 def seal(cipher: PairCipher, sender: int, receiver: int, plain: bytes) -> bytes:
     """Encrypt and authenticate a user's one message of the round to another; SEAL_OVERHEAD bytes longer."""
-    return cipher.encrypt(_SEAL + _names(sender, receiver), plain, None)
+    return cipher.encrypt(_SEAL + names(sender, receiver), plain, None)
 
 
 def unseal(cipher: PairCipher, sender: int, receiver: int, sealed: bytes) -> bytes | None:
     """Decrypt, or return None when the bytes were not sealed for exactly this use."""
     try:
-        return cipher.decrypt(_SEAL + _names(sender, receiver), sealed, None)
+        return cipher.decrypt(_SEAL + names(sender, receiver), sealed, None)
     except InvalidTag:
         return None
 
 
 def tag(cipher: PairCipher, sender: int, receiver: int, statement: bytes) -> bytes:
     """Return the bytes that show the receiver which statement (a digest) the sender makes, and to whom."""
-    return cipher.encrypt(_TAG + _names(sender, receiver), b"", statement)
+    return cipher.encrypt(_TAG + names(sender, receiver), b"", statement)
 
 
 def is_tag(cipher: PairCipher, sender: int, receiver: int, statement: bytes, made: bytes) -> bool:
     """Tell whether the sender made these bytes to show the receiver this statement."""
     try:
-        return not cipher.decrypt(_TAG + _names(sender, receiver), made, statement)
+        return not cipher.decrypt(_TAG + names(sender, receiver), made, statement)
     except InvalidTag:
         return False
-
-
-def _names(one: int, other: int) -> bytes:
-    return one.to_bytes(4, "little") + other.to_bytes(4, "little")

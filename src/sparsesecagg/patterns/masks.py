@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsesecagg.crypto.kdf import one_step
+from sparsesecagg.crypto.kdf import names, one_step
 from sparsesecagg.crypto.secrets import AgreedSecret, MaskSeed, PatternSeed, SharedSecret
 from sparsesecagg.crypto.stream import CHUNK_BYTES, ONCE_BYTES, MaskStream, Scratch, words_side_by_side
 from sparsesecagg.field import Accumulator, Word, Words
@@ -59,14 +59,14 @@ def pattern_seeds(pairs: Sequence[Pair], context: bytes) -> list[PatternSeed]:
 
 
 def _names(pair: Pair) -> bytes:
-    low, high = (pair.user, pair.peer) if pair.user < pair.peer else (pair.peer, pair.user)
-    return low.to_bytes(4, "little") + high.to_bytes(4, "little")
+    user, peer, _ = pair
+    return names(user, peer) if user < peer else names(peer, user)
 
 
 def private_mask_seeds(seeds: Mapping[int, SharedSecret], context: bytes) -> list[MaskSeed]:
     """Derive the seeds of users' private masks."""
-    secrets, names = [seed.reveal() for seed in seeds.values()], [user.to_bytes(4, "little") for user in seeds]
-    return [MaskSeed(seed) for seed in one_step(secrets, "private mask", context, names)]
+    secrets, users = [seed.reveal() for seed in seeds.values()], [user.to_bytes(4, "little") for user in seeds]
+    return [MaskSeed(seed) for seed in one_step(secrets, "private mask", context, users)]
 
 
 class WholeMasks:
