@@ -57,6 +57,15 @@ class ArrayUpdate:
 
 Update = Floats | UpdateSource
 
+Packed = bytes | memoryview
+Keep = Callable[[int, Packed], Packed]
+"""Returns the same words of a user, from wherever they are kept."""
+
+
+def as_it_is(_: int, words: Packed) -> Packed:
+    """Keep words in memory."""
+    return words
+
 
 class Layout(msgspec.Struct, frozen=True, array_like=True, dict=True, forbid_unknown_fields=True):
     """What a pattern is made from: the part of a run's parameters that decides what travels.
@@ -245,8 +254,8 @@ class MaskedSum(ABC):
         """
 
     @abstractmethod
-    def add(self, user: int, locations: bytes, words: bytes | memoryview) -> None:
-        """Take one upload; a malformed one raises and changes nothing. The words are kept as they are."""
+    def add(self, user: int, locations: bytes, words: Packed, keep: Keep = as_it_is) -> None:
+        """Take one upload; a malformed one raises and changes nothing. `keep` says where its words stay."""
 
     @abstractmethod
     def remove(self, user: int) -> None:

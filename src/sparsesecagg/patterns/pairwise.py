@@ -16,7 +16,18 @@ from numpy.typing import NDArray
 from sparsesecagg.crypto.secrets import SharedSecret
 from sparsesecagg.crypto.stream import MaskStream
 from sparsesecagg.field import packed_size, unpack
-from sparsesecagg.patterns.base import GroupSum, Index, MaskedSum, MaskedUpdate, Pattern, Trace, UpdateSource
+from sparsesecagg.patterns.base import (
+    GroupSum,
+    Index,
+    Keep,
+    MaskedSum,
+    MaskedUpdate,
+    Packed,
+    Pattern,
+    Trace,
+    UpdateSource,
+    as_it_is,
+)
 from sparsesecagg.patterns.gaps import ONE, bernoulli_positions, decode_steps, encode_locations
 from sparsesecagg.patterns.masks import (
     DrawnMask,
@@ -93,7 +104,7 @@ class PairwiseSum(MaskedSum):
     def __init__(self, pattern: Pairwise, group: int, context: bytes) -> None:
         super().__init__(pattern, group, context)
         self._probability = pattern.edge_probability
-        self._uploads: dict[int, tuple[NDArray[np.unsignedinteger[Any]], bytes | memoryview]] = {}
+        self._uploads: dict[int, tuple[NDArray[np.unsignedinteger[Any]], Packed]] = {}
         """By user: the steps between its coordinates, as short integers, and its words."""
 
     def indices(self) -> Iterable[Index]:
@@ -121,11 +132,11 @@ class PairwiseSum(MaskedSum):
         clipped = sum(step.clipped for step in steps)
         return MaskedUpdate(encode_locations(coordinates, self.layout.dim), word.reduce(sums), clipped)
 
-    def add(self, user: int, locations: bytes, words: bytes | memoryview) -> None:
+    def add(self, user: int, locations: bytes, words: Packed, keep: Keep = as_it_is) -> None:
         """Read the locations, check the words, keep both."""
         steps = decode_steps(locations, self.layout.dim)
         unpack(words, len(steps), self.layout.word)
-        self._uploads[user] = steps.astype(np.min_scalar_type(steps.max(initial=0))), words
+        self._uploads[user] = steps.astype(np.min_scalar_type(steps.max(initial=0))), keep(user, words)
 
     def remove(self, user: int) -> None:
         del self._uploads[user]

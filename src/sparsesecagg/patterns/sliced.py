@@ -24,7 +24,19 @@ from sparsesecagg.crypto.secrets import SharedSecret
 from sparsesecagg.crypto.stream import MaskStream
 from sparsesecagg.errors import InvalidInput, MalformedMessage
 from sparsesecagg.field import packed_size, unpack
-from sparsesecagg.patterns.base import GroupSum, Index, Layout, MaskedSum, MaskedUpdate, Pattern, Trace, UpdateSource
+from sparsesecagg.patterns.base import (
+    GroupSum,
+    Index,
+    Keep,
+    Layout,
+    MaskedSum,
+    MaskedUpdate,
+    Packed,
+    Pattern,
+    Trace,
+    UpdateSource,
+    as_it_is,
+)
 from sparsesecagg.patterns.groups import public_stream
 from sparsesecagg.patterns.masks import Mask, Pair, WholeMasks, add_whole, mask_seeds
 from sparsesecagg.privacy.anonymity import default_threshold
@@ -165,7 +177,7 @@ class SlicedSum(MaskedSum):
         super().__init__(pattern, group, context)
         self._where = where
         self._length = len(where)
-        self._uploads: dict[int, bytes | memoryview] = {}
+        self._uploads: dict[int, Packed] = {}
 
     def indices(self) -> Iterable[Index]:
         return self._where
@@ -221,12 +233,12 @@ class SlicedSum(MaskedSum):
                 trace(index, piece)
             yield piece
 
-    def add(self, user: int, locations: bytes, words: bytes | memoryview) -> None:
+    def add(self, user: int, locations: bytes, words: Packed, keep: Keep = as_it_is) -> None:
         if locations:
             raise MalformedMessage("the pattern has public locations, none may be sent")
         unpacked = unpack(words, self._length + self.digits.total, self.layout.word)
         np.add(self._sums, unpacked, out=self._sums)
-        self._uploads[user] = words
+        self._uploads[user] = keep(user, words)
 
     def remove(self, user: int) -> None:
         words = unpack(self._uploads.pop(user), self._length + self.digits.total, self.layout.word)

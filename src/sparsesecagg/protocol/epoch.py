@@ -58,7 +58,7 @@ class Epoch:
         keys = messages.pieces(message.keys, len(self.present), PUBLIC_KEY_SIZE, "the sealing keys")
         if len(set(keys)) != len(keys):
             raise InvalidKey("a sealing key occurs twice: every key must be fresh and belong to one user")
-        self.sealing_key: dict[int, bytes] = dict(zip(self.present.tolist(), keys, strict=True))
+        self._keys = message.keys
         self.is_present = np.zeros(len(group), np.bool_)
         self.is_present[self.present] = True
         self._partners: dict[int, Users] = {}
@@ -82,6 +82,12 @@ class Epoch:
         seed = params.epoch_seed(message.round_number, roster)
         return Epoch(params, message, seed, params.draw(seed).of(user))
 
+    @property
+    def sealing_key(self) -> dict[int, bytes]:
+        """The keys, by index: put together when they are asked for, which is once."""
+        keys = messages.pieces(self._keys, len(self.present), PUBLIC_KEY_SIZE, "the sealing keys")
+        return dict(zip(self.present.tolist(), keys, strict=True))
+
     def user(self, index: int) -> int:
         """Return a user's number."""
         return self.group.numbers[index]
@@ -100,10 +106,10 @@ class Epoch:
 
     def ratchets(self, index: int, private: PrivateKey, identity: Identity | None) -> PairRatchets:
         """Agree with each partner; return the ratchets, in order."""
-        agreement, user, started = KeyAgreement(private), self.user(index), b""
+        agreement, user, started, sealing_key = KeyAgreement(private), self.user(index), b"", self.sealing_key
         for partner in self.partners(index).tolist():
             peer = self.user(partner)
-            agreed = agreement.with_peer(self.sealing_key[partner]).reveal()
+            agreed = agreement.with_peer(sealing_key[partner]).reveal()
             if identity:
                 agreed += identity.secret_with(peer).reveal()  # Only the owner of the peer's identity knows this.
             started += sealing.pair_ratchet(agreed, self.digest, user, peer)

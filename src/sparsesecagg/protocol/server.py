@@ -21,7 +21,7 @@ from sparsesecagg.protocol.combine import Combine, Result, Sum
 from sparsesecagg.protocol.epoch import AHEAD, NO_CONTEXT
 from sparsesecagg.protocol.messages import AdvertiseKeys, Message, ShareKeys, Unmask, Upload, decode_client_message
 from sparsesecagg.protocol.parameters import Parameters
-from sparsesecagg.protocol.server_group import GroupRound, GroupState, ServerEpoch
+from sparsesecagg.protocol.server_group import GroupRound, GroupState, Kept, ServerEpoch
 from sparsesecagg.protocol.stages import ROUND_STAGES, SERVER_TRANSITIONS, STAGES, Stage, after
 
 MESSAGE_OF: dict[Stage, type[Message]] = {
@@ -228,8 +228,8 @@ class Server:
         if number <= self.round_number:
             raise WrongRound(number, self.round_number + 1)
         self.round_number, self._result, self._min_updated = number, None, min_updated
-        groups = self._epoch.groups
-        self._rounds = {name: group.begin(number, context, self.excluded) for name, group in groups.items()}
+        groups, kept = self._epoch.groups, Kept(self.params)
+        self._rounds = {name: group.begin(number, context, self.excluded, kept) for name, group in groups.items()}
         self._forget_sizes()
         there = sum(len(group.epoch.present) for group in groups.values())
         self.dropped = {Stage.SHARE_KEYS.name: there - self._members()}
