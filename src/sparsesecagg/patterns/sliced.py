@@ -237,8 +237,8 @@ class SlicedSum(MaskedSum):
         if locations:
             raise MalformedMessage("the pattern has public locations, none may be sent")
         unpacked = unpack(words, self._length + self.digits.total, self.layout.word)
+        self._uploads[user] = keep(user, words)  # First: a disk may be full.
         np.add(self._sums, unpacked, out=self._sums)
-        self._uploads[user] = keep(user, words)
 
     def remove(self, user: int) -> None:
         words = unpack(self._uploads.pop(user), self._length + self.digits.total, self.layout.word)
