@@ -26,7 +26,7 @@ SETTING = Setting(clients=100, dim=1_663_370, alpha=0.1, dropout=0.3, modulus_bi
 SYSTEMS = ("secagg", "sliced")
 GROUPS = {
     "key agreement (X25519)": ("exchange", "x25519", "keys.py"),
-    "key derivation, hashing": ("hkdf", "kdf.py", "hashes", "sha256", "hmac", "mask_seeds", "pair_seeds"),
+    "key derivation, hashing": ("hkdf", "kdf.py", "hashes", "sha256", "hmac", "_seeds"),
     "mask streams (AES-256)": (
         "update_into",
         "aesgcm",

@@ -10,12 +10,12 @@ import numpy as np
 from sparsesecagg.crypto import sealing, shamir
 from sparsesecagg.crypto.decoding import restore
 from sparsesecagg.crypto.identity import IdentityKey, Roster, RunSecret, enrol
-from sparsesecagg.crypto.kdf import derive, digest, expand
+from sparsesecagg.crypto.kdf import derive, digest, expand, one_step
 from sparsesecagg.crypto.keys import KeyAgreement, public_key
-from sparsesecagg.crypto.secrets import AgreedSecret, PrivateKey, Secret, SharedSecret
+from sparsesecagg.crypto.secrets import AgreedSecret, PairRatchets, PrivateKey, Secret, SharedSecret
 from sparsesecagg.crypto.stream import MaskStream, Scratch
 from sparsesecagg.field import WORD_BITS, Word
-from sparsesecagg.patterns.masks import Pair, pair_seeds, private_mask_seed
+from sparsesecagg.patterns.masks import Pair, mask_seeds, pattern_seeds, private_mask_seeds
 from sparsesecagg.protocol import Parameters
 from sparsesecagg.protocol.epoch import Epoch, mask_private, seed_commitment
 from sparsesecagg.protocol.messages import EpochKeys
@@ -47,12 +47,16 @@ def digest_and_derive() -> Vector:
         (secret, "epoch", context, (16).to_bytes(8, "little"), 32),
         (secret, "pair", context, names, 32),
         (secret + context, "pair", context, names, 32),
-        (secret, "pair mask", context, names, 64),
-        (secret[:16], "private mask", context, names[:4], 32),
+        (secret, "noise", context, names, 64),
     ]
-    expanded = [("next round", b""), ("this round", b""), ("seal", names), ("header tag", names + context)]
+    in_one_step = [
+        (secret, "pair mask", context, names),
+        (secret, "pair pattern", context, names),
+        (secret[:16], "private mask", context, names[:4]),
+    ]
     return {
-        "about": "digest(label, parts…), derive(secret, label, context, names, length) and expand(key, label, data).",
+        "about": "digest(label, parts…), derive(secret, label, context, names, length), one_step(secret, label, "
+        "context, names) and expand(key, label).",
         "digest": [
             {"label": label, "parts": [part.hex() for part in parts], "digest": digest(label, *parts).hex()}
             for label, parts in digests
@@ -68,10 +72,17 @@ def digest_and_derive() -> Vector:
             }
             for key, label, salt, who, length in derived
         ],
-        "expand": [
-            {"key": secret.hex(), "label": label, "data": data.hex(), "expanded": expand(secret, label, data).hex()}
-            for label, data in expanded
+        "one_step": [
+            {
+                "secret": key.hex(),
+                "label": label,
+                "context": salt.hex(),
+                "names": who.hex(),
+                "derived": one_step([key], label, salt, [who])[0].hex(),
+            }
+            for key, label, salt, who in in_one_step
         ],
+        "expand": [{"key": secret.hex(), "label": "round", "expanded": expand(secret, "round").hex()}],
     }
 
 
@@ -176,25 +187,26 @@ def ratchets() -> Vector:
         (named_bytes("agreed", 32), 0, 1, 0),
         (named_bytes("agreed with run keys", 64), 3, 65535, 258),
     ):
-        ratchet = sealing.pair_ratchet(agreed, context, sender, receiver)
-        first = ratchet.reveal().hex()
+        first = sealing.pair_ratchet(agreed, context, sender, receiver)
+        ratchet = PairRatchets(first)
         for _ in range(rounds):
-            ratchet = sealing.next_ratchet(ratchet)
-        secret = sealing.round_secret(ratchet)
+            ratchet, _ = sealing.step(ratchet)
+        secrets = sealing.step(ratchet)[1]
+        [cipher] = sealing.ciphers(secrets)
         cases.append(
             {
                 "agreed": agreed.hex(),
                 "epoch_digest": context.hex(),
                 "sender": sender,
                 "receiver": receiver,
-                "first_ratchet": first,
+                "first_ratchet": first.hex(),
                 "rounds_later": rounds,
                 "ratchet": ratchet.reveal().hex(),
-                "round_secret": secret.reveal().hex(),
+                "round_secret": secrets.reveal().hex(),
                 "plain": plain.hex(),
-                "sealed": sealing.seal(secret, sender, receiver, plain).hex(),
+                "sealed": sealing.seal(cipher, sender, receiver, plain).hex(),
                 "header_digest": statement.hex(),
-                "tag": sealing.tag(secret, "header tag", sender, receiver, statement).hex(),
+                "tag": sealing.tag(cipher, sender, receiver, statement).hex(),
             }
         )
     return {
@@ -210,7 +222,8 @@ def packages() -> Vector:
     keys = EpochKeys(1, bytes(8), 1, b"\x1f", named_bytes("sealing keys", 5 * 32))
     epoch = Epoch(params, keys, bytes(32), params.draw(bytes(32)).of(0))
     agreed, context = named_bytes("agreed by mask keys", 32), named_bytes("header digest", 32)
-    mask_seed, pattern_seed = pair_seeds(Pair(4, 1, AgreedSecret(agreed)), context)
+    pairs = [Pair(4, 1, AgreedSecret(agreed))]
+    [mask_seed], [pattern_seed] = mask_seeds(pairs, context), pattern_seeds(pairs, context)
     made = []
     for number, user in ((1, 4), (2**63 - 1, 0)):
         mask_secret, private_seed = named_bytes(f"mask secret {user}", 16), named_bytes(f"private seed {user}", 16)
@@ -245,7 +258,7 @@ def packages() -> Vector:
                 "private_seed": seed.reveal().hex(),
                 "header_digest": context.hex(),
                 "user": 4,
-                "mask_seed": private_mask_seed(seed, context, 4).reveal().hex(),
+                "mask_seed": private_mask_seeds({4: seed}, context)[0].reveal().hex(),
             }
         ],
     }

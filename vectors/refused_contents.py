@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from sparsesecagg.crypto import sealing, shamir
-from sparsesecagg.crypto.secrets import RoundSecret, Secret
+from sparsesecagg.crypto.secrets import RoundSecrets, Secret
 from sparsesecagg.protocol.messages import EpochKeys, ShareKeys, Unmask, Upload, encode
 from vectors.forging import MALFORMED, Case, Runs, flip, operation
 from vectors.form import named_bytes
@@ -130,9 +130,9 @@ def bad_share(runs: Runs) -> list[Case]:
 
 def bad_seal() -> list[Case]:
     """Ciphertexts opened by somebody else, elsewhere, or after a change."""
-    secret = RoundSecret(named_bytes("round secret", 32))
+    secret = RoundSecrets(named_bytes("round secret", 32))
     another = named_bytes("secret of another round", 32)
-    sealed = sealing.seal(secret, 0, 1, named_bytes("two shares", 40))
+    sealed = sealing.seal(sealing.ciphers(secret)[0], 0, 1, named_bytes("two shares", 40))
     return [
         operation("unseal", "InvalidShare", about, round_secret=key, sender=sender, receiver=receiver, sealed=data)
         for about, key, sender, receiver, data in (

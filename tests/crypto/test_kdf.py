@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import hmac
 from functools import cache
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.hashes import SHA512
+from cryptography.hazmat.primitives.kdf.concatkdf import ConcatKDFHash
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,7 +25,7 @@ SOURCE = Path(sparsesecagg.__file__).parent
 @cache
 def labels_in_use(function: str) -> list[str]:
     """The labels that the core passes to a function of this package."""
-    places = {"derive": 1, "digest": 0, "expand": 1}
+    places = {"derive": 1, "digest": 0, "expand": 1, "one_step": 1}
     found = []
     for path in [path for package in ("crypto", "patterns", "protocol") for path in (SOURCE / package).rglob("*.py")]:
         for node in ast.walk(ast.parse(path.read_text())):
@@ -68,12 +69,12 @@ def test_a_change_anywhere_gives_an_unrelated_key(other: tuple[bytes, str, bytes
 
 def test_labels_in_use_can_not_run_into_names() -> None:
     """A slash ends the label, so a label must not contain one."""
-    found = labels_in_use("derive")
-    assert {"pair", "pair mask", "private mask", "mask key"} <= set(found)
+    found = labels_in_use("derive") + labels_in_use("one_step") + labels_in_use("expand")
+    assert {"pair", "pair mask", "pair pattern", "private mask", "mask key", "round"} <= set(found)
     assert not [label for label in found if "/" in label]
 
 
-@pytest.mark.parametrize("function", ["derive", "digest"])
+@pytest.mark.parametrize("function", ["derive", "one_step", "expand", "digest"])
 def test_every_use_has_a_label_of_its_own(function: str) -> None:
     """But for the seed of an epoch, which is derived from a roster or, in a run without one, from the session."""
     found = labels_in_use(function)
@@ -96,13 +97,7 @@ def test_parts_of_a_digest_do_not_run_together() -> None:
     assert digest("a") != digest("a", b"")
 
 
-@given(st.binary(min_size=32, max_size=32), labels, st.lists(st.binary(max_size=40), max_size=3))
-def test_an_expansion_is_hmac_of_label_and_parts(key: bytes, label: str, parts: list[bytes]) -> None:
-    written = b"sparsesecagg/v3/" + label.encode() + b"/" + b"".join(parts)
-    assert expand(key, label, *parts) == hmac.digest(key, written, hashlib.sha256)
-
-
-def test_labels_of_expansions_do_not_run_into_what_follows() -> None:
-    found = set(labels_in_use("expand"))
-    assert found == {"next round", "this round", "seal"}
-    assert not [label for label in found if "/" in label]
+@given(seeds, labels)
+def test_an_expansion_is_the_one_step_function_with_a_hash(key: bytes, label: str) -> None:
+    info = b"sparsesecagg/v3/" + label.encode() + b"/"
+    assert expand(key, label) == ConcatKDFHash(SHA512(), 64, info).derive(key)

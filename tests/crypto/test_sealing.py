@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import hmac
 
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESCCM
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,30 +13,35 @@ from reference.kdf import hkdf
 from sparsesecagg.crypto.sealing import (
     SEAL_OVERHEAD,
     TAG_SIZE,
-    next_ratchet,
+    PairCipher,
+    ciphers,
+    is_tag,
     pair_ratchet,
-    round_secret,
     seal,
+    step,
     tag,
     unseal,
 )
-from sparsesecagg.crypto.secrets import PairRatchet, RoundSecret
+from sparsesecagg.crypto.secrets import PairRatchets, RoundSecrets
 from strategies import seeds, user_numbers
 
 AGREED = bytes(range(32))
 CONTEXT = b"\x01" * 32
 SENDER, RECEIVER = 3, 5
-SECRET = RoundSecret(bytes(range(32)))
+
+
+def cipher(secret: bytes) -> PairCipher:
+    [found] = ciphers(RoundSecrets(secret))
+    return found
+
+
+SECRET, OTHER_SECRET = cipher(bytes(range(32))), cipher(bytes(32))
 PLAIN = bytes(range(40))
 SEALED = seal(SECRET, SENDER, RECEIVER, PLAIN)
 
 
 def names(one: int, other: int) -> bytes:
     return one.to_bytes(4, "little") + other.to_bytes(4, "little")
-
-
-def mac(key: bytes, label: bytes, *parts: bytes) -> bytes:
-    return hmac.digest(key, b"sparsesecagg/v3/" + label + b"/" + b"".join(parts), hashlib.sha256)
 
 
 # Ratchets
@@ -48,22 +53,22 @@ def test_both_sides_start_the_same_ratchet(agreed: bytes, context: bytes, one: i
     ratchet = pair_ratchet(agreed, context, one, other)
     assert ratchet == pair_ratchet(agreed, context, other, one)
     info = b"sparsesecagg/v3/pair/" + names(min(one, other), max(one, other))
-    assert ratchet.reveal() == hkdf(agreed, context, info, 32)
+    assert ratchet == hkdf(agreed, context, info, 32)
 
 
 def test_every_pair_and_context_has_a_ratchet_of_its_own() -> None:
     ratchets = [pair_ratchet(AGREED, CONTEXT, one, other) for one in range(6) for other in range(one, 6)]
     ratchets += [pair_ratchet(AGREED, b"\x02" * 32, 0, 1), pair_ratchet(bytes(32), CONTEXT, 0, 1)]
-    assert len({ratchet.reveal() for ratchet in ratchets}) == len(ratchets)
+    assert len(set(ratchets)) == len(ratchets)
 
 
-@given(seeds)
-def test_a_ratchet_moves_on_by_a_hash_and_gives_one_secret_per_round(start: bytes) -> None:
-    ratchet = PairRatchet(start)
-    assert next_ratchet(ratchet).reveal() == mac(start, b"next round")
-    assert round_secret(ratchet).reveal() == mac(start, b"this round")
-    assert type(next_ratchet(ratchet)) is PairRatchet
-    assert type(round_secret(ratchet)) is RoundSecret
+@given(st.lists(seeds, max_size=4))
+def test_ratchets_move_on_by_a_hash_and_give_one_secret_each_per_round(start: list[bytes]) -> None:
+    ratchets, secrets = step(PairRatchets(b"".join(start)))
+    both = [hashlib.sha512(b"\0\0\0\1" + each + b"sparsesecagg/v3/round/").digest() for each in start]
+    assert ratchets == PairRatchets(b"".join(each[:32] for each in both))
+    assert secrets == RoundSecrets(b"".join(each[32:] for each in both))
+    assert secrets.reveal_each() == [each[32:] for each in both]
 
 
 # Sealing
@@ -71,8 +76,8 @@ def test_a_ratchet_moves_on_by_a_hash_and_gives_one_secret_per_round(start: byte
 
 @given(seeds, user_numbers, user_numbers, st.binary(max_size=200))
 def test_the_receiver_opens_what_the_sender_sealed(secret: bytes, sender: int, receiver: int, plain: bytes) -> None:
-    sealed = seal(RoundSecret(secret), sender, receiver, plain)
-    assert unseal(RoundSecret(secret), sender, receiver, sealed) == plain
+    sealed = seal(cipher(secret), sender, receiver, plain)
+    assert unseal(cipher(secret), sender, receiver, sealed) == plain
     assert len(sealed) == len(plain) + SEAL_OVERHEAD
 
 
@@ -80,18 +85,18 @@ def test_a_sealed_pair_of_shares_takes_48_bytes() -> None:
     assert (SEAL_OVERHEAD, TAG_SIZE, len(SEALED)) == (8, 8, 48)
 
 
-def test_each_direction_has_a_key_of_its_own() -> None:
-    """So that the constant nonce never meets one key twice."""
+def test_each_direction_has_a_nonce_of_its_own() -> None:
+    """So that none meets one key twice."""
     sealed = {seal(SECRET, sender, receiver, PLAIN) for sender in range(8) for receiver in range(8)}
     assert len(sealed) == 64
 
 
 @pytest.mark.parametrize(
     ("secret", "sender", "receiver"),
-    [(SECRET, 4, 5), (SECRET, 3, 6), (SECRET, 5, 3), (RoundSecret(bytes(32)), 3, 5)],
+    [(SECRET, 4, 5), (SECRET, 3, 6), (SECRET, 5, 3), (OTHER_SECRET, 3, 5)],
     ids=["sender", "receiver", "reflected", "another round or pair"],
 )
-def test_another_use_does_not_open(secret: RoundSecret, sender: int, receiver: int) -> None:
+def test_another_use_does_not_open(secret: PairCipher, sender: int, receiver: int) -> None:
     assert unseal(SECRET, SENDER, RECEIVER, SEALED) == PLAIN
     assert unseal(secret, sender, receiver, SEALED) is None
 
@@ -123,18 +128,36 @@ def test_sealing_hides_the_plain_bytes() -> None:
 
 
 @given(seeds, user_numbers, user_numbers, seeds)
-def test_a_tag_is_hmac_cut_to_size(secret: bytes, sender: int, receiver: int, statement: bytes) -> None:
-    expected = mac(secret, b"header tag", names(sender, receiver), statement)[:8]
-    assert tag(RoundSecret(secret), "header tag", sender, receiver, statement) == expected
+def test_a_tag_is_ccm_of_the_statement_alone(secret: bytes, sender: int, receiver: int, statement: bytes) -> None:
+    nonce = b"tag\0\0" + names(sender, receiver)
+    made = tag(cipher(secret), sender, receiver, statement)
+    assert made == AESCCM(secret, 8).encrypt(nonce, b"", statement)
+    assert len(made) == TAG_SIZE
+    assert is_tag(cipher(secret), sender, receiver, statement, made)
 
 
-def test_a_tag_says_who_told_what_to_whom_and_what_for() -> None:
-    """Another purpose, sender, receiver, secret or statement gives another tag."""
+def test_a_tag_is_no_sealed_message_and_the_reverse() -> None:
+    """Two purposes under one key have different nonces."""
+    assert seal(SECRET, SENDER, RECEIVER, b"") != tag(SECRET, SENDER, RECEIVER, b"")
+    assert unseal(SECRET, SENDER, RECEIVER, tag(SECRET, SENDER, RECEIVER, b"")) is None
+    assert not is_tag(SECRET, SENDER, RECEIVER, b"", seal(SECRET, SENDER, RECEIVER, b""))
+
+
+def test_a_changed_or_shortened_tag_is_none() -> None:
+    made = tag(SECRET, SENDER, RECEIVER, b"s" * 32)
+    assert not any(is_tag(SECRET, SENDER, RECEIVER, b"s" * 32, made[:size]) for size in range(TAG_SIZE))
+    for place in range(8 * TAG_SIZE):
+        flipped = (int.from_bytes(made, "little") ^ 1 << place).to_bytes(TAG_SIZE, "little")
+        assert not is_tag(SECRET, SENDER, RECEIVER, b"s" * 32, flipped)
+
+
+def test_a_tag_says_who_told_what_to_whom() -> None:
+    """Another sender, receiver, secret or statement gives another tag, and does not verify it."""
     made = {
-        tag(secret, purpose, *who, statement)
-        for secret in (SECRET, RoundSecret(bytes(32)))
-        for purpose in ("header tag", "another tag")
+        tag(secret, *who, statement)
+        for secret in (SECRET, OTHER_SECRET)
         for who in ((3, 5), (5, 3), (3, 6))
         for statement in (b"s" * 32, b"t" * 32)
     }
-    assert len(made) == 24
+    assert len(made) == 12
+    assert sum(is_tag(SECRET, 3, 5, b"s" * 32, each) for each in made) == 1

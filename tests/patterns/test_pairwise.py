@@ -13,7 +13,7 @@ from reference import statistics
 from sparsesecagg.field import Word
 from sparsesecagg.patterns import pairwise
 from sparsesecagg.patterns.gaps import ONE
-from sparsesecagg.patterns.masks import pair_seeds
+from sparsesecagg.patterns.masks import pattern_seeds
 from sparsesecagg.patterns.pairwise import Pairwise
 
 
@@ -64,7 +64,7 @@ def test_users_send_the_coordinates_that_their_pairs_drew() -> None:
     for user in group.users:
         drawn: set[int] = set()
         for peer in group.peers(user):
-            _, seed = pair_seeds(group.pair(user, peer), group.server.context)
+            [seed] = pattern_seeds([group.pair(user, peer)], group.server.context)
             drawn |= set(twin.positions(seed.reveal(), 300, probability))
         assert group.sent[user] == sorted(drawn)
 

@@ -4,27 +4,31 @@ import os
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.concatkdf import ConcatKDFHMAC
 
-from sparsesecagg.crypto.kdf import derive, derive_all
+from sparsesecagg.crypto.kdf import one_step
 from sparsesecagg.crypto.secrets import AgreedSecret, MaskSeed
 from sparsesecagg.crypto.stream import CHUNK_BYTES, ONCE_BYTES, MaskStream
 from sparsesecagg.field import Word
-from sparsesecagg.patterns.masks import Mask, Pair, add_whole, mask_seeds, pair_seeds
+from sparsesecagg.patterns.masks import Mask, Pair, add_whole, mask_seeds
 
 
 def test_seeds_of_many_pairs_are_those_of_each() -> None:
     context = os.urandom(32)
     pairs = [Pair(5, peer, AgreedSecret(os.urandom(32))) for peer in (0, 3, 9)]
-    assert mask_seeds(pairs, context) == [pair_seeds(pair, context)[0] for pair in pairs]
+    assert mask_seeds(pairs, context) == [mask_seeds([pair], context)[0] for pair in pairs]
 
 
 def test_deriving_many_is_deriving_each() -> None:
-    secrets, names = [b"a" * 32, b"b" * 64], [b"one", b"two"]
-    assert derive_all(secrets, "pair", b"c" * 32, names) == [
-        derive(secret, "pair", b"c" * 32, name) for secret, name in zip(secrets, names, strict=True)
+    """And each is what `cryptography` makes, by the published function."""
+    secrets, names = [b"a" * 32, b"b" * 32], [b"one", b"two"]
+    info = [b"sparsesecagg/v3/pair mask/" + name for name in names]
+    assert one_step(secrets, "pair mask", b"c" * 32, names) == [
+        ConcatKDFHMAC(SHA256(), 32, b"c" * 32, each).derive(secret) for secret, each in zip(secrets, info, strict=True)
     ]
     with pytest.raises(ValueError, match="shorter"):
-        derive_all(secrets, "pair", b"c" * 32, names[:1])
+        one_step(secrets, "pair mask", b"c" * 32, names[:1])
 
 
 @pytest.mark.parametrize("bits", [8, 12, 16, 24, 32])

@@ -17,7 +17,7 @@ from sparsesecagg.crypto.stream import MaskStream
 from sparsesecagg.errors import SparseSecAggError
 from sparsesecagg.field import unpack
 from sparsesecagg.lab.audit.adversary import Adversary
-from sparsesecagg.patterns.masks import Mask, Pair, add_whole, pair_seeds
+from sparsesecagg.patterns.masks import Mask, Pair, add_whole, mask_seeds
 from sparsesecagg.protocol.epoch import NO_CONTEXT
 from sparsesecagg.protocol.messages import Unmask, Upload, decode_client_message, encode
 
@@ -114,7 +114,7 @@ class MaliciousServer(Adversary):
         for peer in header.partners(user).tolist():
             agreed = self.agreed(header, user, peer)
             if agreed:
-                shared, _ = pair_seeds(Pair(user, peer, agreed), header.digest)
+                [shared] = mask_seeds([Pair(user, peer, agreed)], header.digest)
                 masks.append(Mask(MaskStream(shared, params.word), positive=user > peer))
         add_whole(sums, masks, params.word)
         return params.word.reduce(sums)[: params.dim].astype(np.int64)

@@ -9,6 +9,7 @@ import pytest
 
 from protocol.rounds import LENIENT, Run, flipped, grouped, identities, small, tampered, tampered_by_user
 from reference.x25519 import low_order_points
+from sparsesecagg.crypto import sealing
 from sparsesecagg.crypto.identity import Identity
 from sparsesecagg.crypto.secrets import AgreedSecret
 from sparsesecagg.errors import (
@@ -144,9 +145,9 @@ class TestIdentities:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(Identity, "secret_with", secret)
                 run = Run(small(roster=True))
-            one, other = (run.clients[user]._state.ratchets for user in (0, 1))
-            assert one[run.index(1)] == other[run.index(0)]
-            found.append(one[run.index(1)])
+            one, other = run.clients[0]._ciphers(1)[run.index(1)], run.clients[1]._ciphers(1)[run.index(0)]
+            assert sealing.tag(one, 0, 1, b"") == sealing.tag(other, 0, 1, b"")
+            found.append(sealing.tag(one, 0, 1, b""))
         assert found[0] != found[1]
 
     def test_the_server_needs_the_roster_that_the_parameters_name(self, run: Run) -> None:
@@ -234,7 +235,7 @@ class TestEpochNumbers:
     def test_a_new_epoch_erases_everything_of_the_one_before(self) -> None:
         run = Run(small()).begin()
         client, state = run.clients[0], run.clients[0]._state
-        kept = [*state.ratchets.values(), *state.secrets[1].values(), state.packages[2].for_upload().mask_secret]
+        kept = [state.ratchets, state.secrets[1], state.packages[2].for_upload().mask_secret]
         client.advertise_keys()
         assert not any(any(secret.reveal()) for secret in kept)
         assert (client._state.keys, client._state.packages, client._state.secrets) == (None, {}, {})

@@ -268,7 +268,7 @@ def resent(package: KeyPackage, **changes: bytes) -> KeyPackage:
 def resealed(run: Run, package: KeyPackage, plain: Callable[[int, bytes], bytes]) -> KeyPackage:
     """Seal other shares than those that were dealt."""
     client, number = run.clients[BAD], 1
-    secrets = client._state.secrets[number]
+    secrets = client._ciphers(number)
     message = decode_client_message(package.for_upload().message)
     parts = pieces(message.shares, USERS - 1, 48, "")  # type: ignore[union-attr]
     sealed = []

@@ -96,8 +96,8 @@ class TestMaking:
             run.clients[0].share_keys(number)
         run.clients[1].share_keys(7)
         for number in (8, 9):
-            one = run.clients[0]._state.secrets[number][run.index(1)]
-            assert one == run.clients[1]._state.secrets[number][run.index(0)]
+            one, other = run.clients[0]._ciphers(number)[run.index(1)], run.clients[1]._ciphers(number)[run.index(0)]
+            assert sealing.tag(one, 0, 1, b"") == sealing.tag(other, 0, 1, b"")
         assert run.clients[0]._state.secrets[8] != run.clients[0]._state.secrets[9]
 
     def test_a_package_is_bound_to_its_round_its_owner_and_its_holder(self) -> None:
@@ -108,10 +108,10 @@ class TestMaking:
         assert isinstance(package, ShareKeys)
         epoch, index, at = owner._joined()[0], run.index(0), run.index(1)
         sealed = dict(zip(epoch.partners(index).tolist(), pieces(package.shares, 4, SEALED_SIZE, ""), strict=True))
-        secret = holder._state.secrets[1][index]
+        secret = holder._ciphers(1)[index]
         assert open_pair(epoch, index, at, sealed[at], secret) is not None
         assert open_pair(epoch, at, index, sealed[at], secret) is None, "reflected"
-        assert open_pair(epoch, index, at, sealed[at], holder._state.secrets[2][index]) is None, "another round"
+        assert open_pair(epoch, index, at, sealed[at], holder._ciphers(2)[index]) is None, "another round"
         other = next(each for each in sealed if each != at)
         assert open_pair(epoch, index, at, sealed[other], secret) is None, "another holder's"
         assert open_pair(epoch, index, at, flipped(sealed[at]), secret) is None
@@ -135,7 +135,7 @@ class TestMaking:
             drawn.append(size)
             return bytes([len(drawn)]) * size
 
-        make_package(run.clients[0]._joined()[0], 1, run.index(0), run.clients[0]._state.secrets[1], entropy)
+        make_package(run.clients[0]._joined()[0], 1, run.index(0), run.clients[0]._ciphers(1), entropy)
         assert drawn == [16, 16, 32]
 
     def test_sizes(self) -> None:
@@ -278,7 +278,7 @@ def test_sealed_numbers_outside_the_field_are_left_out_as_well() -> None:
     """The owner may seal what it likes: it opens, and still is no share."""
     run = Run(small()).begin()
     owner = run.clients[1]
-    rubbish = sealing.seal(owner._state.secrets[1][run.index(0)], 1, 0, b"\xff" * 40)
+    rubbish = sealing.seal(owner._ciphers(1)[run.index(0)], 1, 0, b"\xff" * 40)
     message = run.header_of(0)
     partners = run.partners(0)
     parts = pieces(message.shares, 4, SEALED_SIZE, "")
@@ -294,4 +294,4 @@ def test_packages_of_groups_do_not_meet() -> None:
     run = Run(grouped())
     sizes = {len(client._state.packages[1].for_upload().message) for client in run.clients.values()}
     assert len(sizes) == 1
-    assert all(len(client._state.secrets[1]) == 5 for client in run.clients.values())
+    assert all(len(client._ciphers(1)) == 5 for client in run.clients.values())

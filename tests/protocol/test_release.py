@@ -13,6 +13,7 @@ from protocol.malicious_server import MaliciousServer
 from protocol.rounds import Run, flipped, small, tampered
 from protocol.test_life_of_a_round import refuses
 from sparsesecagg.crypto import sealing
+from sparsesecagg.crypto.kdf import names
 from sparsesecagg.crypto.sealing import TAG_SIZE
 from sparsesecagg.crypto.shamir import SHARE_SIZE
 from sparsesecagg.errors import AlreadyAnswered, InvalidKey, MalformedMessage, PolicyViolation
@@ -39,7 +40,7 @@ def released(run: Run, user: int, data: bytes) -> tuple[dict[int, bytes], set[in
 
 def kinds(run: Run, user: int, data: bytes) -> tuple[set[int], set[int]]:
     """Return of whom a user releases the private seed, and of whom the mask secret."""
-    secrets = run.clients[user]._state.secrets[1]
+    secrets = run.clients[user]._ciphers(1)
     package = run.clients[user]._state.packages[1]
     message, header = run.clients[user]._accepted()
     held = checks.held_shares(header, user, message, package, secrets)
@@ -137,15 +138,15 @@ class TestTags:
         run = Run(small()).begin()
         header = Header(run.clients[0]._joined()[0], run.header_of(0))
         other = Header(header.epoch, replace(run.header_of(0), context=b"c" * 32))
-        mine, yours = (Tags(header, user, run.clients[user]._state.secrets[1]) for user in (0, 1))
+        mine, yours = (Tags(header, user, run.clients[user]._ciphers(1)) for user in (0, 1))
         tag = mine.make([1])
         assert len(tag) == TAG_SIZE == 8
         assert yours.valid(0, tag)
         assert not mine.valid(1, tag), "reflected"
         assert not yours.valid(2, tag), "another sender"
-        assert not Tags(header, 2, run.clients[2]._state.secrets[1]).valid(0, tag), "another receiver"
-        assert not Tags(other, 1, run.clients[1]._state.secrets[1]).valid(0, tag), "another header"
-        assert not Tags(header, 1, run.clients[1]._state.secrets[2]).valid(0, tag), "another round"
+        assert not Tags(header, 2, run.clients[2]._ciphers(1)).valid(0, tag), "another receiver"
+        assert not Tags(other, 1, run.clients[1]._ciphers(1)).valid(0, tag), "another header"
+        assert not Tags(header, 1, run.clients[1]._ciphers(2)).valid(0, tag), "another round"
         assert not mine.valid(0, tag), "nobody shares a secret with itself"
         assert not yours.valid(0, tag[:-1])
 
@@ -267,6 +268,5 @@ def test_reflected_tags_do_not_count(fresh: Run, monkeypatch: pytest.MonkeyPatch
         return len(server._shares)
 
     assert reflected(fresh) == 0
-    one = sealing.tag
-    monkeypatch.setattr(sealing, "tag", lambda key, what, a, b, text: one(key, what, min(a, b), max(a, b), text))
+    monkeypatch.setattr(sealing, "names", lambda one, other: names(min(one, other), max(one, other)))
     assert reflected(Run(fresh.params)) == USERS

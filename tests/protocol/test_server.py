@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
 import pydoc
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 import pytest
@@ -287,6 +288,27 @@ def test_uploads_are_kept_until_the_round_is_over_and_may_lie_in_a_file(monkeypa
         results.append(run.run_to(Stage.SHARE_KEYS).result)
         assert results[-1].survivors == (0, 1, 2, 4)
     assert all((result.total == results[0].total).all() for result in results)
+
+
+def test_an_upload_that_can_not_be_kept_is_not_in_the_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk is full for one user; the others' sum is right."""
+    run = Run(small()).begin()
+    answers = {user: run.answer(user) for user in range(5)}
+    with monkeypatch.context() as patch:
+        patch.setattr(server_group.Kept, "keep", full_disk)
+        with pytest.raises(OSError, match="No space left"):
+            run.server.receive(answers.pop(3))
+    for answer in answers.values():
+        run.server.receive(answer)
+    run.inbox = run.server.close_stage()
+    result = run.run_to(Stage.SHARE_KEYS).result
+    assert result.survivors == (0, 1, 2, 4)
+    truth = np.sum([np.clip(run.updates[user], -10, 10) for user in result.survivors], axis=0)
+    assert result.sum() == pytest.approx(truth, abs=1e-5)
+
+
+def full_disk(*_: object) -> NoReturn:
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def test_a_server_knows_which_packages_it_lacks() -> None:

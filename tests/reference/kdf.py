@@ -1,4 +1,4 @@
-"""HKDF-SHA256 (RFC 5869), from hmac alone."""
+"""HKDF-SHA256 (RFC 5869) and the one-step function of NIST SP 800-56C, from hmac alone."""
 
 from __future__ import annotations
 
@@ -16,3 +16,8 @@ def hkdf(secret: bytes, salt: bytes, info: bytes, length: int) -> bytes:
         output += block
         counter += 1
     return output[:length]
+
+
+def one_step(secret: bytes, salt: bytes, info: bytes) -> bytes:
+    """Return the first block."""
+    return hmac.digest(salt, b"\0\0\0\1" + secret + info, hashlib.sha256)

@@ -10,7 +10,7 @@ import pytest
 from sparsesecagg import errors
 from sparsesecagg.crypto import sealing, shamir
 from sparsesecagg.crypto.keys import KeyAgreement
-from sparsesecagg.crypto.secrets import PrivateKey, RoundSecret
+from sparsesecagg.crypto.secrets import PrivateKey, RoundSecrets
 from sparsesecagg.field import Word, unpack
 from sparsesecagg.patterns.gaps import decode_locations
 from sparsesecagg.protocol import Parameters
@@ -39,8 +39,8 @@ def attempt(case: Case) -> None:
         case "x25519":
             KeyAgreement(PrivateKey(raw(case["private"]))).with_peer(raw(case["peer_public"]))
         case "unseal":
-            secret = RoundSecret(raw(case["round_secret"]))
-            if sealing.unseal(secret, case["sender"], case["receiver"], raw(case["sealed"])) is None:
+            [cipher] = sealing.ciphers(RoundSecrets(raw(case["round_secret"])))
+            if sealing.unseal(cipher, case["sender"], case["receiver"], raw(case["sealed"])) is None:
                 raise errors.InvalidShare("does not open")  # A client leaves it out.
         case "combine_shares":
             _combine(case)

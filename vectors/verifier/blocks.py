@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from vectors.verifier import groups, keys, locations, messages, noise, parameters, patterns, sharing, slices, words
 from vectors.verifier.comparing import Case, Check, Mismatch, expect, take, unhex
-from vectors.verifier.hashing import derive, digest, expand
+from vectors.verifier.hashing import derive, digest, expand, one_step
 
 
 def check_digest(case: Case) -> None:
@@ -19,10 +19,16 @@ def check_derive(case: Case) -> None:
     expect("derived", stated, derive(unhex(secret), label, unhex(context), unhex(names), length).hex())
 
 
+def check_one_step(case: Case) -> None:
+    """one_step(secret, label, context, names)."""
+    secret, label, context, names, stated = take(case, "secret label context names derived")
+    expect("derived", stated, one_step(unhex(secret), label, unhex(context), unhex(names)).hex())
+
+
 def check_expand(case: Case) -> None:
-    """expand(key, label, data)."""
-    key, label, data, stated = take(case, "key label data expanded")
-    expect("expanded", stated, expand(unhex(key), label, unhex(data)).hex())
+    """expand(key, label)."""
+    key, label, stated = take(case, "key label expanded")
+    expect("expanded", stated, expand(unhex(key), label).hex())
 
 
 def check_agreement(case: Case) -> None:
@@ -240,7 +246,12 @@ def check_locations(case: Case) -> None:
 
 # Per file, how the cases below each of its keys are checked. A roster is one case with all keys of its file.
 BUILDING_BLOCKS: dict[str, dict[str, Callable[[Case], None]]] = {
-    "digest_and_derive": {"digest": check_digest, "derive": check_derive, "expand": check_expand},
+    "digest_and_derive": {
+        "digest": check_digest,
+        "derive": check_derive,
+        "one_step": check_one_step,
+        "expand": check_expand,
+    },
     "x25519_agreement": {"cases": check_agreement},
     "ratchets": {"cases": check_ratchet},
     "packages": {"packages": check_package, "pair_masks": check_pair_masks, "private_masks": check_private_masks},

@@ -32,9 +32,14 @@ def derive(secret: bytes, label: str, context: bytes, names: bytes = b"", length
     return HKDF(SHA256(), length, salt=context, info=info).derive(secret)
 
 
-def expand(key: bytes, label: str, data: bytes = b"") -> bytes:
-    """Derive a key from a derived key."""
-    return hmac.digest(key, PREFIX + label.encode("ascii") + b"/" + data, "sha256")
+def one_step(secret: bytes, label: str, context: bytes, names: bytes) -> bytes:
+    """Derive a key from a secret in one step."""
+    return hmac.digest(context, b"\0\0\0\1" + secret + PREFIX + label.encode("ascii") + b"/" + names, "sha256")
+
+
+def expand(key: bytes, label: str) -> bytes:
+    """Derive two keys from a derived key."""
+    return hashlib.sha512(b"\0\0\0\1" + key + PREFIX + label.encode("ascii") + b"/").digest()
 
 
 def pair_of_names(first: int, second: int) -> bytes:

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.ciphers.aead import AESCCM
 
 from vectors.verifier.errors import Refused, demand
-from vectors.verifier.hashing import derive, digest, expand, little_endian, pair_of_names
+from vectors.verifier.hashing import derive, digest, expand, little_endian, one_step, pair_of_names
 
 ANY_PRIVATE_KEY = bytes(range(32))  # A low-order point agrees on zeros with every private key: one is enough to tell.
 TAG = 8
@@ -43,33 +43,36 @@ def first_ratchet(agreed: bytes, epoch_digest: bytes, user: int, peer: int) -> b
 def ratchet_after(ratchet: bytes, rounds: int) -> bytes:
     """Return the ratchet some rounds later."""
     for _ in range(rounds):
-        ratchet = expand(ratchet, "next round")
+        ratchet = expand(ratchet, "round")[:32]
     return ratchet
 
 
 def round_secret(ratchet: bytes) -> bytes:
     """Return the secret of the round at which a ratchet stands."""
-    return expand(ratchet, "this round")
+    return expand(ratchet, "round")[32:]
+
+
+def nonce(purpose: bytes, sender: int, receiver: int) -> bytes:
+    """Return the 13 bytes that name what a round secret is used for."""
+    return purpose.ljust(5, b"\0") + pair_of_names(sender, receiver)
 
 
 def seal(secret: bytes, sender: int, receiver: int, plain: bytes) -> bytes:
     """Seal a pair of shares."""
-    key = expand(secret, "seal", pair_of_names(sender, receiver))
-    return AESCCM(key, tag_length=TAG).encrypt(bytes(13), plain, None)
+    return AESCCM(secret, tag_length=TAG).encrypt(nonce(b"seal", sender, receiver), plain, None)
 
 
 def unseal(secret: bytes, sender: int, receiver: int, sealed: bytes) -> bytes:
     """Open a sealed pair of shares."""
-    key = expand(secret, "seal", pair_of_names(sender, receiver))
     try:
-        return AESCCM(key, tag_length=TAG).decrypt(bytes(13), sealed, None)
+        return AESCCM(secret, tag_length=TAG).decrypt(nonce(b"seal", sender, receiver), sealed, None)
     except InvalidTag:
         raise Refused("InvalidShare", "a sealed pair of shares that does not open") from None
 
 
 def header_tag(secret: bytes, sender: int, receiver: int, header_digest: bytes) -> bytes:
     """Return the tag by which a sender shows a receiver its header."""
-    return expand(secret, "header tag", pair_of_names(sender, receiver) + header_digest)[:TAG]
+    return AESCCM(secret, tag_length=TAG).encrypt(nonce(b"tag", sender, receiver), b"", header_digest)
 
 
 def mask_private(mask_secret: bytes, run: bytes, round_number: int, user: int) -> bytes:
@@ -84,13 +87,13 @@ def seed_commitment(private_seed: bytes, run: bytes, round_number: int, user: in
 
 def pair_seeds(agreed: bytes, header_digest: bytes, user: int, peer: int) -> tuple[bytes, bytes]:
     """Return mask_seed and pattern_seed of a pair."""
-    both = derive(agreed, "pair mask", header_digest, pair_of_names(min(user, peer), max(user, peer)), 64)
-    return both[:32], both[32:]
+    names = pair_of_names(min(user, peer), max(user, peer))
+    return one_step(agreed, "pair mask", header_digest, names), one_step(agreed, "pair pattern", header_digest, names)
 
 
 def private_mask_seed(private_seed: bytes, header_digest: bytes, user: int) -> bytes:
     """Return the seed of a user's private mask."""
-    return derive(private_seed, "private mask", header_digest, little_endian(user, 4))
+    return one_step(private_seed, "private mask", header_digest, little_endian(user, 4))
 
 
 class RosterEntry(NamedTuple):

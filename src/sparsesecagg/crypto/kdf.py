@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
-from cryptography.hazmat.primitives.hashes import SHA256, Hash
+from cryptography.hazmat.primitives.hashes import SHA256, SHA512, Hash
 from cryptography.hazmat.primitives.hmac import HMAC
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.poly1305 import Poly1305
@@ -14,6 +14,9 @@ PREFIX = b"sparsesecagg/v3/"
 DIGEST_SIZE = 32
 CHECKSUM_SIZE = 8
 _SHA256 = SHA256()
+_SHA512 = Hash(SHA512())
+_FIRST = (1).to_bytes(4, "big")
+"""The counter of the one-step function, which ends with its first block here."""
 
 
 def digest(label: str, *parts: bytes | bytearray | memoryview) -> bytes:
@@ -40,34 +43,36 @@ def derive(secret: bytes, label: str, context: bytes, names: bytes = b"", length
     return HKDF(_SHA256, length, context, _named(label) + names).derive(secret)
 
 
-def derive_all(secrets: Iterable[bytes], label: str, context: bytes, names: Iterable[bytes]) -> list[bytes]:
-    """Return what `derive` makes of each secret and its names, 32 bytes long.
+def one_step(secrets: Iterable[bytes], label: str, context: bytes, names: Iterable[bytes]) -> list[bytes]:
+    """Return 32 bytes for each secret and its names, by the one-step function of NIST SP 800-56C with HMAC-SHA256.
 
-    The hash that has taken in the context serves all of them: a group of a hundred derives thousands when it is opened.
+    The hash that has taken in the context, its salt, serves all of them: a group of a hundred derives thousands when it
+    is opened. Secrets and names have one length per label.
     """
     begun, name, found = HMAC(context, _SHA256), _named(label), []
     for secret, each in zip(secrets, names, strict=True):
-        extract = begun.copy()
-        extract.update(secret)
-        state = HMAC(extract.finalize(), _SHA256)
-        state.update(name + each + b"\x01")
+        state = begun.copy()
+        state.update(_FIRST + secret + name + each)
         found.append(state.finalize())
     return found
 
 
-def expand(key: bytes, label: str, *parts: bytes) -> bytes:
-    """Return 32 bytes that depend on a uniform 32-byte key, the label and the parts, all of fixed length per label.
-
-    HMAC-SHA256: for keys that `derive` has made. Half the time of `derive`, and it runs a few times per pair and round.
-    """
-    state = HMAC(key, _SHA256)
-    state.update(b"".join([_named(label), *parts]))
+def expand(key: bytes, label: str) -> bytes:
+    """Return 64 bytes that depend on a uniform 32-byte key and the label: the same function with SHA-512 alone."""
+    state = _SHA512.copy()
+    state.update(_FIRST + key + _named(label))
     return state.finalize()
 
 
 @lru_cache(maxsize=64)
 def _named(label: str) -> bytes:
     return PREFIX + label.encode() + b"/"
+
+
+@lru_cache(maxsize=1 << 12)  # A user's partners are the same in all rounds.
+def names(one: int, other: int) -> bytes:
+    """Return two users' numbers as derivations take them."""
+    return one.to_bytes(4, "little") + other.to_bytes(4, "little")
 
 
 _CHECKSUM_KEY = digest("message")

@@ -67,12 +67,21 @@ class PatternSeed(Secret):
     """The key of a pair's pattern stream (the seed of b_ij in the paper)."""
 
 
-class PairRatchet(Secret):
-    """What a pair's secrets of all later rounds follow from; it moves on with the round number."""
+class PairSecrets(Secret):
+    """Secrets of 32 bytes that a user shares with several others, one behind the other."""
+
+    def reveal_each(self) -> list[bytes]:
+        """Return the bytes of each."""
+        value = self.reveal()
+        return [value[start : start + SECRET_SIZE] for start in range(0, len(value), SECRET_SIZE)]
 
 
-class RoundSecret(Secret):
-    """What a pair shares in one round: it seals their shares and makes their tags."""
+class PairRatchets(PairSecrets):
+    """What the secrets of all later rounds follow from; they move on with the round number."""
+
+
+class RoundSecrets(PairSecrets):
+    """What pairs share in one round: they seal their shares and make their tags."""
 
 
 class SharedSecret(Secret):

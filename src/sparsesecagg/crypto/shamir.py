@@ -32,6 +32,9 @@ _LIMB_MASK = (1 << LIMB_BITS) - 1
 _TABLE = 1 << 17
 """Differences worked on at a time: 1 MB."""
 
+_FEW = 1 << 8
+"""Elements that Python inverts faster than NumPy, which takes sixty steps however few there are."""
+
 PRIME = 2**31 - 1
 
 Elements = NDArray[np.uint64]
@@ -190,7 +193,10 @@ def product(factors: Elements) -> Elements:
 
 
 def inverse(values: Elements) -> Elements:
-    """Return 1 / values, < 2^32, as values^(p − 2), Fermat's way: the same steps for all."""
+    """Return 1 / values, < 2^32, as values^(p − 2), Fermat's way: the same steps for all, or one by one if few."""
+    if values.size < _FEW:
+        found = [pow(value, PRIME - 2, PRIME) for value in values.reshape(-1).tolist()]
+        return np.array(found, np.uint64).reshape(values.shape)
     result, power, exponent = np.ones_like(values), values, PRIME - 2
     while exponent:
         if exponent & 1:

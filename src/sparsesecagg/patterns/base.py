@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sparsesecagg.crypto.secrets import SharedSecret
 from sparsesecagg.crypto.stream import MaskStream
 from sparsesecagg.field import Word
-from sparsesecagg.patterns.masks import Mask, Pair, private_mask_seed
+from sparsesecagg.patterns.masks import Mask, Pair, private_mask_seeds
 from sparsesecagg.rounding import Digits, Floats, Quantizer, Step
 
 Index = slice | NDArray[np.int64]
@@ -56,6 +56,15 @@ class ArrayUpdate:
 
 
 Update = Floats | UpdateSource
+
+Packed = bytes | memoryview
+Keep = Callable[[int, Packed], Packed]
+"""Returns the same words of a user, from wherever they are kept."""
+
+
+def as_it_is(_: int, words: Packed) -> Packed:
+    """Keep words in memory."""
+    return words
 
 
 class Layout(msgspec.Struct, frozen=True, array_like=True, dict=True, forbid_unknown_fields=True):
@@ -245,8 +254,8 @@ class MaskedSum(ABC):
         """
 
     @abstractmethod
-    def add(self, user: int, locations: bytes, words: bytes | memoryview) -> None:
-        """Take one upload; a malformed one raises and changes nothing. The words are kept as they are."""
+    def add(self, user: int, locations: bytes, words: Packed, keep: Keep = as_it_is) -> None:
+        """Take one upload; a malformed one raises and changes nothing. `keep` says where its words stay."""
 
     @abstractmethod
     def remove(self, user: int) -> None:
@@ -270,4 +279,9 @@ class MaskedSum(ABC):
 
     def private_mask(self, user: int, seed: SharedSecret, positive: bool) -> Mask:
         """Return a user's private mask."""
-        return Mask(MaskStream(private_mask_seed(seed, self.context, user), self.layout.word), positive)
+        return self.private_masks({user: seed}, positive)[0]
+
+    def private_masks(self, seeds: Mapping[int, SharedSecret], positive: bool) -> list[Mask]:
+        """Return the private masks of users."""
+        word = self.layout.word
+        return [Mask(MaskStream(seed, word), positive) for seed in private_mask_seeds(seeds, self.context)]

@@ -92,9 +92,15 @@ class Group:
     """Who holds whose shares and masks with whom: everybody, or the neighbours on a circle."""
 
     @cached_property
+    def numbers(self) -> list[int]:
+        """The users as plain integers."""
+        numbers: list[int] = self.users.tolist()
+        return numbers
+
+    @cached_property
     def index_of(self) -> dict[int, int]:
         """The index of each user."""
-        return {user: index for index, user in enumerate(self.users.tolist())}
+        return {user: index for index, user in enumerate(self.numbers)}
 
     def __len__(self) -> int:
         return len(self.users)

@@ -7,7 +7,7 @@ pair has drawn.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsesecagg.crypto.kdf import derive, derive_all
+from sparsesecagg.crypto.kdf import names, one_step
 from sparsesecagg.crypto.secrets import AgreedSecret, MaskSeed, PatternSeed, SharedSecret
 from sparsesecagg.crypto.stream import CHUNK_BYTES, ONCE_BYTES, MaskStream, Scratch, words_side_by_side
 from sparsesecagg.field import Accumulator, Word, Words
@@ -31,7 +31,7 @@ class Pair(NamedTuple):
     agreed: AgreedSecret
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # Frozen ones take twice as long to make, and there are thousands.
 class Mask:
     """One stream, and whether it is added or taken away."""
 
@@ -39,33 +39,34 @@ class Mask:
     positive: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DrawnMask(Mask):
     """A mask on some coordinates only."""
 
     rows: Positions
 
 
-def pair_seeds(pair: Pair, context: bytes) -> tuple[MaskSeed, PatternSeed]:
-    """Derive the seeds of a pair's masks and of its pattern; the same for both sides."""
-    both = derive(pair.agreed.reveal(), "pair mask", context, _names(pair), length=64)
-    return MaskSeed(both[:32]), PatternSeed(both[32:])
-
-
 def mask_seeds(pairs: Sequence[Pair], context: bytes) -> list[MaskSeed]:
-    """Derive the seeds of several pairs' masks alone: the first half of what HKDF gives for both."""
-    agreed = (pair.agreed.reveal() for pair in pairs)
-    return [MaskSeed(seed) for seed in derive_all(agreed, "pair mask", context, map(_names, pairs))]
+    """Derive the seeds of pairs' masks; the same for both sides."""
+    agreed = [pair.agreed.reveal() for pair in pairs]
+    return [MaskSeed(seed) for seed in one_step(agreed, "pair mask", context, map(_names, pairs))]
+
+
+def pattern_seeds(pairs: Sequence[Pair], context: bytes) -> list[PatternSeed]:
+    """Derive the seeds of pairs' patterns; the same for both sides."""
+    agreed = [pair.agreed.reveal() for pair in pairs]
+    return [PatternSeed(seed) for seed in one_step(agreed, "pair pattern", context, map(_names, pairs))]
 
 
 def _names(pair: Pair) -> bytes:
-    low, high = (pair.user, pair.peer) if pair.user < pair.peer else (pair.peer, pair.user)
-    return low.to_bytes(4, "little") + high.to_bytes(4, "little")
+    user, peer, _ = pair
+    return names(user, peer) if user < peer else names(peer, user)
 
 
-def private_mask_seed(seed: SharedSecret, context: bytes, user: int) -> MaskSeed:
-    """Derive the seed of a user's private mask."""
-    return MaskSeed(derive(seed.reveal(), "private mask", context, user.to_bytes(4, "little")))
+def private_mask_seeds(seeds: Mapping[int, SharedSecret], context: bytes) -> list[MaskSeed]:
+    """Derive the seeds of users' private masks."""
+    secrets, users = [seed.reveal() for seed in seeds.values()], [user.to_bytes(4, "little") for user in seeds]
+    return [MaskSeed(seed) for seed in one_step(secrets, "private mask", context, users)]
 
 
 class WholeMasks:

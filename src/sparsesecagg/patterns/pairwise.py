@@ -16,9 +16,29 @@ from numpy.typing import NDArray
 from sparsesecagg.crypto.secrets import SharedSecret
 from sparsesecagg.crypto.stream import MaskStream
 from sparsesecagg.field import packed_size, unpack
-from sparsesecagg.patterns.base import GroupSum, Index, MaskedSum, MaskedUpdate, Pattern, Trace, UpdateSource
+from sparsesecagg.patterns.base import (
+    GroupSum,
+    Index,
+    Keep,
+    MaskedSum,
+    MaskedUpdate,
+    Packed,
+    Pattern,
+    Trace,
+    UpdateSource,
+    as_it_is,
+)
 from sparsesecagg.patterns.gaps import ONE, bernoulli_positions, decode_steps, encode_locations
-from sparsesecagg.patterns.masks import DrawnMask, Mask, Pair, add_to_column, add_up, add_whole, pair_seeds
+from sparsesecagg.patterns.masks import (
+    DrawnMask,
+    Mask,
+    Pair,
+    add_to_column,
+    add_up,
+    add_whole,
+    mask_seeds,
+    pattern_seeds,
+)
 from sparsesecagg.rounding import Digits, Step
 
 _PIECE = 1 << 16
@@ -84,7 +104,7 @@ class PairwiseSum(MaskedSum):
     def __init__(self, pattern: Pairwise, group: int, context: bytes) -> None:
         super().__init__(pattern, group, context)
         self._probability = pattern.edge_probability
-        self._uploads: dict[int, tuple[NDArray[np.unsignedinteger[Any]], bytes | memoryview]] = {}
+        self._uploads: dict[int, tuple[NDArray[np.unsignedinteger[Any]], Packed]] = {}
         """By user: the steps between its coordinates, as short integers, and its words."""
 
     def indices(self) -> Iterable[Index]:
@@ -112,11 +132,11 @@ class PairwiseSum(MaskedSum):
         clipped = sum(step.clipped for step in steps)
         return MaskedUpdate(encode_locations(coordinates, self.layout.dim), word.reduce(sums), clipped)
 
-    def add(self, user: int, locations: bytes, words: bytes | memoryview) -> None:
+    def add(self, user: int, locations: bytes, words: Packed, keep: Keep = as_it_is) -> None:
         """Read the locations, check the words, keep both."""
         steps = decode_steps(locations, self.layout.dim)
         unpack(words, len(steps), self.layout.word)
-        self._uploads[user] = steps.astype(np.min_scalar_type(steps.max(initial=0))), words
+        self._uploads[user] = steps.astype(np.min_scalar_type(steps.max(initial=0))), keep(user, words)
 
     def remove(self, user: int) -> None:
         del self._uploads[user]
@@ -154,9 +174,8 @@ class PairwiseSum(MaskedSum):
 
     def shared_masks(self, pairs: Sequence[Pair], positive: Sequence[bool]) -> list[DrawnMask]:
         """Return the masks of pairs at the coordinates that each has drawn."""
-        seeds = [pair_seeds(pair, self.context) for pair in pairs]
-        rows = bernoulli_positions([pattern_seed for _, pattern_seed in seeds], self.layout.dim, self._probability)
+        rows = bernoulli_positions(pattern_seeds(pairs, self.context), self.layout.dim, self._probability)
         return [
-            DrawnMask(MaskStream(mask_seed, self.layout.word), plus, drawn)
-            for (mask_seed, _), plus, drawn in zip(seeds, positive, rows, strict=True)
+            DrawnMask(MaskStream(seed, self.layout.word), plus, drawn)
+            for seed, plus, drawn in zip(mask_seeds(pairs, self.context), positive, rows, strict=True)
         ]

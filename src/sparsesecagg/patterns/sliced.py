@@ -24,7 +24,19 @@ from sparsesecagg.crypto.secrets import SharedSecret
 from sparsesecagg.crypto.stream import MaskStream
 from sparsesecagg.errors import InvalidInput, MalformedMessage
 from sparsesecagg.field import packed_size, unpack
-from sparsesecagg.patterns.base import GroupSum, Index, Layout, MaskedSum, MaskedUpdate, Pattern, Trace, UpdateSource
+from sparsesecagg.patterns.base import (
+    GroupSum,
+    Index,
+    Keep,
+    Layout,
+    MaskedSum,
+    MaskedUpdate,
+    Packed,
+    Pattern,
+    Trace,
+    UpdateSource,
+    as_it_is,
+)
 from sparsesecagg.patterns.groups import public_stream
 from sparsesecagg.patterns.masks import Mask, Pair, WholeMasks, add_whole, mask_seeds
 from sparsesecagg.privacy.anonymity import default_threshold
@@ -165,7 +177,7 @@ class SlicedSum(MaskedSum):
         super().__init__(pattern, group, context)
         self._where = where
         self._length = len(where)
-        self._uploads: dict[int, bytes | memoryview] = {}
+        self._uploads: dict[int, Packed] = {}
 
     def indices(self) -> Iterable[Index]:
         return self._where
@@ -221,12 +233,12 @@ class SlicedSum(MaskedSum):
                 trace(index, piece)
             yield piece
 
-    def add(self, user: int, locations: bytes, words: bytes | memoryview) -> None:
+    def add(self, user: int, locations: bytes, words: Packed, keep: Keep = as_it_is) -> None:
         if locations:
             raise MalformedMessage("the pattern has public locations, none may be sent")
         unpacked = unpack(words, self._length + self.digits.total, self.layout.word)
+        self._uploads[user] = keep(user, words)  # First: a disk may be full.
         np.add(self._sums, unpacked, out=self._sums)
-        self._uploads[user] = words
 
     def remove(self, user: int) -> None:
         words = unpack(self._uploads.pop(user), self._length + self.digits.total, self.layout.word)
@@ -235,7 +247,7 @@ class SlicedSum(MaskedSum):
     def open(self, private: Mapping[int, SharedSecret], orphaned: Sequence[Pair], threads: int = 1) -> None:
         if not self._uploads:
             raise MalformedMessage("nobody has uploaded anything")
-        masks = [self.private_mask(user, seed, positive=False) for user, seed in private.items()]
+        masks = self.private_masks(private, positive=False)
         # The user in the sum added the mask if its number is the smaller one; now it is taken away.
         masks += self._masks_of(orphaned, leaving=True)
         add_whole(self._sums, masks, self.layout.word, threads)

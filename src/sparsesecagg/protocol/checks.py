@@ -15,7 +15,8 @@ import numpy as np
 from sparsesecagg.crypto import sealing
 from sparsesecagg.crypto.identity import Identity
 from sparsesecagg.crypto.keys import require_usable
-from sparsesecagg.crypto.secrets import RoundSecret
+from sparsesecagg.crypto.sealing import PairCipher
+from sparsesecagg.crypto.shamir import decode_shares
 from sparsesecagg.errors import InvalidInput, InvalidKey, PolicyViolation, WrongBinding
 from sparsesecagg.patterns.base import ArrayUpdate, UpdateSource
 from sparsesecagg.protocol.epoch import Epoch, Header, KeyPackage, Tags, open_pair
@@ -84,12 +85,11 @@ def check_header(epoch: Epoch, index: int, message: RoundHeader, package: KeyPac
     header, least = Header(epoch, message), epoch.params.threshold
     if not header.is_member[index]:
         raise PolicyViolation("asked to upload, but this user's keys are not part of the round")
-    if not np.isin(header.members, epoch.present).all():
+    if not epoch.is_present[header.members].all():
         raise PolicyViolation("the round includes a user that never advertised a key")
     if header.mask_key[index] != package.mask_key:
         raise InvalidKey("the header has another mask key for this user than it shared")
-    for key in header.mask_key.values():
-        require_usable(key)
+    require_usable(*header.mask_key.values())
     if message.context != context:
         raise WrongBinding("the server")
     if len(header.members) < epoch.params.quorum:
@@ -129,14 +129,16 @@ def own_survivors(header: Header, index: int, message: UnmaskRequest, tags: Tags
 
 
 def held_shares(
-    header: Header, index: int, message: RoundHeader, package: KeyPackage, secrets: Mapping[int, RoundSecret]
+    header: Header, index: int, message: RoundHeader, package: KeyPackage, ciphers: Mapping[int, PairCipher]
 ) -> dict[int, bytes]:
     """Return the pairs of shares that this user holds, by owner: its own, and those of the others that open."""
     partners = header.partners(index).tolist()
     sealed = pieces(message.shares, len(partners), SEALED_SIZE, "the shares")
     held = {index: package.own_shares.reveal()}
     for owner, each in zip(partners, sealed, strict=True):
-        pair = open_pair(header.epoch, owner, index, each, secrets[owner])
+        pair = open_pair(header.epoch, owner, index, each, ciphers[owner])
         if pair is not None:  # Otherwise the owner sealed rubbish; others may still restore its secrets.
             held[owner] = pair
+    if decode_shares(b"".join(held.values())) is None:  # Nearly always they are all in the field.
+        held = {owner: pair for owner, pair in held.items() if decode_shares(pair) is not None}
     return held

@@ -16,6 +16,7 @@ from typing import TypeVar
 from sparsesecagg.crypto import shamir
 from sparsesecagg.crypto.identity import Identity
 from sparsesecagg.crypto.keys import KeyAgreement, public_key
+from sparsesecagg.crypto.sealing import PairCipher
 from sparsesecagg.crypto.secrets import Entropy
 from sparsesecagg.errors import AlreadyAnswered, InvalidInput, PolicyViolation, WrongBinding, WrongRound, WrongStage
 from sparsesecagg.field import pack
@@ -190,8 +191,14 @@ class Client:
         """
         message = self._read(data, RoundHeader)
         answer = self._journal.answered(message, Progress.UPLOADED, data)
-        if answer is not None or (self.progress is Progress.ACCEPTED and data == self._state.header):
-            return answer
+        if answer is None:
+            self._accept(message, data, context)
+        return answer
+
+    def _accept(self, message: RoundHeader, data: bytes, context: bytes) -> None:
+        """Check a header and write it down, unless this very one was."""
+        if self.progress is Progress.ACCEPTED and data == self._state.header:
+            return
         self._journal.answered(message, Progress.ACCEPTED, data)  # Raises if another one was accepted.
         progress = after(CLIENT_TRANSITIONS, self.progress, "accept")
         number, (epoch, index) = message.round_number, self._joined()
@@ -201,7 +208,6 @@ class Client:
         checks.check_header(epoch, index, message, state.packages[number], context)
         self.policy.check_budget(self.params, self._journal.ledger.spent())
         self._journal.record(state.with_changes(round_number=number, header=data, progress=progress), data)
-        return None
 
     def upload(
         self, data: bytes, update: Update, weight: int = 1, *, context: bytes = NO_CONTEXT, trace: Trace | None = None
@@ -217,9 +223,9 @@ class Client:
             return answer
         weight, source = checks.checked_weight(weight, self.params), checks.checked_update(update, self.params)
         with self.one_record():
-            self.accept(data, context=context)
+            self._accept(message, data, context)
             progress = after(CLIENT_TRANSITIONS, self.progress, "upload")
-            answer, clipped = self._masked(self._accepted()[1], source, weight, trace)
+            answer, clipped = self._masked(Header(self._joined()[0], message), source, weight, trace)
             state, number = self._state, message.round_number
             spent = self._journal.ledger.spent()
             self.policy.check_budget(self.params, spent)  # Again: another run may have spent meanwhile.
@@ -243,11 +249,11 @@ class Client:
         (received, header), (_, index) = self._accepted(), self._joined()
         if message.binding != header.binding:
             raise WrongBinding("the server")
-        secrets = state.secrets[header.round_number]
+        ciphers = self._ciphers(header.round_number)
         try:
-            survivors = checks.own_survivors(header, index, message, Tags(header, index, secrets))
+            survivors = checks.own_survivors(header, index, message, Tags(header, index, ciphers))
             package = state.packages[header.round_number]
-            held = checks.held_shares(header, index, received, package, secrets)
+            held = checks.held_shares(header, index, received, package, ciphers)
             answer = self._unmasked(header, survivors, held)
         except PolicyViolation:  # Used up all the same: the server may not ask again with other survivors.
             self._journal.record(state.from_round(state.round_number + 1), data)
@@ -269,7 +275,7 @@ class Client:
             masked_sum.private_mask(self.user, unspent.private_seed, positive=True),
             trace,
         )
-        tags = Tags(header, index, self._state.secrets[number]).make(partners)
+        tags = Tags(header, index, self._ciphers(number)).make(partners)
         words = pack(masked.words, self.params.word)
         message = messages.Upload(number, header.binding, user_number(self.user), masked.locations, words, tags)
         return encode(message), masked.clipped
@@ -340,6 +346,11 @@ class Client:
             raise WrongStage("a round", self.progress.name)
         epoch = self._epoch_of(self._state.keys)
         return epoch, epoch.group.index_of[self.user]
+
+    def _ciphers(self, round_number: int) -> dict[int, PairCipher]:
+        """Return the ciphers of a round, by partner."""
+        epoch, index = self._joined()
+        return epoch.ciphers(index, self._state.secrets[round_number])
 
     def _accepted(self) -> tuple[RoundHeader, Header]:
         """Return the header of this round, as it was received and as it was read."""

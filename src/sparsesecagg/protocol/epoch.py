@@ -16,18 +16,18 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
-from cryptography.hazmat.primitives.constant_time import bytes_eq
 
 from sparsesecagg.crypto import sealing, shamir
 from sparsesecagg.crypto.identity import Identity, Roster
 from sparsesecagg.crypto.kdf import DIGEST_SIZE, derive, digest
 from sparsesecagg.crypto.keys import PUBLIC_KEY_SIZE, KeyAgreement, public_key
+from sparsesecagg.crypto.sealing import PairCipher
 from sparsesecagg.crypto.secrets import (
     SECRET_SIZE,
     Entropy,
-    PairRatchet,
+    PairRatchets,
     PrivateKey,
-    RoundSecret,
+    RoundSecrets,
     Secret,
     SecretShares,
     SharedSecret,
@@ -40,7 +40,6 @@ from sparsesecagg.protocol.messages import EpochKeys, RoundHeader, ShareKeys, en
 from sparsesecagg.protocol.parameters import Parameters
 
 NO_CONTEXT = bytes(DIGEST_SIZE)
-_TAG = "header tag"
 AHEAD = 2
 """A key package travels at most so many rounds ahead, so that who misses one round is still a member of the next."""
 
@@ -59,9 +58,9 @@ class Epoch:
         keys = messages.pieces(message.keys, len(self.present), PUBLIC_KEY_SIZE, "the sealing keys")
         if len(set(keys)) != len(keys):
             raise InvalidKey("a sealing key occurs twice: every key must be fresh and belong to one user")
-        self.sealing_key: dict[int, bytes] = dict(zip(self.present.tolist(), keys, strict=True))
-        self._is_present = np.zeros(len(group), np.bool_)
-        self._is_present[self.present] = True
+        self._keys = message.keys
+        self.is_present = np.zeros(len(group), np.bool_)
+        self.is_present[self.present] = True
         self._partners: dict[int, Users] = {}
         """By index, once asked for: a client asks for its own, and ten thousand simulated ones fill the memory else."""
         self.digest = digest(
@@ -83,32 +82,42 @@ class Epoch:
         seed = params.epoch_seed(message.round_number, roster)
         return Epoch(params, message, seed, params.draw(seed).of(user))
 
+    @property
+    def sealing_key(self) -> dict[int, bytes]:
+        """The keys, by index: put together when they are asked for, which is once."""
+        keys = messages.pieces(self._keys, len(self.present), PUBLIC_KEY_SIZE, "the sealing keys")
+        return dict(zip(self.present.tolist(), keys, strict=True))
+
     def user(self, index: int) -> int:
         """Return a user's number."""
-        return int(self.group.users[index])
+        return self.group.numbers[index]
 
     def partners(self, index: int) -> Users:
         """Return the others with whom a user exchanges shares and tags, sorted."""
         found = self._partners.get(index)
         if found is None:
             others = self.group.graph.neighbours(index)
-            found = self._partners[index] = others[self._is_present[others]]
+            found = self._partners[index] = others[self.is_present[others]]
         return found
 
     def holders(self, index: int) -> Users:
         """Return who holds shares of a user's secrets: its partners and itself, sorted."""
         return np.sort(np.append(self.partners(index), index))
 
-    def ratchets(self, index: int, private: PrivateKey, identity: Identity | None) -> dict[int, PairRatchet]:
-        """Agree with each partner; return the ratchets, by index."""
-        agreement, user, started = KeyAgreement(private), self.user(index), {}
+    def ratchets(self, index: int, private: PrivateKey, identity: Identity | None) -> PairRatchets:
+        """Agree with each partner; return the ratchets, in order."""
+        agreement, user, started, sealing_key = KeyAgreement(private), self.user(index), b"", self.sealing_key
         for partner in self.partners(index).tolist():
             peer = self.user(partner)
-            agreed = agreement.with_peer(self.sealing_key[partner]).reveal()
+            agreed = agreement.with_peer(sealing_key[partner]).reveal()
             if identity:
                 agreed += identity.secret_with(peer).reveal()  # Only the owner of the peer's identity knows this.
-            started[partner] = sealing.pair_ratchet(agreed, self.digest, user, peer)
-        return started
+            started += sealing.pair_ratchet(agreed, self.digest, user, peer)
+        return PairRatchets(started)
+
+    def ciphers(self, index: int, secrets: RoundSecrets) -> dict[int, PairCipher]:
+        """Return a user's ciphers of a round, by partner."""
+        return dict(zip(self.partners(index).tolist(), sealing.ciphers(secrets), strict=True))
 
 
 class Unspent(msgspec.Struct, frozen=True):
@@ -147,9 +156,9 @@ class KeyPackage(msgspec.Struct, frozen=True):
 
 
 def make_package(
-    epoch: Epoch, round_number: int, index: int, secrets: Mapping[int, RoundSecret], entropy: Entropy
+    epoch: Epoch, round_number: int, index: int, ciphers: Mapping[int, PairCipher], entropy: Entropy
 ) -> KeyPackage:
-    """Make the key package of a round; `secrets` are those of the round with each partner, by index."""
+    """Make the key package of a round; `ciphers` are those of the round, by partner."""
     mask_secret = SharedSecret(entropy(shamir.SECRET_SIZE))
     private_seed = SharedSecret(entropy(shamir.SECRET_SIZE))
     user = epoch.user(index)
@@ -157,22 +166,18 @@ def make_package(
     holders = epoch.holders(index)
     both = [mask_secret.reveal(), private_seed.reveal()]
     shares = shamir.split(both, holders, epoch.params.threshold, Secret(entropy(SECRET_SIZE)))
-    plain = np.ascontiguousarray(shares, "<u4").reshape(len(holders), -1)
-    sealed, own = [], b""
-    for holder, row in zip(holders.tolist(), plain, strict=True):
-        if holder == index:
-            own = row.tobytes()
-        else:
-            sealed.append(sealing.seal(secrets[holder], user, epoch.user(holder), row.tobytes()))
+    dealt = messages.pieces(shamir.encode_shares(shares), len(holders), 2 * shamir.SHARE_SIZE, "the shares")
+    plain = dict(zip(holders.tolist(), dealt, strict=True))
+    own = SecretShares(plain.pop(index))
+    sealed = b"".join([sealing.seal(ciphers[each], user, epoch.user(each), plain[each]) for each in plain])
     commitment = seed_commitment(epoch, round_number, user, private_seed)
-    message = ShareKeys(round_number, epoch.binding, user_number(user), mask_key, commitment, b"".join(sealed))
-    return KeyPackage(mask_key, SecretShares(own), Unspent(encode(message), mask_secret, private_seed))
+    message = ShareKeys(round_number, epoch.binding, user_number(user), mask_key, commitment, sealed)
+    return KeyPackage(mask_key, own, Unspent(encode(message), mask_secret, private_seed))
 
 
-def open_pair(epoch: Epoch, owner: int, holder: int, sealed: bytes, secret: RoundSecret) -> bytes | None:
+def open_pair(epoch: Epoch, owner: int, holder: int, sealed: bytes, cipher: PairCipher) -> bytes | None:
     """Return the two shares that `owner` dealt to `holder`, or None if they do not open."""
-    plain = sealing.unseal(secret, epoch.user(owner), epoch.user(holder), sealed)
-    return plain if plain is not None and shamir.decode_shares(plain) is not None else None
+    return sealing.unseal(cipher, epoch.user(owner), epoch.user(holder), sealed)
 
 
 def mask_private(epoch: Epoch, round_number: int, user: int, secret: SharedSecret) -> PrivateKey:
@@ -248,20 +253,18 @@ class Tags:
     make one nor return a holder's own as somebody else's.
     """
 
-    def __init__(self, header: Header, index: int, secrets: Mapping[int, RoundSecret]) -> None:
-        self._header, self._index, self._secrets = header, index, secrets
+    def __init__(self, header: Header, index: int, ciphers: Mapping[int, PairCipher]) -> None:
+        self._header, self._index, self._ciphers = header, index, ciphers
 
     def make(self, receivers: Sequence[int]) -> bytes:
         """Return this user's tags for some others, one behind the other."""
         epoch = self._header.epoch
         user, statement = epoch.user(self._index), self._header.digest
-        return b"".join(sealing.tag(self._secrets[each], _TAG, user, epoch.user(each), statement) for each in receivers)
+        return b"".join([sealing.tag(self._ciphers[each], user, epoch.user(each), statement) for each in receivers])
 
     def valid(self, sender: int, tag: bytes) -> bool:
         """Tell whether another user made this tag for this one, over this header."""
-        secret, epoch = self._secrets.get(sender), self._header.epoch
-        if secret is None:
+        cipher, epoch = self._ciphers.get(sender), self._header.epoch
+        if cipher is None:
             return False
-        return bytes_eq(
-            tag, sealing.tag(secret, _TAG, epoch.user(sender), epoch.user(self._index), self._header.digest)
-        )
+        return sealing.is_tag(cipher, epoch.user(sender), epoch.user(self._index), self._header.digest, tag)

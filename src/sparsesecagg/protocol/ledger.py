@@ -19,7 +19,7 @@ import msgspec
 
 from sparsesecagg.crypto import sealing
 from sparsesecagg.crypto.kdf import digest
-from sparsesecagg.crypto.secrets import SECRET_SIZE, Entropy, PairRatchet, PrivateKey, RoundSecret, Secret
+from sparsesecagg.crypto.secrets import SECRET_SIZE, Entropy, PairRatchets, PrivateKey, RoundSecrets, Secret
 from sparsesecagg.errors import AlreadyAnswered, MalformedMessage, PolicyViolation, WrongStage
 from sparsesecagg.privacy.accountant import Cost
 from sparsesecagg.protocol.epoch import Epoch, KeyPackage, make_package
@@ -50,10 +50,10 @@ class ClientState(msgspec.Struct, frozen=True, kw_only=True):
     """The epoch's keys, as they were received; None before."""
     ratchet_round: int = 0
     """The round that the ratchets stand at."""
-    ratchets: dict[int, PairRatchet] = {}
-    """By index of the partner."""
-    secrets: dict[int, dict[int, RoundSecret]] = {}
-    """By round and index: secrets of rounds that packages were made for and that are not over."""
+    ratchets: PairRatchets = PairRatchets(b"")
+    """With all partners, in order."""
+    secrets: dict[int, RoundSecrets] = {}
+    """By round, with all partners: those of rounds that packages were made for and that are not over."""
     packages: dict[int, KeyPackage] = {}
     """By round."""
 
@@ -76,7 +76,7 @@ class ClientState(msgspec.Struct, frozen=True, kw_only=True):
             epoch_number=epoch_number,
             sealing_private=PrivateKey(entropy(SECRET_SIZE)),
             keys=None,
-            ratchets={},
+            ratchets=PairRatchets(b""),
             secrets={},
             packages={},
             progress=after(CLIENT_TRANSITIONS, self.progress, "advertise_keys"),
@@ -90,7 +90,7 @@ class ClientState(msgspec.Struct, frozen=True, kw_only=True):
             raise WrongStage("join", self.progress.name)
         return self.sealing_private
 
-    def joined(self, epoch: Epoch, data: bytes, ratchets: dict[int, PairRatchet]) -> ClientState:
+    def joined(self, epoch: Epoch, data: bytes, ratchets: PairRatchets) -> ClientState:
         """Return the state with a ratchet for each partner, and the epoch's keys as they were received."""
         return self.with_changes(
             sealing_private=None,
@@ -124,10 +124,13 @@ class ClientState(msgspec.Struct, frozen=True, kw_only=True):
             raise PolicyViolation(f"round {upto} skips more than {LARGEST_SKIP} rounds")
         ratchets, secrets = self.ratchets, dict(self.secrets)
         for number in range(self.ratchet_round, upto + 1):
+            ratchets, found = sealing.step(ratchets)
             if number >= numbers[0]:  # Rounds that are over get none.
-                secrets[number] = {partner: sealing.round_secret(each) for partner, each in ratchets.items()}
-            ratchets = {partner: sealing.next_ratchet(each) for partner, each in ratchets.items()}
-        made = {number: make_package(epoch, number, index, secrets[number], entropy) for number in numbers}
+                secrets[number] = found
+        made = {
+            number: make_package(epoch, number, index, epoch.ciphers(index, secrets[number]), entropy)
+            for number in numbers
+        }
         return self.with_changes(
             ratchet_round=max(self.ratchet_round, upto + 1),
             ratchets=ratchets,
@@ -139,14 +142,13 @@ class ClientState(msgspec.Struct, frozen=True, kw_only=True):
         """Yield every secret in it."""
         if self.sealing_private:
             yield self.sealing_private
-        yield from self.ratchets.values()
+        yield self.ratchets
+        yield from self.secrets.values()
         for package in self.packages.values():
             yield package.own_shares
             if package.unspent:
                 yield package.unspent.mask_secret
                 yield package.unspent.private_seed
-        for secrets in self.secrets.values():
-            yield from secrets.values()
 
 
 class StateStep(NamedTuple):
@@ -195,15 +197,15 @@ _REST = "rest"
 _KINDS: dict[str, Any] = {
     "keys": bytes,
     "header": bytes,
-    "ratchets": dict[int, PairRatchet],
+    "ratchets": PairRatchets,
     "packages": KeyPackage,
-    "secrets": dict[int, RoundSecret],
+    "secrets": RoundSecrets,
 }
 """The large parts of a state, which change at different times: those of packages and secrets are one per round."""
 
 
 def _parts(state: ClientState) -> dict[str, Any]:
-    rest = state.with_changes(keys=None, header=None, ratchets={}, packages={}, secrets={})
+    rest = state.with_changes(keys=None, header=None, ratchets=PairRatchets(b""), packages={}, secrets={})
     parts: dict[str, Any] = {_REST: rest, "ratchets": state.ratchets}
     parts |= {name: each for name in ("keys", "header") if (each := getattr(state, name)) is not None}
     parts |= {f"packages {number}": package for number, package in state.packages.items()}

@@ -14,7 +14,7 @@ import numpy as np
 
 from sparsesecagg.crypto import shamir
 from sparsesecagg.crypto.decoding import restore
-from sparsesecagg.crypto.keys import KeyAgreement
+from sparsesecagg.crypto.keys import KeyAgreement, parsed
 from sparsesecagg.crypto.secrets import SharedSecret
 from sparsesecagg.patterns.masks import Pair
 from sparsesecagg.protocol.epoch import Header, mask_private, seed_commitment
@@ -37,9 +37,9 @@ class Restored:
 
     def pairs(self, header: Header) -> list[Pair]:
         """Return the pairs of one that is in the sum and one that is out, with what they have agreed on."""
-        epoch = header.epoch
+        epoch, keys = header.epoch, {peer: parsed(header.mask_key[peer]) for peer in self.seeds}
         return [
-            Pair(epoch.user(peer), epoch.user(gone), agreement.with_peer(header.mask_key[peer]))
+            Pair(epoch.user(peer), epoch.user(gone), agreement.with_peer(keys[peer]))
             for gone, agreement in self.agreements.items()
             for peer in header.partners(gone).tolist()
             if peer in self.seeds

@@ -208,7 +208,7 @@ class Parameters(Layout, frozen=True):
         """Whether users prove who they are, by the keys of a roster."""
         return any(self.roster_digest)
 
-    @property
+    @cached_property
     def run(self) -> bytes:
         """What tells this run from all others in derivations: the roster, or the session where there is none."""
         return self.roster_digest if self.authenticated else digest("session", self.session)

@@ -21,7 +21,7 @@ from sparsesecagg.protocol.combine import Combine, Result, Sum
 from sparsesecagg.protocol.epoch import AHEAD, NO_CONTEXT
 from sparsesecagg.protocol.messages import AdvertiseKeys, Message, ShareKeys, Unmask, Upload, decode_client_message
 from sparsesecagg.protocol.parameters import Parameters
-from sparsesecagg.protocol.server_group import GroupRound, GroupState, ServerEpoch
+from sparsesecagg.protocol.server_group import GroupRound, GroupState, Kept, ServerEpoch
 from sparsesecagg.protocol.stages import ROUND_STAGES, SERVER_TRANSITIONS, STAGES, Stage, after
 
 MESSAGE_OF: dict[Stage, type[Message]] = {
@@ -96,31 +96,32 @@ class Server:
         a message that is malformed, late, early, of another round, a second one, or from somebody unknown.
         """
         message = decode_client_message(data)
-        if sender not in (None, message.sender):
-            raise errors.WrongSender(message.sender, sender)
-        if message.sender >= self.params.clients:
-            raise errors.UnknownSender(message.sender)
+        user = message.sender
+        if sender not in (None, user):
+            raise errors.WrongSender(user, sender)
+        if user >= self.params.clients:
+            raise errors.UnknownSender(user)
         if isinstance(message, ShareKeys):
             self._epoch.take_package(message, self.round_number)
             sizes = self.sent_bytes[Stage.SHARE_KEYS.name]
-            sizes[message.sender] = sizes.get(message.sender, 0) + len(data)
-            return message.sender
+            sizes[user] = sizes.get(user, 0) + len(data)
+            return user
         if not isinstance(message, MESSAGE_OF.get(self.stage, ())):
             raise WrongStage(type(message).__name__, self.stage.name)
         expected = self.epoch_number if self.stage is Stage.ADVERTISE_KEYS else self.round_number
         if message.round_number != expected:
             raise WrongRound(message.round_number, expected)
-        if message.sender not in self._present:
-            raise errors.UnknownSender(message.sender)
-        if message.sender in self._heard:
-            raise errors.DuplicateMessage(message.sender, self.stage.name)
+        if user not in self._present:
+            raise errors.UnknownSender(user)
+        if user in self._heard:
+            raise errors.DuplicateMessage(user, self.stage.name)
         if isinstance(message, AdvertiseKeys):
             self._epoch.take_keys(message)
         else:
             self._take_answer(message)
-        self._heard.add(message.sender)
-        self.sent_bytes[self.stage.name][message.sender] = len(data)
-        return message.sender
+        self._heard.add(user)
+        self.sent_bytes[self.stage.name][user] = len(data)
+        return user
 
     def _take_answer(self, message: Upload | Unmask) -> None:
         group, index = self._epoch.group_of(message.sender)
@@ -227,8 +228,8 @@ class Server:
         if number <= self.round_number:
             raise WrongRound(number, self.round_number + 1)
         self.round_number, self._result, self._min_updated = number, None, min_updated
-        groups = self._epoch.groups
-        self._rounds = {name: group.begin(number, context, self.excluded) for name, group in groups.items()}
+        groups, kept = self._epoch.groups, Kept(self.params)
+        self._rounds = {name: group.begin(number, context, self.excluded, kept) for name, group in groups.items()}
         self._forget_sizes()
         there = sum(len(group.epoch.present) for group in groups.values())
         self.dropped = {Stage.SHARE_KEYS.name: there - self._members()}

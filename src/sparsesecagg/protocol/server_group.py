@@ -11,7 +11,9 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import comb
+from typing import IO
 
 import msgspec
 import numpy as np
@@ -22,7 +24,8 @@ from sparsesecagg.crypto.decoding import MOST_SETS
 from sparsesecagg.crypto.identity import Roster
 from sparsesecagg.crypto.keys import require_usable
 from sparsesecagg.errors import InvalidKey, MalformedMessage
-from sparsesecagg.patterns.base import GroupSum
+from sparsesecagg.field import packed_size
+from sparsesecagg.patterns.base import GroupSum, Packed
 from sparsesecagg.patterns.groups import Group, Groups, Users
 from sparsesecagg.protocol import messages
 from sparsesecagg.protocol.epoch import AHEAD, Epoch, Header
@@ -32,7 +35,33 @@ from sparsesecagg.protocol.parameters import Parameters
 from sparsesecagg.protocol.stages import Stage
 
 IN_MEMORY = 1 << 29
-"""Bytes of a group's uploads that are kept in memory; more go to a temporary file."""
+"""Bytes of a round's uploads that are kept in memory; more go to a temporary file."""
+
+
+class Kept:
+    """The words of a round's uploads, until it is over: in memory, and beyond a limit in a file that has no name."""
+
+    def __init__(self, params: Parameters) -> None:
+        self._room, self._users = IN_MEMORY, params.clients
+        self._most = packed_size(params.shape.length + params.shape.digits.total, params.modulus_bits)
+
+    def keep(self, user: int, words: Packed) -> Packed:
+        """Return the same bytes, which are at most as many as an upload may have."""
+        self._room -= len(words)
+        if self._room >= 0 or not len(words):
+            return words
+        file, content = self._file
+        file.seek(user * self._most)
+        file.write(words)
+        file.flush()
+        return content[user * self._most :][: len(words)]
+
+    @cached_property
+    def _file(self) -> tuple[IO[bytes], memoryview]:
+        """One file for all groups: what is not written to takes no room on the disk, nor in memory."""
+        file = tempfile.TemporaryFile()  # noqa: SIM115
+        file.truncate(self._users * self._most)
+        return file, memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
 class GroupState(msgspec.Struct, frozen=True, array_like=True):
@@ -54,13 +83,13 @@ class ServerGroup:
     packages: dict[int, dict[int, ShareKeys]] = field(default_factory=lambda: defaultdict(dict))
     """By round and index."""
 
-    def begin(self, round_number: int, context: bytes, excluded: Collection[int]) -> GroupRound:
+    def begin(self, round_number: int, context: bytes, excluded: Collection[int], kept: Kept) -> GroupRound:
         """Begin a round with the packages of all who are not excluded; forget them and all older ones."""
         packages = self.packages.get(round_number, {})
         used = {index: each for index, each in packages.items() if each.sender not in excluded}
         for number in [each for each in self.packages if each <= round_number]:
             del self.packages[number]
-        return GroupRound(self.epoch, round_number, used, context)
+        return GroupRound(self.epoch, round_number, used, context, kept)
 
 
 class ServerEpoch:
@@ -112,7 +141,7 @@ class ServerEpoch:
         """Return the group of a user that takes part in the epoch, and its index there."""
         drawn = self.drawn.of(user)
         group, index = self.groups.get(drawn.number), drawn.index_of[user]
-        if group is None or index not in group.epoch.sealing_key:
+        if group is None or not group.epoch.is_present[index]:
             raise errors.UnknownSender(user)
         return group, index
 
@@ -128,7 +157,7 @@ class ServerEpoch:
         messages.require_pieces(message.shares, len(group.epoch.partners(index)), messages.SEALED_SIZE, "the shares")
         require_usable(message.mask_key)
         known = group.packages[message.round_number]
-        if any(message.mask_key == each.mask_key for each in known.values()):
+        if message.mask_key in {each.mask_key for each in known.values()}:
             raise InvalidKey(f"user {message.sender} shares a mask key that occurs twice")
         known[index] = message
 
@@ -163,8 +192,16 @@ class ServerEpoch:
 class GroupRound:
     """One group in one round. Users go by their indices."""
 
-    def __init__(self, epoch: Epoch, round_number: int, packages: Mapping[int, ShareKeys], context: bytes) -> None:
+    def __init__(
+        self,
+        epoch: Epoch,
+        round_number: int,
+        packages: Mapping[int, ShareKeys],
+        context: bytes,
+        kept: Kept | None = None,
+    ) -> None:
         self.epoch = epoch
+        self._kept = kept or Kept(epoch.params)
         self.packages = packages
         members = sorted(packages)
         self._message = RoundHeader(
@@ -188,7 +225,6 @@ class GroupRound:
         self._tags: dict[int, tuple[Users, bytes]] = {}
         """By sender: the receivers, and a tag for each."""
         self._unmask: dict[int, Unmask] = {}
-        self._room = IN_MEMORY
         self._require(len(members), "sent key packages")
 
     def headers(self) -> dict[int, bytes]:
@@ -213,18 +249,8 @@ class GroupRound:
         """Add an upload to the sum, and keep it and its tags."""
         partners = self.header.partners(index)
         messages.require_pieces(upload.tags, len(partners), sealing.TAG_SIZE, "the tags")
-        self._sum.add(upload.sender, upload.locations, self._kept(upload.words))
+        self._sum.add(upload.sender, upload.locations, upload.words, self._kept.keep)
         self._tags[index] = partners, upload.tags
-
-    def _kept(self, words: memoryview) -> memoryview:
-        """Return the same bytes: in memory, and beyond a limit in a file that has no name."""
-        self._room -= len(words)
-        if self._room >= 0 or not len(words):
-            return words
-        with tempfile.TemporaryFile() as file:
-            file.write(words)
-            file.flush()
-            return memoryview(mmap.mmap(file.fileno(), len(words), access=mmap.ACCESS_READ))
 
     def take_unmask(self, index: int, message: Unmask) -> None:
         """Keep the shares that a survivor releases."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -182,10 +182,10 @@ class PlainSum:
 
     def __init__(self, params: Parameters) -> None:
         self._dim, self._public = params.dim, params.shape.protects
-        self._pieces: dict[tuple[int, int], tuple[Index, NDArray[np.int64]]] = {}
+        self._pieces: dict[tuple[int, int], tuple[slice | NDArray[Any], NDArray[Any]]] = {}
         """By group and first coordinate. Where users draw their own coordinates, one piece is the whole vector."""
 
-    def note(self, group: int, index: Index, integers: NDArray[np.int64]) -> None:
+    def note(self, group: int, index: Index, integers: NDArray[Any]) -> None:
         """Add one user's integers. All users of a group have the same coordinates if they are public."""
         if not len(integers):
             return
@@ -198,7 +198,9 @@ class PlainSum:
         if (group, first) in self._pieces:
             self._pieces[group, first][1][:] += integers
         else:
-            self._pieces[group, first] = index, integers.astype(np.int64)
+            # As short as can be, because there are as many as groups: a group's sum fits where one user's values do.
+            where = index if isinstance(index, slice) else index.astype(np.min_scalar_type(self._dim))
+            self._pieces[group, first] = where, integers.copy()
 
     def total(self, lost: Collection[int]) -> NDArray[np.int64]:
         """Return the sum over the groups that were opened."""

@@ -97,8 +97,8 @@ class Adversary:
     def tag(self, sender: int, receiver: int) -> bytes:
         """Return the tag that a colluder makes, or that came with an upload; zeros if there is none."""
         if sender in self.colluders and receiver in self.header_of:
-            secrets = self._states[sender].secrets[self.round_number]
-            return Tags(self.header_of[receiver], sender, secrets).make([receiver])
+            ciphers = self.epoch.ciphers(sender, self._states[sender].secrets[self.round_number])
+            return Tags(self.header_of[receiver], sender, ciphers).make([receiver])
         partners = self.header_of[sender].partners(sender).tolist() if sender in self.uploads else []
         if receiver not in partners:
             return bytes(TAG_SIZE)
@@ -121,12 +121,13 @@ class Adversary:
         number = self.round_number
         if number in state.packages:
             self.mask_secrets[index] = state.packages[number].for_upload().mask_secret
-        for owner, secret in state.secrets.get(number, {}).items():
+        ciphers = self.epoch.ciphers(index, state.secrets[number]) if number in state.secrets else {}
+        for owner, cipher in ciphers.items():
             if owner not in self.packages:
                 continue
             place = int(np.searchsorted(self.epoch.partners(owner), index))
             sealed = self.packages[owner].shares[SEALED_SIZE * place : SEALED_SIZE * (place + 1)]
-            pair = open_pair(self.epoch, owner, index, sealed, secret)
+            pair = open_pair(self.epoch, owner, index, sealed, cipher)
             if pair is not None:
                 for kind, share in zip(Kind, _elements(pair), strict=True):
                     self._shares.setdefault((kind, owner), {})[index] = share
