@@ -15,7 +15,7 @@ from sparsesecagg.protocol.parameters import VERSION
 
 ROOT = Path(__file__).parents[1]
 RESULTS = sorted([*ROOT.glob("results/*.json"), *ROOT.glob("benchmarks/results/*.json")])
-TO_BE_MEASURED_AGAIN = {"levels.json"}
+TO_BE_MEASURED_AGAIN: set[str] = set()
 """Older than the protocol. No file may be added here, and one that was measured again must go."""
 
 

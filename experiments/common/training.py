@@ -28,7 +28,7 @@ from sparsesecagg.lab.learning.config import TrainingConfig
 from sparsesecagg.lab.learning.federated import FederatedRun, Task
 from sparsesecagg.lab.learning.models import Vector
 from sparsesecagg.lab.learning.workers import Job, Trained, TrainingPool
-from sparsesecagg.planning.message_sizes import default_levels, shortest_word
+from sparsesecagg.planning.message_sizes import shortest_word
 from sparsesecagg.privacy.anonymity import colluder_count
 from sparsesecagg.protocol import Parameters, RoundOptions
 from sparsesecagg.protocol.policy import kept_by
@@ -73,12 +73,12 @@ PAIRWISE_OBSERVED = System("pairwise", 0.1, 32)
 """The published pattern, averaged over who really contributed: what our rule alone would give it."""
 SLICED = System("sliced", 0.1, 32)
 """Ours in one group, with the paper's α and SecAgg's words."""
-SHORTEST_WORD = 8
+SHORTEST_WORD, LEVELS = 8, 2
 
 
 def sliced_short(clients: int) -> System:
-    """Return ours with the word that `plan` gives so many users, at least a byte: 8 bits, and 9 from 64 users on."""
-    return System("sliced", 0.1, max(SHORTEST_WORD, shortest_word(clients, default_levels(clients))))
+    """Return ours with a word for two levels of each user, at least a byte: 8 bits, and 9 from 64 users on."""
+    return System("sliced", 0.1, max(SHORTEST_WORD, shortest_word(clients, LEVELS)))
 
 
 @dataclass(frozen=True)

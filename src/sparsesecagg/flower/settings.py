@@ -34,6 +34,8 @@ UNMASKED_EVALUATION = (
 )
 _LIGHTEST = 32
 """Levels of a node whose weight is 1, where nodes have private weights."""
+_FEWEST = 4
+"""Levels at least, however large the groups: models differ."""
 _PROBE_DIM, _SMALL_MODEL, _TINY = 1 << 20, 4096, 64
 
 
@@ -122,7 +124,7 @@ class Settings:
 
 
 def with_words(options: RoundOptions, clients: int, roster: Roster | None, dim: int = _PROBE_DIM) -> RoundOptions:
-    """Return the options with the words of a cohort: twice the levels of the planner, since models differ.
+    """Return the options with the words of a cohort: those of the planner, with a few levels more since models differ.
 
     A small model has fewer values over which rounding averages out, and costs little anyway.
     """
@@ -131,7 +133,7 @@ def with_words(options: RoundOptions, clients: int, roster: Roster | None, dim: 
     params = Parameters.create(clients, _PROBE_DIM, options, roster=roster)
     if not params.shape.short_words:
         return options
-    levels = _LIGHTEST * params.max_weight if params.max_weight else 2 * default_levels(min(params.sizes))
+    levels = _LIGHTEST * params.max_weight if params.max_weight else max(_FEWEST, default_levels(min(params.sizes)))
     levels = max(levels, _SMALL_MODEL if dim < _SMALL_MODEL else 0)
     most = params.word.largest // params.contributors
     return replace(options, modulus_bits=shortest_word(params.contributors, min(levels, most)))
