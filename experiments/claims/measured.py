@@ -217,7 +217,7 @@ def _clock(found: Results, name: str) -> Claim:
         return missing(where, what, f"{claimed:g}×", stated, "clock")
     clock = found["clock"]
     entries = clock["numbers"]["rounds"]
-    texts = []
+    speedups: dict[str, list[str]] = {}
     for place, one in enumerate(entries):
         if not one["system"].startswith("pairwise") or name not in one["figures"]:
             continue
@@ -229,7 +229,10 @@ def _clock(found: Results, name: str) -> Claim:
         rounds = _rounds_ratio(found.get(name), one["clients"])
         speedup = (rounds or 1.0) * split(clock, base).total / split(clock, place).total
         kind = "gaps" if one["system"] == "pairwise" else "d words per pair"
-        texts.append(f"N={one['clients']}, {kind}: {speedup:.2f}×{'' if rounds else ' (equal rounds)'}")
+        speedups.setdefault(kind, []).append(f"{speedup:.2f}×{'' if rounds else '*'} at N={one['clients']}")
+    texts = [f"{kind}: {', '.join(each)}" for kind, each in speedups.items()]
+    if "*" in "".join(texts):
+        texts.append("* with equal rounds")
     return Claim(
         where,
         what,
