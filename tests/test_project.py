@@ -20,7 +20,7 @@ def read_yaml(path: str) -> Any:
     return yaml.safe_load((ROOT / path).read_text(encoding="utf-8"))
 
 
-def tested_pythons() -> list[str]:
+def pythons_of_ci() -> list[str]:
     matrix = read_yaml(".github/workflows/ci.yml")["jobs"]["test"]["strategy"]["matrix"]
     return sorted({*matrix["python"], *(each["python"] for each in matrix["include"])})
 
@@ -28,7 +28,7 @@ def tested_pythons() -> list[str]:
 def test_every_python_that_is_claimed_is_tested() -> None:
     prefix = "Programming Language :: Python :: 3."
     claimed = [f"3.{name.removeprefix(prefix)}" for name in PROJECT["classifiers"] if name.startswith(prefix)]
-    assert tested_pythons() == claimed
+    assert pythons_of_ci() == claimed
     assert PROJECT["requires-python"] == f">={claimed[0]}"
 
 
@@ -76,4 +76,4 @@ def test_version_changelog_and_citation_agree() -> None:
 def test_the_support_matrix_names_the_pythons_that_are_tested() -> None:
     page = (ROOT / "docs" / "releasing.md").read_text(encoding="utf-8")
     (row,) = (line for line in page.splitlines() if line.startswith("| Python |"))
-    assert re.findall(r"3\.\d+", row) == tested_pythons()
+    assert re.findall(r"3\.\d+", row) == pythons_of_ci()
