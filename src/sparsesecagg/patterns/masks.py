@@ -23,6 +23,10 @@ from sparsesecagg.field import Accumulator, Word, Words
 from sparsesecagg.patterns.gaps import Positions
 
 
+_THREAD_CHUNK_BYTES = 4 * CHUNK_BYTES
+"""Read at a time by threads: with less they wait for each other's Python more often than for AES."""
+
+
 class Pair(NamedTuple):
     """Two users that share a mask, and what their mask keys agree on."""
 
@@ -72,10 +76,10 @@ def private_mask_seeds(seeds: Mapping[int, SharedSecret], context: bytes) -> lis
 class WholeMasks:
     """Masks that cover everything, piece by piece in order, since streams only run forward."""
 
-    def __init__(self, masks: Iterable[Mask], word: Word, length: int) -> None:
+    def __init__(self, masks: Iterable[Mask], word: Word, length: int, chunk_bytes: int = CHUNK_BYTES) -> None:
         self._masks = list(masks)
         self._once = length * word.dtype.itemsize <= ONCE_BYTES
-        self.step = max(1, length) if self._once else CHUNK_BYTES // word.dtype.itemsize
+        self.step = max(1, length) if self._once else chunk_bytes // word.dtype.itemsize
         """Words read at a time: they stay in the cache while one mask after the other is added."""
         self._scratch = Scratch(word, self.step)
 
@@ -98,7 +102,7 @@ def add_whole(sums: Accumulator, masks: Sequence[Mask], word: Word, threads: int
     targets = [sums, *(word.zeros(sums.shape) for _ in range(threads - 1))]
 
     def add_some(number: int) -> None:
-        WholeMasks(masks[number::threads], word, len(sums)).add(targets[number])
+        WholeMasks(masks[number::threads], word, len(sums), _THREAD_CHUNK_BYTES).add(targets[number])
 
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(add_some, range(threads)))
