@@ -84,8 +84,9 @@ def test_a_refusal_shows_no_secret() -> None:
 
 @pytest.mark.parametrize("size", [0, 31, 33, 64])
 def test_no_key_of_another_length_is_usable(size: int) -> None:
-    with pytest.raises(InvalidKey):
-        require_usable(b"\x09" * size)
+    for keys in ([b"\x09" * size], [b"\x09" * size, b"\x09" * PUBLIC_KEY_SIZE]):
+        with pytest.raises(InvalidKey):
+            require_usable(*keys)
 
 
 @given(seeds)

@@ -33,6 +33,7 @@ TESTS = (
     "vectors/test_failures.py",
     "test_hygiene.py",
     "simulate/test_saved_run.py",
+    "planning/test_noise.py",
 )
 LEFT_OUT = (
     "not (fifty_thousand or random_schedules or no_interleaving or every_round_of_a_run or thirty_per_cent "

@@ -63,6 +63,22 @@ def test_the_last_coordinate_is_read_and_the_one_behind_it_refused(k: int) -> No
             decode_locations(twin.rice([3, beyond], k), dim)
 
 
+def test_a_location_that_32_bits_can_not_hold_is_refused() -> None:
+    """It would come out as 5: the quotient's high bits would be lost."""
+    dim = 1 << 18
+    assert decode_locations(twin.rice([5], 16), dim).tolist() == [5]
+    with pytest.raises(MalformedMessage, match=f"not below {dim}"):
+        decode_locations(twin.rice([2**32 + 5], 16), dim)
+
+
+@pytest.mark.parametrize("k", [0, 3, 4])
+def test_bytes_behind_the_code_are_refused(k: int) -> None:
+    code = twin.rice([3, 9], k)
+    assert decode_locations(code, 4000).tolist() == [3, 9]
+    with pytest.raises(MalformedMessage, match="lengths"):
+        decode_locations(code + b"\x00", 4000)
+
+
 def test_an_empty_code_of_no_bytes_is_refused() -> None:
     for data in (b"", b"\x01", b"\x01" + bytes(8)):
         with pytest.raises(MalformedMessage, match="no known code"):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.privacy.accountant import ORDERS, Cost, l1_bound, noise_for, skellam_cost
+from sparsesecagg.privacy.accountant import ORDERS, Cost, l1_bound, noise_for, skellam_cost, usable_delta
 
 dp_accounting = pytest.importorskip("dp_accounting")
 
@@ -75,7 +75,9 @@ def test_near_gaussian_noise_costs_what_gaussian_noise_costs() -> None:
 @pytest.mark.parametrize(("option", "call"), [
     ("epsilon", lambda: noise_for(0.0, 1e-5, 1, 1.0, 1.0)),
     ("rounds", lambda: noise_for(1.0, 1e-5, 0, 1.0, 1.0)),
+    ("epsilon", lambda: noise_for(1e-6, 1e-300, 1, 1.0, 1.0)),
     ("delta", lambda: Cost(1.0).epsilon(0.0)),
+    ("delta", lambda: usable_delta(2.0**-40, 1.0, -40.0)),
 ])  # fmt: skip
 def test_settings_that_mean_nothing_are_named(option: str, call: object) -> None:
     assert callable(call)

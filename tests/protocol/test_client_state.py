@@ -78,6 +78,21 @@ def test_damaged_bytes_are_no_saved_client(data: bytes) -> None:
         Client.restore(data)
 
 
+@pytest.mark.parametrize(
+    ("name", "changed"), [("packages 1", "packages x"), ("packages 1", "packages"), ("header", "header 1")]
+)
+def test_a_part_under_another_name_is_no_saved_client(name: str, changed: str) -> None:
+    """Its content is right, so that nothing else is wrong with it."""
+    run = Run(small())
+    run.begin()
+    run.clients[2].accept(run.inbox[2])
+    parts = msgspec.msgpack.decode(save_state(run.clients[2]._state))
+    assert name in parts
+    parts[changed] = parts[name]
+    with pytest.raises(MalformedMessage, match="not a saved client"):
+        restore_state(msgspec.msgpack.encode(parts))
+
+
 def test_only_secrets_are_written_as_bytes() -> None:
     state = ClientState(user=0, params=b"")
     with pytest.raises(NotImplementedError):

@@ -83,6 +83,11 @@ class TestMaliciousServer:
         with pytest.raises(PolicyViolation, match="against a semi-honest server"):
             with_identity(params, Policy(server="semi-honest", min_anonymity=8))
 
+    def test_a_run_with_a_roster_is_what_an_owner_demands_who_demands_one(self) -> None:
+        with_identity(small(threshold=5, roster=True), Policy(authenticated=True, server="semi-honest"))
+        with pytest.raises(PolicyViolation, match="not authenticated"):
+            Client(0, small(threshold=5), Policy(authenticated=True, server="semi-honest"))
+
     def test_without_a_roster_nothing_is_kept_from_a_malicious_server(self) -> None:
         with pytest.raises(PolicyViolation, match="not authenticated, the policy demands a roster"):
             Client(0, small(threshold=5), Policy(server="malicious"))
@@ -137,6 +142,8 @@ def test_the_default_policy_refuses_to_open_single_users() -> None:
         ({"colluding": 1.0}, "colluding must be in"),
         ({"server": "lying"}, "server must be one of malicious, semi-honest, got 'lying'"),
         ({"patterns": frozenset()}, "patterns must allow at least one"),
+        ({"delta": 2.0**-40}, r"delta must be in \(2\^-40, 1\)"),
+        ({"delta": 1.0}, r"delta must be in \(2\^-40, 1\), got 1.0"),
     ],
 )
 def test_a_policy_that_no_run_can_keep_is_refused_at_once_with_what_could_be(demands: Any, sentence: str) -> None:

@@ -73,6 +73,15 @@ def test_another_normalisation_is_refused_by_name() -> None:
         result.mean("none")  # type: ignore[arg-type]
 
 
+def test_where_weights_stay_private_only_the_expected_mean_is_known() -> None:
+    """With the published pattern no sum of weights travels."""
+    params = small(pattern="pairwise", max_weight=10)
+    result = outcome(params, [np.ones(40, np.float32)] * 5, weights=[1, 2, 3, 4, 5])
+    with pytest.raises(InvalidInput, match="must be 'expected' where weights"):
+        result.mean()
+    assert result.mean("expected", total_weight=15).shape == (40,)
+
+
 def test_a_result_is_frozen() -> None:
     result = outcome(small(), [np.ones(40, np.float32)] * 5)
     with pytest.raises(AttributeError):

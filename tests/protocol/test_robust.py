@@ -52,3 +52,17 @@ def test_it_needs_three_groups_that_send_the_same_slice(options: RoundOptions) -
     params = Parameters.create(20, DIM, options)
     with pytest.raises(InvalidInput, match="same_slices"):
         CentredClipping()(params)
+
+
+def test_three_groups_are_enough() -> None:
+    params = Parameters.create(12, DIM, RoundOptions(group_size=4, same_slices=True))
+    assert params.groups == 3
+    CentredClipping()(params)
+
+
+@pytest.mark.parametrize("decay", [-0.1, 1.1])
+def test_a_decay_beyond_one_is_refused(decay: float) -> None:
+    with pytest.raises(InvalidInput, match=r"decay must be in \[0, 1\]"):
+        CentredClipping(decay)
+    CentredClipping(0.0)
+    CentredClipping(1.0)

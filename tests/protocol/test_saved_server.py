@@ -109,6 +109,14 @@ def test_other_bytes_are_no_saved_server(data: bytes) -> None:
         Server.restore(data)
 
 
+def test_arrays_nested_without_end_are_no_saved_server() -> None:
+    """Behind a state that is whole, where they are only skipped."""
+    saved = Run(small()).server.save()
+    assert saved[0] == 0x96  # An array of six.
+    with pytest.raises(MalformedMessage):
+        Server.restore(b"\x97" + saved[1:] + b"\x91" * 100_000 + b"\xc0")
+
+
 def test_damaged_groups_are_refused() -> None:
     run = Run(small())
     package = run.clients[0]._state.packages[1].for_upload().message
@@ -117,6 +125,9 @@ def test_damaged_groups_are_refused() -> None:
     upload = Run(small()).begin().answer(0)
     for group in ({"keys": header}, {"keys": package}, {"packages": [upload]}, {"packages": [keys]}):
         with pytest.raises(SparseSecAggError):
+            Server.restore(changed(run, group))
+    for group in ({"packages": [upload]}, {"packages": [run.clients[0].advertise_keys()]}):
+        with pytest.raises(MalformedMessage, match="a saved key package is not one"):
             Server.restore(changed(run, group))
     for groups in ([], [*state_of(run).groups] * 2):
         with pytest.raises(MalformedMessage, match="not those of the parameters"):

@@ -311,6 +311,25 @@ def test_a_file_that_can_not_be_relied_on_is_refused(tmp_path: Path, change: Any
         SqliteLedger(tmp_path / "ledger", b"a", 0)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="files have no owner here")
+def test_a_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who made it can read it, whatever its mode says now."""
+    SqliteLedger(tmp_path / "ledger", b"a", 0).close()
+    monkeypatch.setattr(os, "getuid", lambda: os.stat(tmp_path).st_uid + 1)
+    with pytest.raises(LedgerUnusable, match="belongs to another"):
+        SqliteLedger(tmp_path / "ledger", b"a", 0)
+
+
+def test_of_two_that_make_the_file_the_second_finds_it_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both saw an empty file; the first was quicker."""
+    ledger = SqliteLedger(tmp_path / "ledger", b"a", 0)
+    answers = iter([[(0,)]])
+    monkeypatch.setattr(ledger, "_ask", lambda *question: next(answers, None) or SqliteLedger._ask(ledger, *question))
+    ledger._prepare()
+    assert next(answers, "asked") == "asked"
+    ledger.close()
+
+
 def test_a_folder_that_can_not_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(LedgerUnusable, match="ledger can't be written"):

@@ -70,7 +70,7 @@ class Order(msgspec.Struct, frozen=True, array_like=True):
         """Read an order; raises `MalformedMessage`."""
         try:
             return msgspec.msgpack.decode(data, type=Order)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except ValueError:  # msgspec's errors are.
             raise MalformedMessage("the bytes do not say how a model is arranged in steps") from None
 
 

@@ -168,7 +168,7 @@ class ModelState(msgspec.Struct, frozen=True, array_like=True):
     @staticmethod
     def read(data: bytes) -> ModelState:
         """Read the file; a damaged one is an error."""
-        with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+        with suppress(ValueError):  # msgspec's errors are.
             state = msgspec.msgpack.decode(data, type=ModelState)
             if state.version == _VERSION:
                 return state

@@ -22,7 +22,6 @@ from sparsesecagg.crypto.stream import CHUNK_BYTES, ONCE_BYTES, MaskStream, Scra
 from sparsesecagg.field import Accumulator, Word, Words
 from sparsesecagg.patterns.gaps import Positions
 
-
 _THREAD_CHUNK_BYTES = 4 * CHUNK_BYTES
 """Read at a time by threads: with less they wait for each other's Python more often than for AES."""
 

@@ -180,15 +180,14 @@ def restore_state(data: bytes) -> ClientState:
     try:
         parts = msgspec.msgpack.decode(data, type=dict[str, bytes])
         state = _decode(parts.pop(_REST), ClientState)
-        changes: dict[str, Any] = {"packages": {}, "secrets": {}}
+        changes: dict[str, Any] = {name: {} for name in _BY_ROUND}
         for name, part in parts.items():
             field, _, round_number = name.partition(" ")
-            value = _decode(part, _KINDS[field])
-            if round_number:
-                changes[field][int(round_number)] = value
+            if field in _BY_ROUND:
+                changes[field][int(round_number)] = _decode(part, _KINDS[field])
             else:
-                changes[field] = value
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, KeyError, ValueError, TypeError):
+                changes[name] = _decode(part, _KINDS[name])
+    except (ValueError, KeyError, RecursionError):  # msgspec's errors are ValueErrors.
         raise MalformedMessage("the bytes are not a saved client") from None
     return state.with_changes(**changes)
 
@@ -201,7 +200,9 @@ _KINDS: dict[str, Any] = {
     "packages": KeyPackage,
     "secrets": RoundSecrets,
 }
-"""The large parts of a state, which change at different times: those of packages and secrets are one per round."""
+"""The large parts of a state, which change at different times."""
+_BY_ROUND = ("packages", "secrets")
+"""Of these there is one per round."""
 
 
 def _parts(state: ClientState) -> dict[str, Any]:

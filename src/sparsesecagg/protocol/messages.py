@@ -158,7 +158,7 @@ def _decode(data: bytes, decoder: msgspec.msgpack.Decoder[Kind]) -> Kind:
         raise MalformedMessage("the bytes were changed or cut off on the way")
     try:
         return decoder.decode(body[1:])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except (ValueError, RecursionError):  # msgspec's errors are ValueErrors.
         raise MalformedMessage("the bytes are not a message of this protocol") from None
 
 

@@ -370,7 +370,7 @@ class Server:
         """Return the server that `save` wrote down; the roster of an authenticated run is given again."""
         try:
             state = msgspec.msgpack.decode(data, type=ServerState)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except (ValueError, RecursionError):  # msgspec's errors are ValueErrors.
             raise errors.MalformedMessage("the bytes are not a saved server") from None
         server = Server(Parameters.decode(state.params), roster, threads, combine)
         server._begin_epoch(state.epoch_number)

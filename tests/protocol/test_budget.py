@@ -1,0 +1,84 @@
+"""A user's privacy budget: checked before anything is trained, spent with the upload, kept in the ledger."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from protocol.rounds import Run, lenient, small
+from sparsesecagg.errors import AlreadyAnswered, PolicyViolation, PrivacyBudgetExhausted
+from sparsesecagg.privacy.accountant import Cost, usable_delta
+from sparsesecagg.protocol import Client, Parameters, Policy, SqliteLedger
+from sparsesecagg.protocol.ledger import Entry, Spending
+
+NOISY = small(dim=8, clip_norm=1.0, noise_multiplier=1.0, modulus_bits=32)
+DELTA = 1e-5
+
+
+def policy_for(rounds: int, params: Parameters = NOISY) -> Policy:
+    """Return the policy of an owner whose budget is enough for so many rounds and a half."""
+    assert params.mechanism is not None
+    spent = params.mechanism.cost.times(rounds + 1)
+    more = spent.epsilon(usable_delta(DELTA, 1.0, -40.0))
+    less = params.mechanism.cost.times(rounds).epsilon(usable_delta(DELTA, 1.0, -40.0))
+    return lenient(max_epsilon=(less + more) / 2, delta=DELTA, clip_norm=1.0)
+
+
+def test_a_run_that_clips_more_loosely_than_its_owner_allows_is_refused() -> None:
+    Client(0, NOISY, lenient(clip_norm=1.0))
+    with pytest.raises(PolicyViolation, match=r"clips to a norm of 1, the policy allows 0\.9"):
+        Client(0, NOISY, lenient(clip_norm=0.9))
+
+
+def test_delta_must_be_below_one_over_the_users() -> None:
+    """Else a run may give one of them away."""
+    Client(0, NOISY, lenient(max_epsilon=20.0, clip_norm=1.0, delta=0.19))
+    with pytest.raises(PolicyViolation, match=r"delta must be below one over them, which 0\.2 is not"):
+        Client(0, NOISY, lenient(max_epsilon=20.0, clip_norm=1.0, delta=0.2))
+
+
+def test_the_round_beyond_the_budget_is_refused_before_anything_is_trained() -> None:
+    run = Run(NOISY, policy=policy_for(2))
+    run.round()
+    run.round()
+    run.begin()
+    for ask in (
+        lambda client, header: client.accept(header),
+        lambda client, header: client.upload(header, np.zeros(8)),
+        lambda client, header: client.handle(header, lambda: pytest.fail("it was trained")),
+    ):
+        with pytest.raises(PrivacyBudgetExhausted, match="would spend epsilon"):
+            ask(run.clients[0], run.inbox[0])
+
+
+def test_a_budget_that_another_run_spends_meanwhile_is_missing() -> None:
+    """Between the header and the upload; the ledger is that of all runs on this data."""
+    run = Run(NOISY, policy=policy_for(1)).begin()
+    run.clients[0].accept(run.inbox[0])
+    run.ledgers[0]._spent = run.policy.cost(NOISY)
+    with pytest.raises(PrivacyBudgetExhausted):
+        run.clients[0].upload(run.inbox[0], np.zeros(8))
+
+
+def test_the_file_adds_up_what_runs_and_users_spend(tmp_path: Path) -> None:
+    first, second = (SqliteLedger(tmp_path / "ledger", run, 0) for run in (b"a", b"b"))
+    cost = Cost(0.5, 0.25)
+    first.record(Entry(1, 1), _Nothing(), Spending(Cost(), cost))  # type: ignore[arg-type]
+    assert first.spent() == second.spent() == cost
+    with pytest.raises(AlreadyAnswered):
+        second.record(Entry(1, 1), _Nothing(), Spending(Cost(), cost))  # type: ignore[arg-type]
+    assert second.last() == Entry(), "nothing is written of an answer that counts on an older sum"
+    second.record(Entry(1, 1), _Nothing(), Spending(cost, cost))  # type: ignore[arg-type]
+    assert first.spent() == cost.times(2)
+
+
+class _Nothing:
+    """A step that changes nothing."""
+
+    def changes(self) -> dict[str, bytes | None]:
+        return {}
+
+    def dropped(self) -> list[object]:
+        return []
