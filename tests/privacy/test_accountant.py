@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf, log, sqrt
+from math import exp, inf, log, sqrt
 
 import numpy as np
 import pytest
@@ -84,3 +84,9 @@ def test_settings_that_mean_nothing_are_named(option: str, call: object) -> None
     with pytest.raises(InvalidInput) as caught:
         call()
     assert caught.value.option == option
+
+
+def test_what_is_left_of_delta_is_less_the_failures_of_groups_and_of_draws() -> None:
+    """2^50 draws, each off by 2^−110 in total variation, each of which e^ε + 1 times counts."""
+    left = usable_delta(2.0**-55, 3.0, -70.0)
+    assert left == pytest.approx(2.0**-55 - 2.0**-70 - (1 + exp(3.0)) * 2.0**-60, rel=1e-12)

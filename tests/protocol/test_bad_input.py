@@ -26,6 +26,8 @@ OPTIONS: list[tuple[int, int, dict[str, Any], str, str]] = [
     (10, 100, {"alpha": -0.1}, "alpha", "must be in (0, 1], got -0.1"),
     (10, 100, {"alpha": 1.01}, "alpha", "must be in (0, 1], got 1.01"),
     (10, 100, {"alpha": NAN}, "alpha", "must be in (0, 1], got nan"),
+    (10, 100, {"threshold": True}, "threshold", "must be a whole number, got True"),
+    (10, 100, {"alpha": True}, "alpha", "must be a number, got True"),
     (10, 100, {"group_size": 11}, "group_size", "must be from 3 to the 10 clients, got 11"),
     (10, 100, {"group_size": 2}, "group_size", "must be from 3 to the 10 clients, got 2"),
     (4, 100, {"group_size": 3}, "group_size", "of 3 leaves groups of 2 among 4 clients: use more"),

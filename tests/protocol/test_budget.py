@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from protocol.rounds import Run, lenient, small
-from sparsesecagg.errors import AlreadyAnswered, PolicyViolation, PrivacyBudgetExhausted
+from sparsesecagg.errors import AlreadyAnswered, InvalidInput, PolicyViolation, PrivacyBudgetExhausted
 from sparsesecagg.privacy.accountant import Cost, usable_delta
-from sparsesecagg.protocol import Client, Parameters, Policy, SqliteLedger
+from sparsesecagg.protocol import Client, MemoryLedger, Parameters, Policy, SqliteLedger
 from sparsesecagg.protocol.ledger import Entry, Spending
 
 NOISY = small(dim=8, clip_norm=1.0, noise_multiplier=1.0, modulus_bits=32)
@@ -39,6 +39,26 @@ def test_delta_must_be_below_one_over_the_users() -> None:
         Client(0, NOISY, lenient(max_epsilon=20.0, clip_norm=1.0, delta=0.2))
 
 
+def test_who_demands_no_noise_may_have_any_delta() -> None:
+    Client(0, NOISY, lenient(delta=0.5))
+    Client(0, small(), lenient(delta=0.5))
+
+
+def test_noise_that_protects_examples_is_too_little_for_who_demands_it_for_the_user() -> None:
+    params = NOISY.replace(per_example=True)
+    Client(0, params, lenient(max_epsilon=20.0, clip_norm=1.0, delta=DELTA, unit="example"))
+    Client(0, NOISY, lenient(max_epsilon=20.0, clip_norm=1.0, delta=DELTA, unit="example"))
+    Client(0, params, lenient())
+    with pytest.raises(PolicyViolation, match="protects single examples"):
+        Client(0, params, lenient(max_epsilon=20.0, clip_norm=1.0, delta=DELTA))
+
+
+@pytest.mark.parametrize("epsilon", [0.0, -1.0, 25.1])
+def test_a_budget_that_means_nothing_is_refused_by_name(epsilon: float) -> None:
+    with pytest.raises(InvalidInput, match="max_epsilon must be above 0 and at most 25"):
+        Policy(max_epsilon=epsilon)
+
+
 def test_the_round_beyond_the_budget_is_refused_before_anything_is_trained() -> None:
     run = Run(NOISY, policy=policy_for(2))
     run.round()
@@ -60,6 +80,16 @@ def test_a_budget_that_another_run_spends_meanwhile_is_missing() -> None:
     run.ledgers[0]._spent = run.policy.cost(NOISY)
     with pytest.raises(PrivacyBudgetExhausted):
         run.clients[0].upload(run.inbox[0], np.zeros(8))
+
+
+def test_in_memory_an_answer_that_counts_on_an_older_sum_is_refused() -> None:
+    ledger, cost = MemoryLedger(), Cost(0.5, 0.25)
+    ledger.record(Entry(1, 1), _Nothing(), Spending(Cost(), cost))  # type: ignore[arg-type]
+    with pytest.raises(AlreadyAnswered):
+        ledger.record(Entry(2, 1), _Nothing(), Spending(Cost(), cost))  # type: ignore[arg-type]
+    assert (ledger.last(), ledger.spent()) == (Entry(1, 1), cost)
+    ledger.record(Entry(2, 1), _Nothing(), Spending(cost, cost))  # type: ignore[arg-type]
+    assert ledger.spent() == cost.times(2)
 
 
 def test_the_file_adds_up_what_runs_and_users_spend(tmp_path: Path) -> None:

@@ -93,6 +93,37 @@ def test_a_part_under_another_name_is_no_saved_client(name: str, changed: str) -
         restore_state(msgspec.msgpack.encode(parts))
 
 
+class TestMissingParts:
+    """A saved state that has lost what its stage needs answers nothing."""
+
+    @staticmethod
+    def lost(run: Run, **changes: Any) -> Client:
+        client = run.clients[2]
+        state = save_state(client._state.with_changes(**changes))
+        return Client.restore(state, run.policy, ledger=run.ledgers[2])
+
+    def test_the_sealing_key(self) -> None:
+        run = Run(small(), set_up=False)
+        for client in run.clients.values():
+            run.server.receive(client.advertise_keys())
+        keys = run.server.close_stage()[2]
+        with pytest.raises(WrongStage):
+            self.lost(run, sealing_private=None).join(keys)
+        self.lost(run).join(keys)
+
+    def test_the_groups_keys(self) -> None:
+        run = Run(small()).begin()
+        with pytest.raises(WrongStage, match="a round"):
+            self.lost(run, keys=None).accept(run.inbox[2])
+        self.lost(run).accept(run.inbox[2])
+
+    def test_the_header(self) -> None:
+        run = Run(small()).begin().run_to(Stage.UNMASK)
+        with pytest.raises(WrongStage, match="unmask"):
+            self.lost(run, header=None).unmask(run.inbox[2])
+        self.lost(run).unmask(run.inbox[2])
+
+
 def test_only_secrets_are_written_as_bytes() -> None:
     state = ClientState(user=0, params=b"")
     with pytest.raises(NotImplementedError):

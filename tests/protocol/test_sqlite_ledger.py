@@ -315,7 +315,7 @@ def test_a_file_that_can_not_be_relied_on_is_refused(tmp_path: Path, change: Any
 def test_a_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who made it can read it, whatever its mode says now."""
     SqliteLedger(tmp_path / "ledger", b"a", 0).close()
-    monkeypatch.setattr(os, "getuid", lambda: os.stat(tmp_path).st_uid + 1)
+    monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
     with pytest.raises(LedgerUnusable, match="belongs to another"):
         SqliteLedger(tmp_path / "ledger", b"a", 0)
 
