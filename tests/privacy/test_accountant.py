@@ -39,6 +39,15 @@ def test_the_bound_is_never_below_the_true_divergence(variance: float, shift: in
     assert true <= order * cost.rho + cost.xi
 
 
+@given(st.floats(1.0, 1e5), st.floats(0.1, 100.0), st.floats(0.1, 1000.0), st.integers(2, 64))
+def test_the_bound_is_that_of_the_skellam_mechanism(variance: float, l2: float, l1: float, order: int) -> None:
+    """Agarwal, Kairouz and Liu, arXiv 2110.04995: the Rényi divergence of an integer order."""
+    cost = skellam_cost(variance, l2, l1)
+    published = order * l2**2 / (2 * variance) + ((2 * order - 1) * l2**2 + 6 * l1) / (4 * variance**2)
+    least = order * l2**2 * (1 + 1 / variance) / (2 * variance)  # The rest is never counted as less than nothing.
+    assert order * cost.rho + cost.xi == pytest.approx(max(published, least), rel=1e-9)
+
+
 def test_costs_of_rounds_add_up() -> None:
     one = skellam_cost(50.0, 2.0, 4.0)
     three = one + one + one
