@@ -39,6 +39,24 @@ def test_no_update_has_a_larger_integer_norm_than_the_bound(update: NDArray[np.f
     assert int(np.square(rounded(one, update)).sum()) <= one.squared_norm
 
 
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_counts_as_nothing(odd: float) -> None:
+    """Alone, and beside numbers that then keep their size."""
+    one = mechanism(4)
+    assert rounded(one, np.full(4, odd)).tolist() == [0] * 4
+    assert (
+        rounded(one, np.array([odd, 0.0, one.slice_clip * 0.999999, odd])).tolist()[2] >= one.scale * one.slice_clip - 1
+    )
+
+
+def test_a_word_has_room_for_four_levels_of_each_user_and_the_noise() -> None:
+    one, more = mechanism(100, multiplier=3.0), mechanism(100, multiplier=6.0)
+    assert one.largest_sum(30) - one.largest_sum(10) == 80 * one.levels
+    noise = one.largest_sum(0)
+    assert more.largest_sum(0) == pytest.approx(2 * noise, rel=0.01)
+    assert noise > 8 * sqrt(one.variance)
+
+
 @pytest.mark.slow
 def test_a_million_random_coordinates_stay_within_the_bound() -> None:
     rng = np.random.default_rng(0)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from sparsesecagg import InProcessRun, Parameters, RoundOptions, Server
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.protocol.combine import CentredClipping, Combine, Sum
+from sparsesecagg.protocol.combine import CentredClipping, Combine, Median, Sum
 
 DIM, GROUPS, SIZE = 120, 7, 5
 OPTIONS = RoundOptions(alpha=0.5, group_size=SIZE, same_slices=True, clip=4.0, dropout=0.0)
@@ -52,6 +52,22 @@ def test_it_needs_three_groups_that_send_the_same_slice(options: RoundOptions) -
     params = Parameters.create(20, DIM, options)
     with pytest.raises(InvalidInput, match="same_slices"):
         CentredClipping()(params)
+
+
+def test_the_median_is_that_of_the_groups_means() -> None:
+    """Coordinate by coordinate: three groups of four, in each of which all send the same."""
+    params = Parameters.create(12, 2, RoundOptions(group_size=4, same_slices=True, clip=4.0))
+    run = InProcessRun(params, make_server=lambda found, roster: Server(found, roster, combine=Median))
+    means = ([3.0, -1.0], [2.0, -2.0], [-4.0, 1.0])
+    sent = {user: mean for group, mean in zip(run.server.groups.groups, means, strict=True) for user in group.users}
+    result = run.round([np.array(sent[user], np.float32) for user in range(12)]).result
+    assert result.mean() == pytest.approx([2.0, -1.0], abs=1e-5)
+
+
+def test_the_median_of_no_group_is_zero() -> None:
+    robust = Median(Parameters.create(12, 2, RoundOptions(group_size=4, same_slices=True))).total().robust
+    assert robust is not None
+    assert robust.tolist() == [0.0, 0.0]
 
 
 def test_three_groups_are_enough() -> None:
