@@ -78,6 +78,13 @@ def test_damaged_bytes_are_no_saved_client(data: bytes) -> None:
         Client.restore(data)
 
 
+def test_arrays_nested_without_end_are_no_saved_client() -> None:
+    """In a field that nobody knows, where they are only skipped."""
+    rest = msgspec.msgpack.encode({"user": 0, "params": b"", "unknown": None})[:-1] + b"\x91" * 100_000 + b"\xc0"
+    with pytest.raises(MalformedMessage, match="not a saved client"):
+        restore_state(msgspec.msgpack.encode({"rest": rest}))
+
+
 @pytest.mark.parametrize(
     ("name", "changed"), [("packages 1", "packages x"), ("packages 1", "packages"), ("header", "header 1")]
 )

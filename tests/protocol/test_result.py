@@ -99,6 +99,14 @@ def test_where_nothing_was_opened_the_model_stays_as_it_is() -> None:
     assert not set(result.survivors) & set(lost)
 
 
+def test_one_contributor_updates_a_coordinate() -> None:
+    """With the published pattern there may be so few, where the other one of a pair has dropped out."""
+    params = small(dim=400, pattern="pairwise", alpha=0.2)
+    result = outcome(params, [np.ones(400, np.float32)] * 5, drops={0: Stage.UPLOAD})
+    assert {0, 1, 2} <= set(result.contributors.tolist())
+    assert (result.updated == (result.contributors > 0)).all()
+
+
 def test_mean_sizes_are_over_those_who_took_part() -> None:
     sizes = {"a": (1, 2, 6), "b": (), "c": (5,)}
     assert Result.mean_bytes(sizes) == {"a": 3.0, "b": 0.0, "c": 5.0, "total": 8.0}

@@ -60,6 +60,19 @@ def test_everything_that_is_saved_is_restored() -> None:
     assert (restored.excluded, restored._accusers) == (run.server.excluded, run.server._accusers)
 
 
+def test_a_later_epoch_is_restored_as_such() -> None:
+    run = Run(grouped())
+    run.server.begin_epoch(3)
+    for client in run.clients.values():
+        run.server.receive(client.advertise_keys(3))
+    run.server.close_stage()
+    restored = Server.restore(run.server.save())
+    assert restored.epoch_number == 3
+    assert [group.users.tolist() for group in restored.groups.groups] == [
+        group.users.tolist() for group in run.server.groups.groups
+    ]
+
+
 def test_a_group_that_takes_no_part_stays_away() -> None:
     params = grouped()
     gone = Run(params, set_up=False).server.groups.groups[0].users.tolist()[:3]
