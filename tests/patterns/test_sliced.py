@@ -220,3 +220,10 @@ def test_an_opened_sum_of_nobody_is_refused() -> None:
     group = GroupOfUsers(Sliced(make_layout(60, 0.3)))
     with pytest.raises(MalformedMessage, match="nobody has uploaded"):
         group.open([])
+
+
+@pytest.mark.parametrize(("alpha", "max_weight"), [(0.25, 0), (0.25, 1000), (1.0, 1000)])
+def test_the_size_of_an_upload_is_known_to_the_byte(alpha: float, max_weight: int) -> None:
+    """In a small model, where the weight behind the values takes a large part."""
+    pattern = Sliced(make_layout(40, alpha, max_weight=max_weight, bits=8))
+    assert len(GroupOfUsers(pattern).upload(0, updates(1, 40)[0])) == pattern.upload_size()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.privacy.accountant import ORDERS, Cost, l1_bound, noise_for, skellam_cost, usable_delta
+from sparsesecagg.privacy.accountant import ORDERS, Cost, l1_bound, least, noise_for, skellam_cost, usable_delta
 
 dp_accounting = pytest.importorskip("dp_accounting")
 
@@ -99,3 +99,22 @@ def test_what_is_left_of_delta_is_less_the_failures_of_groups_and_of_draws() -> 
     """2^50 draws, each off by 2^−110 in total variation, each of which e^ε + 1 times counts."""
     left = usable_delta(2.0**-55, 3.0, -70.0)
     assert left == pytest.approx(2.0**-55 - 2.0**-70 - (1 + exp(3.0)) * 2.0**-60, rel=1e-12)
+
+
+def test_nothing_spent_costs_nothing() -> None:
+    assert Cost() == Cost(0.0, 0.0)
+    assert Cost().epsilon(1e-9) == 0.0
+
+
+@pytest.mark.parametrize("delta", [0.05, 0.2, 0.5, 0.9])
+@pytest.mark.parametrize("rho", [1e-4, 0.01, 0.05, 0.3, 1.0])
+def test_a_large_delta_agrees_with_dp_accounting_too(rho: float, delta: float) -> None:
+    """There a small divergence is within delta altogether."""
+    oracle = dp_accounting.rdp.RdpAccountant(orders=list(ORDERS))
+    oracle.compose(dp_accounting.ZCDpEvent(rho=rho))
+    assert Cost(rho).epsilon(delta) == pytest.approx(oracle.get_epsilon(delta), rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("edge", [0.01, 0.3, 1.0, 5.0, 1e6])
+def test_the_least_that_is_enough_is_found_to_the_last_bit(edge: float) -> None:
+    assert least(lambda number: number >= edge) == pytest.approx(edge, rel=1e-15)

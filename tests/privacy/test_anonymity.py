@@ -338,3 +338,14 @@ def test_a_union_bound_is_never_above_one_nor_below_the_sum() -> None:
     assert log_union(-math.inf, 3) == -math.inf
     assert math.exp(log_union(math.log(0.1), 3)) == pytest.approx(0.3, rel=1e-5)
     assert math.exp(log_union(math.log(0.1), 3)) > 0.3
+
+
+def test_one_group_has_all_colluders_for_certain() -> None:
+    assert excess_log2((10,), 3, 2) == 0.0
+    assert excess_log2((10,), 3, 3) == -math.inf
+
+
+def test_binomial_coefficients_and_certain_tails_are_exact() -> None:
+    assert np.exp(log_choose(10, np.array([0, 3, 10, 11]))) == pytest.approx([1, 120, 1, 0])
+    assert log_hypergeometric_at_least(10, 4, 5, 0) == 0.0
+    assert np.exp(log_hypergeometric_at_least(10, 4, 5, 4)) == pytest.approx(6 / 252)

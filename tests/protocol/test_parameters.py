@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from protocol.rounds import grouped, identities, make, small
 from sparsesecagg.errors import InvalidInput, MalformedMessage, SparseSecAggError
 from sparsesecagg.protocol import Parameters, RoundOptions
-from sparsesecagg.protocol.parameters import MAX_CLIENTS, VERSION
+from sparsesecagg.protocol.parameters import MAX_CLIENTS, VERSION, check_kinds
 
 
 def create(clients: int = 100, dim: int = 1000, **settings: Any) -> Parameters:
@@ -317,3 +318,25 @@ class TestWire:
         """They were checked when they were made, and masks are bound to them."""
         with pytest.raises(AttributeError):
             small().threshold = 1  # type: ignore[misc]
+
+
+@dataclass
+class Kinds:
+    """Fields of all kinds."""
+
+    first: int = 1
+    second: float | None = None
+    third: bool = True
+
+
+def test_every_field_but_those_left_out_must_be_of_its_kind() -> None:
+    check_kinds(Kinds())
+    check_kinds(Kinds(first="x"), skip=("first",))  # type: ignore[arg-type]
+    for wrong, option in (
+        (Kinds(first="x", third=3), "third"),  # type: ignore[arg-type]
+        (Kinds(first="x", second="y"), "second"),  # type: ignore[arg-type]
+        (Kinds(first="x", third=None), "third"),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(InvalidInput) as caught:
+            check_kinds(wrong, skip=("first",))
+        assert caught.value.option == option

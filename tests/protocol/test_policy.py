@@ -151,6 +151,13 @@ def test_a_policy_that_no_run_can_keep_is_refused_at_once_with_what_could_be(dem
         Policy(**demands)
 
 
+def test_a_policy_may_demand_that_all_are_honest() -> None:
+    Policy(min_anonymity=100, max_clients=100)
+    Policy(min_anonymity=90, max_clients=100, colluding=0.1)
+    with pytest.raises(InvalidInput, match="min_anonymity must be at most 100"):
+        Policy(min_anonymity=101, max_clients=100)
+
+
 def test_pairwise_only_by_name() -> None:
     params = small(pattern="pairwise")
     with pytest.raises(PolicyViolation, match="pairwise"):
