@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from sparsesecagg.crypto.secrets import Secret
 from sparsesecagg.crypto.stream import KeyStream
@@ -84,6 +85,29 @@ def test_where_first_halves_meet_the_second_ones_decide() -> None:
     first, second = int(table.high[place]), int(table.low[place])
     assert table._settled(first, second) == place + 1
     assert table._settled(first, second - 1) == place
+
+
+class Given:
+    """A stream of numbers that are given, as one would meet in 10^15 draws."""
+
+    def __init__(self, *numbers: int) -> None:
+        self._bytes = np.array(numbers, "<u8").view(np.uint8)
+
+    def read(self, size: int) -> NDArray[np.uint8]:
+        found, self._bytes = self._bytes[:size], self._bytes[size:]
+        assert len(found) == size
+        return found
+
+
+@pytest.mark.parametrize("beside", [-3, 0, 2])
+def test_a_draw_that_meets_a_threshold_takes_eight_more_bytes(beside: int) -> None:
+    """Before it and behind it are draws that meet none."""
+    table = SkellamTable.of(4.0)
+    place = len(table.high) // 2 + beside
+    high, low = int(table.high[place]), int(table.low[place])
+    for second, found in ((low, place + 1), (low - 1, place)):
+        draws = table.draw(Given(high + 1, high, high + 1, second), 3)  # type: ignore[arg-type]
+        assert (draws - table.smallest).tolist() == [place + 1, found, place + 1]
 
 
 def test_the_same_stream_gives_the_same_noise_and_another_another() -> None:
