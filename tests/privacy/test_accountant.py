@@ -86,6 +86,7 @@ def test_near_gaussian_noise_costs_what_gaussian_noise_costs() -> None:
     ("rounds", lambda: noise_for(1.0, 1e-5, 0, 1.0, 1.0)),
     ("epsilon", lambda: noise_for(1e-6, 1e-300, 1, 1.0, 1.0)),
     ("delta", lambda: Cost(1.0).epsilon(0.0)),
+    ("delta", lambda: Cost(1.0).epsilon(1.0)),
     ("delta", lambda: usable_delta(2.0**-40, 1.0, -40.0)),
 ])  # fmt: skip
 def test_settings_that_mean_nothing_are_named(option: str, call: object) -> None:

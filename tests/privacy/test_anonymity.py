@@ -25,6 +25,7 @@ from sparsesecagg.privacy.anonymity import (
     failed_rounds,
     honest_in_sum,
     least_threshold,
+    log_binomial,
     log_binomial_below,
     log_choose,
     log_hypergeometric_at_least,
@@ -349,3 +350,6 @@ def test_binomial_coefficients_and_certain_tails_are_exact() -> None:
     assert np.exp(log_choose(10, np.array([0, 3, 10, 11]))) == pytest.approx([1, 120, 1, 0])
     assert log_hypergeometric_at_least(10, 4, 5, 0) == 0.0
     assert np.exp(log_hypergeometric_at_least(10, 4, 5, 4)) == pytest.approx(6 / 252)
+    assert np.exp(log_binomial(3, np.arange(4), 0.0)).tolist() == [1, 0, 0, 0]
+    assert np.exp(log_binomial(3, np.arange(4), 1.0)).tolist() == [0, 0, 0, 1]
+    assert log_binomial_below(5, 0.3, 6) == 0.0

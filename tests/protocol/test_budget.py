@@ -53,6 +53,10 @@ def test_noise_that_protects_examples_is_too_little_for_who_demands_it_for_the_u
         Client(0, params, lenient(max_epsilon=20.0, clip_norm=1.0, delta=DELTA))
 
 
+def test_the_largest_budget_is_25() -> None:
+    assert Policy(max_epsilon=25.0).max_epsilon == 25.0
+
+
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, 25.1])
 def test_a_budget_that_means_nothing_is_refused_by_name(epsilon: float) -> None:
     with pytest.raises(InvalidInput, match="max_epsilon must be above 0 and at most 25"):
@@ -102,6 +106,8 @@ def test_the_file_adds_up_what_runs_and_users_spend(tmp_path: Path) -> None:
     assert second.last() == Entry(), "nothing is written of an answer that counts on an older sum"
     second.record(Entry(1, 1), _Nothing(), Spending(cost, cost))  # type: ignore[arg-type]
     assert first.spent() == cost.times(2)
+    first.record(Entry(2, 1), _Nothing(), Spending(Cost(), Cost()))  # type: ignore[arg-type]
+    assert first.last().version == 2, "what costs nothing counts on nothing"
 
 
 class _Nothing:

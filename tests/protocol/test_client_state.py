@@ -46,6 +46,7 @@ def test_a_fresh_state_is_empty() -> None:
     assert state == ClientState(user=0, params=b"")
     assert (state.version, state.epoch_number, state.round_number, state.progress) == (0, 0, 0, Progress.NEW)
     assert (state.keys, state.header, state.sealing_private) == (None, None, None)
+    assert (state.ratchet_round, state.clipped) == (0, 0)
     assert (state.ratchets, state.secrets, state.packages) == (PairRatchets(b""), {}, {})
 
 

@@ -151,6 +151,10 @@ def test_a_policy_that_no_run_can_keep_is_refused_at_once_with_what_could_be(dem
         Policy(**demands)
 
 
+def test_a_policy_may_allow_one_size_of_cohort_only() -> None:
+    Client(0, small(), lenient(min_clients=5, max_clients=5))
+
+
 def test_a_policy_may_demand_that_all_are_honest() -> None:
     Policy(min_anonymity=100, max_clients=100)
     Policy(min_anonymity=90, max_clients=100, colluding=0.1)

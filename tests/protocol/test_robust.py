@@ -54,6 +54,13 @@ def test_it_needs_three_groups_that_send_the_same_slice(options: RoundOptions) -
         CentredClipping()(params)
 
 
+def test_the_last_aggregate_is_where_the_next_one_begins() -> None:
+    clipping = CentredClipping()
+    found, _ = trained(0, clipping, rounds=1)
+    assert clipping.last is not None
+    assert clipping.last[clipping.last != 0] == pytest.approx(found[found != 0])
+
+
 def test_the_median_is_that_of_the_groups_means() -> None:
     """Coordinate by coordinate: three groups of four, in each of which all send the same."""
     params = Parameters.create(12, 2, RoundOptions(group_size=4, same_slices=True, clip=4.0))

@@ -415,3 +415,16 @@ def test_help_shows_what_a_caller_reads() -> None:
     for name in ("stage", "result", "waiting_for"):
         assert inspect.getdoc(getattr(Server, name))
         assert f"\n |  {name}\n" in text
+
+
+def test_uploads_beyond_what_memory_holds_come_back_from_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In whatever order they come, and each as long as it was."""
+    monkeypatch.setattr(server_group, "IN_MEMORY", 100)
+    params = small(dim=20)
+    sent = {user: bytes([user]) * (80 - user) for user in (3, 0, 4, 1)}
+    kept = server_group.Kept(params)
+    found = {user: kept.keep(user, words) for user, words in sent.items()}
+    assert {user: bytes(words) for user, words in found.items()} == sent
+    assert found[3] is sent[3]
+    assert found[0] is not sent[0]
+    assert kept.keep(2, b"") == b""

@@ -320,6 +320,14 @@ def test_a_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.M
         SqliteLedger(tmp_path / "ledger", b"a", 0)
 
 
+def test_a_ledger_says_whose_it_is_and_is_closed_with_its_block(tmp_path: Path) -> None:
+    with SqliteLedger(tmp_path / "ledger", b"ab", 3) as ledger:
+        assert repr(ledger) == "SqliteLedger(user=3, run=6162)"
+        assert ledger.last() == Entry()
+    with pytest.raises(LedgerUnusable):
+        ledger.last()
+
+
 def test_of_two_that_make_the_file_the_second_finds_it_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both saw an empty file; the first was quicker."""
     ledger = SqliteLedger(tmp_path / "ledger", b"a", 0)
