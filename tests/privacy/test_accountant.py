@@ -119,3 +119,8 @@ def test_a_large_delta_agrees_with_dp_accounting_too(rho: float, delta: float) -
 @pytest.mark.parametrize("edge", [0.01, 0.3, 1.0, 5.0, 1e6])
 def test_the_least_that_is_enough_is_found_to_the_last_bit(edge: float) -> None:
     assert least(lambda number: number >= edge) == pytest.approx(edge, rel=1e-15)
+
+
+@pytest.mark.parametrize(("l2", "length", "bound"), [(30.0, 1000, 900.0), (300.0, 100, 3000.0), (0.5, 4, 0.25)])
+def test_an_integer_vector_has_a_1_norm_of_at_most_its_squared_norm(l2: float, length: int, bound: float) -> None:
+    assert l1_bound(l2, length) == bound

@@ -49,6 +49,13 @@ def test_what_is_not_finite_counts_as_nothing(odd: float) -> None:
     )
 
 
+def test_a_slice_is_clipped_to_its_part_of_the_norm_and_spread_over_the_levels() -> None:
+    one = Mechanism(3.0, 1.0, 0.25, 10_000)
+    assert one.slice_clip == 3.0 * 0.5
+    assert one.scale == one.levels * 100 / 1.5
+    assert one.squared_norm >= (one.levels * 100) ** 2
+
+
 def test_a_word_has_room_for_four_levels_of_each_user_and_the_noise() -> None:
     one, more = mechanism(100, multiplier=3.0), mechanism(100, multiplier=6.0)
     assert one.largest_sum(30) - one.largest_sum(10) == 80 * one.levels

@@ -340,3 +340,10 @@ def test_every_field_but_those_left_out_must_be_of_its_kind() -> None:
         with pytest.raises(InvalidInput) as caught:
             check_kinds(wrong, skip=("first",))
         assert caught.value.option == option
+
+
+def test_an_alpha_of_zero_is_refused_as_such() -> None:
+    with pytest.raises(InvalidInput, match=r"alpha must be in \(0, 1\], got 0"):
+        Parameters.create(10, 100, RoundOptions(alpha=0.0))
+    with pytest.raises(InvalidInput, match=r"alpha must be in \(0, 1\]"):
+        small().replace(alpha_q32=0).check()

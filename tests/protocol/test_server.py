@@ -428,3 +428,18 @@ def test_uploads_beyond_what_memory_holds_come_back_from_the_disk(monkeypatch: p
     assert found[3] is sent[3]
     assert found[0] is not sent[0]
     assert kept.keep(2, b"") == b""
+
+
+def test_the_rounds_that_a_user_lacks_packages_for() -> None:
+    run = Run(small(), late=[2])
+    assert (run.server.lacking(2), run.server.lacking(1)) == ([1, 2], [])
+
+
+def test_a_new_epoch_has_no_rounds_and_nobody_dropped_yet() -> None:
+    run = Run(small())
+    run.round()
+    assert run.server.rounds
+    run.server.begin_epoch()
+    assert not run.server.rounds
+    assert run.server.dropped == {"ADVERTISE_KEYS": 0}
+    assert set(run.server.sent_bytes) == {"ADVERTISE_KEYS", "SHARE_KEYS"}
