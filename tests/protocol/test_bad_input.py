@@ -28,6 +28,8 @@ OPTIONS: list[tuple[int, int, dict[str, Any], str, str]] = [
     (10, 100, {"alpha": NAN}, "alpha", "must be in (0, 1], got nan"),
     (10, 100, {"threshold": True}, "threshold", "must be a whole number, got True"),
     (10, 100, {"alpha": True}, "alpha", "must be a number, got True"),
+    (2, 100, {"group_size": 3}, "clients", "must be from 3 to 1048576, got 2"),
+    (10, 0, {"alpha": 0.1}, "dim", "must be from 1 to 2^40, got 0"),
     (10, 100, {"group_size": 11}, "group_size", "must be from 3 to the 10 clients, got 11"),
     (10, 100, {"group_size": 2}, "group_size", "must be from 3 to the 10 clients, got 2"),
     (4, 100, {"group_size": 3}, "group_size", "of 3 leaves groups of 2 among 4 clients: use more"),
