@@ -317,3 +317,11 @@ def test_a_folder_that_can_not_be_written_costs_whole_models_and_nothing_else(le
     play.start(2)
     play.require_same_models(list(range(NODES)), [1, 2])
     assert play.whole(0) == [1, 2]
+
+
+def test_an_order_with_arrays_nested_without_end_is_refused() -> None:
+    """It comes from the server, and a node that skipped them would run out of stack."""
+    order = Order(bytes(32), 2, (0,)).encode()
+    assert order[0] == 0x93  # An array of three.
+    with pytest.raises(MalformedMessage, match="arranged in steps"):
+        Order.decode(b"\x94" + order[1:] + b"\x91" * 100_000 + b"\xc0")

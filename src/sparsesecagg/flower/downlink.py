@@ -53,7 +53,7 @@ def _data_bytes(arrays: Iterable[Array]) -> int:
 # Where a model's coordinates lie in steps
 
 
-class Order(msgspec.Struct, frozen=True, array_like=True):
+class Order(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Which arrays of a model have steps, and which of their coordinates change together. The server's to say."""
 
     seed: Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
@@ -70,7 +70,7 @@ class Order(msgspec.Struct, frozen=True, array_like=True):
         """Read an order; raises `MalformedMessage`."""
         try:
             return msgspec.msgpack.decode(data, type=Order)
-        except ValueError:  # msgspec's errors are.
+        except ValueError:  # msgspec's errors are ValueErrors.
             raise MalformedMessage("the bytes do not say how a model is arranged in steps") from None
 
 

@@ -149,7 +149,7 @@ def _mean(result: Result) -> NDArray[np.floating]:
 # In a run folder
 
 
-class ModelState(msgspec.Struct, frozen=True, array_like=True):
+class ModelState(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The model between two rounds."""
 
     version: int
@@ -168,7 +168,7 @@ class ModelState(msgspec.Struct, frozen=True, array_like=True):
     @staticmethod
     def read(data: bytes) -> ModelState:
         """Read the file; a damaged one is an error."""
-        with suppress(ValueError):  # msgspec's errors are.
+        with suppress(ValueError):  # msgspec's errors are ValueErrors.
             state = msgspec.msgpack.decode(data, type=ModelState)
             if state.version == _VERSION:
                 return state

@@ -278,7 +278,7 @@ class Parameters(Layout, frozen=True):
         """Read and check parameters that came over the wire."""
         try:
             params = msgspec.msgpack.decode(data, type=Parameters)
-        except ValueError:  # msgspec's errors are.
+        except ValueError:  # msgspec's errors are ValueErrors.
             raise MalformedMessage("the bytes are not parameters of a run") from None
         if not params.per_example and len(msgspec.msgpack.decode(data)) == len(Parameters.__struct_fields__):
             raise MalformedMessage("the parameters must not say that noise protects examples where it does not")

@@ -65,7 +65,7 @@ class Cohort:
         return Client.restore(data, self.policy, self.entropy(user), self.identity(user), ledger)
 
 
-class _Saved(msgspec.Struct, frozen=True, array_like=True):
+class _Saved(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A run between two rounds."""
 
     server: bytes
