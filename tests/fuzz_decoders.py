@@ -1,4 +1,4 @@
-"""`make fuzz`: coverage-guided fuzzing of every decoder with atheris, one process for each.
+"""`make fuzz`: coverage-guided fuzzing of every decoder with atheris, one process for each, from genuine bytes on.
 
     .venv/bin/python tests/fuzz_decoders.py --seconds 600 --jobs 2 --out results/fuzz.json
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import subprocess
 import sys
@@ -21,30 +22,32 @@ from pathlib import Path
 from typing import Any
 
 import atheris
-import msgspec
 import numpy as np
 
 with atheris.instrument_imports(include=["sparsesecagg"]):
     from flwr.app import Array
 
     from sparsesecagg.crypto.identity import Roster
-    from sparsesecagg.crypto.kdf import checksum
-    from sparsesecagg.crypto.shamir import decode_shares
+    from sparsesecagg.crypto.kdf import CHECKSUM_SIZE, checksum
+    from sparsesecagg.crypto.shamir import decode_shares, encode_shares
     from sparsesecagg.downlink import ModelStep, Replica, StepLog, decode_catchup
     from sparsesecagg.downlink.gain import Gain
     from sparsesecagg.errors import SparseSecAggError
     from sparsesecagg.field import Word, unpack
-    from sparsesecagg.flower.arrays import view
-    from sparsesecagg.flower.downlink import Held, Order
-    from sparsesecagg.patterns.gaps import decode_locations
-    from sparsesecagg.protocol import Client, Parameters, Server
-    from sparsesecagg.protocol.messages import decode_client_message, decode_server_message, decode_users
+    from sparsesecagg.flower.arrays import Template, view
+    from sparsesecagg.flower.downlink import Arrangement, Held, Order
+    from sparsesecagg.patterns import PATTERNS
+    from sparsesecagg.patterns.gaps import decode_locations, encode_locations
+    from sparsesecagg.protocol import Client, Parameters, Policy, RoundOptions, Server, Stage
+    from sparsesecagg.protocol.messages import decode_client_message, decode_server_message, decode_users, encode_users
     from sparsesecagg.protocol.parameters import VERSION
     from sparsesecagg.ranges import Ranges
-    from sparsesecagg.simulate import InProcessRun
+    from sparsesecagg.simulate import Cohort, InProcessRun, Transcript
+    from sparsesecagg.simulate.simulation import make_identities
 
 ROOT = Path(__file__).parents[1]
 DIM = 500
+ANY = Policy(min_anonymity=0, patterns=frozenset(PATTERNS))
 
 
 def with_checksum(data: bytes) -> bytes:
@@ -59,12 +62,6 @@ def read_roster(data: bytes) -> None:
         file.write(data)
         file.flush()
         Roster.load(Path(file.name))
-
-
-def read_ranges(data: bytes) -> None:
-    """Restore ranges, which promises another exception."""
-    with suppress(msgspec.MsgspecError):
-        Ranges.restore(data)
 
 
 DECODERS: dict[str, Callable[[bytes], Any]] = {
@@ -83,15 +80,63 @@ DECODERS: dict[str, Callable[[bytes], Any]] = {
     "replicas that catch up": lambda data: Replica(np.zeros(DIM, np.float32)).catch_up(data),
     "saved replicas": Replica.restore,
     "saved servers": Server.restore,
-    "saved clients": Client.restore,
-    "saved simulations": InProcessRun.restore,
+    "saved clients": lambda data: Client.restore(data, ANY),
+    "saved simulations": lambda data: InProcessRun.restore(data, Cohort(ANY)),
     "saved gains": lambda data: Gain(0.5).restore(data),
-    "saved ranges": read_ranges,
+    "saved ranges": Ranges.restore,
     "arrays of Flower": lambda data: view(Array("float32", (3,), "numpy.ndarray", data)),
     "orders of models": Order.decode,
     "held models": Held.decode,
 }
 """Every function that makes something of bytes, by what the bytes are."""
+
+
+def genuine() -> dict[str, list[bytes]]:
+    """Return bytes that each decoder takes, for the fuzzer to begin with: it would hardly find them by itself."""
+    watched: list[Transcript] = []
+    runs = []
+    for options in (RoundOptions(pattern="pairwise", alpha=0.5), RoundOptions(alpha=0.25, group_size=5, max_weight=9)):
+        watched.append(Transcript())
+        run = InProcessRun(Parameters.create(10, DIM, options), Cohort(ANY), observer=watched[-1])
+        run.round(np.zeros((10, DIM)), drops={1: Stage.UPLOAD, 7: Stage.UNMASK})
+        runs.append(run)
+    to_server = [data for each in watched for _, user, data in each.sent if user == 0]
+    to_client = [data for each in watched for _, user, data in each.received if user == 0]
+    log = StepLog(np.zeros(DIM, np.float32))
+    for sequence in range(1, 4):
+        log.advance(np.random.default_rng(sequence).normal(size=DIM).astype(np.float32))
+    steps, order = log.for_node(0, Replica(np.zeros(DIM, np.float32)).digest), Order(bytes(32), 2, (0,))
+    arrangement = Arrangement(Template.laid_out([("weight", np.dtype("float32"), (20, 25))]), order)
+    replica, three = Replica(np.ones(DIM, np.float32)), Array(np.ones(3, np.float32))
+    gain = Gain(0.5)
+    gain.step(np.ones(DIM, np.float32), np.arange(DIM) % 2 == 0)
+    with tempfile.NamedTemporaryFile() as file:
+        make_identities(3, "fuzzed", os.urandom)[0].roster.save(Path(file.name))
+        roster = Path(file.name).read_bytes()
+    return {
+        "messages of clients": [data[1:-CHECKSUM_SIZE] for data in to_server],
+        "messages of the server": [data[1:-CHECKSUM_SIZE] for data in to_client],
+        "messages with any checksum": to_server,
+        "parameters": [run.params.encode() for run in runs],
+        "locations": [encode_locations(np.arange(1, DIM, gap), DIM) for gap in (1, 3, 70)],
+        "bitmaps of users": [encode_users(range(1, 77, 2), 77)],
+        "packed words": [bytes(12)],
+        "shares": [encode_shares(np.arange(5, dtype=np.uint64))],
+        "rosters": [roster],
+        "steps of the model": [step.encode() for step in decode_catchup(steps).steps],
+        "steps to catch up": [steps, log.for_node()],
+        "logs of steps": [log.save()],
+        "replicas that catch up": [steps, log.for_node()],
+        "saved replicas": [replica.save()],
+        "saved servers": [run.server.save() for run in runs],
+        "saved clients": [run.clients[0].save() for run in runs],
+        "saved simulations": [run.save() for run in runs],
+        "saved gains": [gain.save()],
+        "saved ranges": [Ranges([1.0, 2.0], 2.0).save()],
+        "arrays of Flower": [three.data],
+        "orders of models": [order.encode()],
+        "held models": [Held(arrangement, replica).encode()],
+    }
 
 
 def main() -> int:
@@ -106,8 +151,10 @@ def main() -> int:
     if options.one:
         fuzz(DECODERS[options.one], rest)
     chosen = [name for name in DECODERS if options.only in name]
+    begin = genuine()
     with ThreadPoolExecutor(options.jobs) as pool:
-        found = dict(zip(chosen, pool.map(lambda name: fuzz_apart(name, options.seconds), chosen), strict=True))
+        each = pool.map(lambda name: fuzz_apart(name, begin[name], options.seconds), chosen)
+        found = dict(zip(chosen, each, strict=True))
     report = {
         "command": "python tests/fuzz_decoders.py " + " ".join(sys.argv[1:]),
         "protocol": VERSION,
@@ -123,12 +170,16 @@ def main() -> int:
     return 1 if report["crashes"] else 0
 
 
-def fuzz_apart(name: str, seconds: int) -> dict[str, Any]:
+def fuzz_apart(name: str, begin: list[bytes], seconds: int) -> dict[str, Any]:
     """Fuzz one decoder in another process, which libFuzzer ends."""
+    for data in begin:
+        DECODERS[name](data)  # What is not genuine would be refused here.
     own = ["-rss_limit_mb=1024", f"-max_total_time={seconds}"]
     with tempfile.TemporaryDirectory() as folder:
+        for number, data in enumerate(begin):
+            Path(folder, f"genuine-{number}").write_bytes(data)
         done = subprocess.run(  # noqa: S603
-            [sys.executable, str(Path(__file__).resolve()), "--one", name, *own],
+            [sys.executable, str(Path(__file__).resolve()), "--one", name, *own, folder],
             capture_output=True,
             text=True,
             errors="replace",
@@ -138,9 +189,11 @@ def fuzz_apart(name: str, seconds: int) -> dict[str, Any]:
     if done.returncode:
         sys.stderr.write(f"{name}:\n{done.stdout[-3000:]}{done.stderr[-6000:]}\n")
     count = re.findall(r"Done (\d+) runs in (\d+) second", done.stderr)
+    edges = re.findall(r"cov: (\d+)", done.stderr)
     found = {
         "executions": int(count[-1][0]) if count else 0,
         "seconds": int(count[-1][1]) if count else 0,
+        "edges": [int(edges[0]), int(edges[-1])] if edges else [],  # With genuine bytes alone, and at the end.
         "crashed": done.returncode != 0,
     }
     sys.stderr.write(f"{name}: {found}\n")

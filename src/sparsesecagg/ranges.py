@@ -23,6 +23,8 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sparsesecagg.errors import MalformedMessage
+
 CELLS = 64
 _LOWEST = -32
 """The exponent of the first cell; the last one is 31."""
@@ -37,7 +39,7 @@ TOLERATED = 1e-3
 """The part of all values that may be clipped before headrooms grow: outliers of large arrays don't matter."""
 MOST_HEADROOM = 1024.0
 _SMALLEST = 1e-12
-_Floats = list[float]
+_State = tuple[list[float], list[float], list[float], list[float]]
 
 
 def vote(largest: Sequence[float]) -> NDArray[np.float32]:
@@ -100,8 +102,11 @@ class Ranges:
 
     @staticmethod
     def restore(data: bytes) -> Ranges:
-        """Return the ranges that `save` wrote; raises `msgspec.MsgspecError` for other bytes."""
-        values, seen, least, headroom = msgspec.msgpack.decode(data, type=tuple[_Floats, _Floats, _Floats, _Floats])
+        """Return the ranges that `save` wrote; raises `MalformedMessage` for other bytes."""
+        try:
+            values, seen, least, headroom = np.array(msgspec.msgpack.decode(data, type=_State), np.float64)
+        except ValueError:  # msgspec's errors are ValueErrors, and so are NumPy's of lists that differ in length.
+            raise MalformedMessage("the bytes are not saved ranges") from None
         ranges = Ranges(values, least)
-        ranges._seen, ranges._headroom = np.array(seen, np.float64), np.array(headroom, np.float64)
+        ranges._seen, ranges._headroom = seen, headroom
         return ranges

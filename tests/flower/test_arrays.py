@@ -63,3 +63,10 @@ def test_a_view_shows_the_values_and_can_not_be_written_to(values_: Any) -> None
 def test_arrays_in_another_serialisation_are_refused() -> None:
     with pytest.raises(InvalidInput, match="must hold NumPy arrays"):
         view(Array("float32", (1,), "pickle", b"\x00"))
+
+
+def test_a_header_that_python_can_not_read_is_refused() -> None:
+    """Found by fuzzing: NumPy reads a header once more as Python 2 wrote them, and another error comes out."""
+    good = Array(np.ones(3, np.float32)).data
+    with pytest.raises(InvalidInput, match="can't be read"):
+        view(Array("float32", (3,), "numpy.ndarray", good.replace(b"(3,)", b"((3,")))

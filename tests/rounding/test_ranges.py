@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from sparsesecagg.errors import MalformedMessage
 from sparsesecagg.ranges import CELLS, FASTEST, MOST_HEADROOM, Ranges, counted, vote
 
 
@@ -79,3 +80,12 @@ def test_a_saved_copy_goes_on_alike() -> None:
         for ranges in (first, second):
             ranges.follow([0.25, 0.1], clipped=0.01)
         np.testing.assert_array_equal(first.values, second.values)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\x94\x90\x90\x90", b"\x94\x91\x01\x91\x01\x92\x01\x01\x91\x01", b"\x93\x90\x90\x90"]
+)
+def test_other_bytes_are_no_saved_ranges(data: bytes) -> None:
+    """Cut, of lists that differ in length, with a list too few."""
+    with pytest.raises(MalformedMessage):
+        Ranges.restore(data)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ def view(array: Array) -> NDArray[Any]:
     stream = io.BytesIO(array.data)
     try:
         shape, fortran, dtype = _READ_HEADER[np.lib.format.read_magic(stream)](stream)
-    except (ValueError, KeyError, TypeError, SyntaxError, OverflowError, RecursionError):
+    except (ValueError, KeyError, TypeError, SyntaxError, OverflowError, RecursionError, TokenError):
         raise InvalidInput("arrays", "must hold NumPy arrays, and one can't be read") from None
     require("arrays", not dtype.hasobject, "must hold numbers, not objects")
     if tuple(shape) != tuple(array.shape) or str(dtype) != array.dtype:
