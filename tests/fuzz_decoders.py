@@ -98,13 +98,13 @@ def genuine() -> dict[str, list[bytes]]:
     for options in (RoundOptions(pattern="pairwise", alpha=0.5), RoundOptions(alpha=0.25, group_size=5, max_weight=9)):
         watched.append(Transcript())
         run = InProcessRun(Parameters.create(10, DIM, options), Cohort(ANY), observer=watched[-1])
-        run.round(np.zeros((10, DIM)), drops={1: Stage.UPLOAD, 7: Stage.UNMASK})
+        run.round([np.zeros(DIM)] * 10, drops={1: Stage.UPLOAD, 7: Stage.UNMASK})
         runs.append(run)
     to_server = [data for each in watched for _, user, data in each.sent if user == 0]
     to_client = [data for each in watched for _, user, data in each.received if user == 0]
     log = StepLog(np.zeros(DIM, np.float32))
     for sequence in range(1, 4):
-        log.advance(np.random.default_rng(sequence).normal(size=DIM).astype(np.float32))
+        step = log.step(np.random.default_rng(sequence).normal(size=DIM).astype(np.float32))
     steps, order = log.for_node(0, Replica(np.zeros(DIM, np.float32)).digest), Order(bytes(32), 2, (0,))
     arrangement = Arrangement(Template.laid_out([("weight", np.dtype("float32"), (20, 25))]), order)
     replica, three = Replica(np.ones(DIM, np.float32)), Array(np.ones(3, np.float32))
@@ -123,7 +123,7 @@ def genuine() -> dict[str, list[bytes]]:
         "packed words": [bytes(12)],
         "shares": [encode_shares(np.arange(5, dtype=np.uint64))],
         "rosters": [roster],
-        "steps of the model": [step.encode() for step in decode_catchup(steps).steps],
+        "steps of the model": [step.encode()],
         "steps to catch up": [steps, log.for_node()],
         "logs of steps": [log.save()],
         "replicas that catch up": [steps, log.for_node()],
