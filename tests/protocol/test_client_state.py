@@ -60,6 +60,7 @@ def test_a_fresh_state_is_empty() -> None:
         saved(user="x"),
         saved(params="XXXX").replace(b"XXXX", b"\xff\xfe\xfd\xfc"),
         saved(progress=5),
+        saved(epoch_number=-1),
         saved(**{"packages x": b""}),
         saved(**{"packages 1": {"message": b""}}),
         saved(**{"unknown": b""}).replace(b"params", b"packag"),
@@ -71,7 +72,7 @@ def test_a_fresh_state_is_empty() -> None:
         saved(keys=3),
         saved(ratchets="XXXX").replace(b"\xa4XXXX", b"\x91" * 100_000 + b"\xc0"),
     ],
-    ids=range(17),
+    ids=range(18),
 )
 def test_damaged_bytes_are_no_saved_client(data: bytes) -> None:
     """Not even where a number stands for a secret, or arrays are nested without end."""

@@ -147,6 +147,14 @@ def test_damaged_groups_are_refused() -> None:
             Server.restore(changed(run, groups=groups))
 
 
+@pytest.mark.parametrize("number", [-1, 1 << 63])
+def test_numbers_that_no_run_has_are_refused(number: int) -> None:
+    run = Run(small())
+    for saved in (changed(run, epoch_number=number), changed(run, round_number=number)):
+        with pytest.raises(MalformedMessage):
+            Server.restore(saved)
+
+
 def test_the_roster_is_given_again() -> None:
     run = Run(small(roster=True))
     with pytest.raises(InvalidInput, match="roster must be given"):

@@ -23,7 +23,7 @@ from sparsesecagg.crypto.secrets import SECRET_SIZE, Entropy, PairRatchets, Priv
 from sparsesecagg.errors import AlreadyAnswered, MalformedMessage, PolicyViolation, WrongStage
 from sparsesecagg.privacy.accountant import Cost
 from sparsesecagg.protocol.epoch import Epoch, KeyPackage, make_package
-from sparsesecagg.protocol.messages import RoundHeader, UnmaskRequest
+from sparsesecagg.protocol.messages import Round, RoundHeader, UnmaskRequest
 from sparsesecagg.protocol.stages import CLIENT_TRANSITIONS, Progress, after
 
 OVERTAKEN = "another process has answered in this client's place"
@@ -39,16 +39,16 @@ class ClientState(msgspec.Struct, frozen=True, kw_only=True):
     user: int
     params: bytes
     """The encoded parameters."""
-    version: int = 0
+    version: Round = 0
     """Of the last entry in the ledger."""
 
     # The epoch
-    epoch_number: int = 0
+    epoch_number: Round = 0
     sealing_private: PrivateKey | None = None
     """From ADVERTISE_KEYS until the group's keys arrive and the ratchets start."""
     keys: bytes | None = None
     """The epoch's keys, as they were received; None before."""
-    ratchet_round: int = 0
+    ratchet_round: Round = 0
     """The round that the ratchets stand at."""
     ratchets: PairRatchets = PairRatchets(b"")
     """With all partners, in order."""
@@ -58,7 +58,7 @@ class ClientState(msgspec.Struct, frozen=True, kw_only=True):
     """By round."""
 
     # The round
-    round_number: int = 0
+    round_number: Round = 0
     """The last round whose header was seen, or that is over; earlier ones are over for good."""
     progress: Progress = Progress.NEW
     header: bytes | None = None

@@ -19,7 +19,15 @@ from sparsesecagg.errors import ThresholdNotMet, TooLittleOpened, WrongRound, Wr
 from sparsesecagg.patterns.groups import Groups
 from sparsesecagg.protocol.combine import Combine, Result, Sum
 from sparsesecagg.protocol.epoch import AHEAD, NO_CONTEXT
-from sparsesecagg.protocol.messages import AdvertiseKeys, Message, ShareKeys, Unmask, Upload, decode_client_message
+from sparsesecagg.protocol.messages import (
+    AdvertiseKeys,
+    Message,
+    Round,
+    ShareKeys,
+    Unmask,
+    Upload,
+    decode_client_message,
+)
 from sparsesecagg.protocol.parameters import Parameters
 from sparsesecagg.protocol.server_group import GroupRound, GroupState, Kept, ServerEpoch
 from sparsesecagg.protocol.stages import ROUND_STAGES, SERVER_TRANSITIONS, STAGES, Stage, after
@@ -39,8 +47,8 @@ class ServerState(msgspec.Struct, frozen=True, array_like=True):
     """A run between rounds, as bytes."""
 
     params: bytes
-    epoch_number: int
-    round_number: int
+    epoch_number: Round
+    round_number: Round
     groups: list[GroupState | None]
     excluded: dict[int, str]
     accusers: dict[int, list[int]]
