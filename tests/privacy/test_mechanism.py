@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from math import sqrt
+from math import comb, sqrt
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from sparsesecagg import Cohort, InProcessRun, Parameters, Policy, RoundOptions, Stage
 from sparsesecagg.errors import InvalidInput, PolicyViolation, PrivacyBudgetExhausted
-from sparsesecagg.privacy.mechanism import Mechanism
+from sparsesecagg.privacy.mechanism import Mechanism, RoundWithin
 from sparsesecagg.protocol.ledger import MemoryLedger
 
 
@@ -93,6 +93,38 @@ def test_rounding_keeps_the_mean() -> None:
     one, update = mechanism(100), np.linspace(-0.04, 0.04, 100)
     total = np.mean([rounded(one, update) for _ in range(2000)], axis=0)
     assert np.allclose(total / one.scale, update, atol=4 * 0.5 / sqrt(2000) / one.scale)
+
+
+def rounded_within(rows: NDArray[np.float64], bound: int, seed: int) -> NDArray[np.int64]:
+    """Return rows rounded within a bound and added up, as an upload has them."""
+    step = RoundWithin(bound, seed)
+    step.begin(lambda: iter([rows]))
+    return step.apply(rows)
+
+
+HALVES = np.full((1, 16), 0.5)
+"""Each draw has a squared norm of 8 ± 2."""
+
+
+@pytest.mark.parametrize("bound", [0, 3, 6, 8])
+def test_a_draw_beyond_the_bound_is_drawn_again_and_at_last_rounded_toward_zero(bound: int) -> None:
+    norms = [int(np.square(rounded_within(HALVES, bound, seed)).sum()) for seed in range(300)]
+    assert max(norms) == bound  # What meets it is taken, and nothing beyond.
+    within = sum(comb(16, ones) for ones in range(bound + 1)) / 2**16
+    zeros = (1 - within) ** 4  # Four draws.
+    assert norms.count(0) / 300 == pytest.approx(zeros, abs=4 * sqrt(zeros * (1 - zeros) / 300) + 0.01)
+
+
+def test_no_row_decides_how_others_are_rounded() -> None:
+    """The first half of the coordinates is the first row's. The second row is zero, or often beyond the bound."""
+    halves = np.concatenate([HALVES, 0 * HALVES], axis=1)
+    for seed in range(50):
+        alone, beside = (
+            rounded_within(np.concatenate([halves, other]), 7, seed) for other in (0 * halves, halves[:, ::-1])
+        )
+        assert np.array_equal(alone[:16], beside[:16])
+        assert not alone[16:].any()
+        assert np.square(beside[16:]).sum() <= 7
 
 
 def noisy_run(clients: int = 8, **options: Any) -> InProcessRun:

@@ -61,6 +61,34 @@ def test_the_last_aggregate_is_where_the_next_one_begins() -> None:
     assert clipping.last[clipping.last != 0] == pytest.approx(found[found != 0])
 
 
+def test_it_is_what_its_formula_says() -> None:
+    """Recomputed in float64 from the groups' means, over rounds that cover different coordinates."""
+    params = Parameters.create(GROUPS * SIZE, DIM, OPTIONS)
+    clipping, last, rng = CentredClipping(), np.zeros(DIM), np.random.default_rng(1)
+    run = InProcessRun(params, make_server=lambda found, roster: Server(found, roster, combine=clipping))
+    for _ in range(4):
+        result = run.round([rng.standard_normal(DIM) for _ in range(params.clients)]).result
+        covered = result.combined.contributors > 0
+        assert 0 < covered.sum() < DIM
+        mean = np.where(covered, 0.9 * last, 0)
+        for _ in range(3):
+            away = [np.where(covered, each - mean, 0) for _, each in result.combined.groups]
+            lengths = np.linalg.norm(away, axis=1)
+            weights = np.minimum(1, (np.median(lengths) / lengths) ** 2)
+            mean = mean + weights @ np.array(away) / GROUPS
+        last = np.where(covered, mean, last)
+        assert result.combined.robust == pytest.approx(mean, abs=1e-5)
+        assert clipping.last == pytest.approx(last, abs=1e-5)
+
+
+def test_equal_groups_are_their_mean() -> None:
+    """Where the radius is zero, and so is every distance after the first pass."""
+    params = Parameters.create(12, 2, RoundOptions(group_size=4, same_slices=True, clip=4.0))
+    run = InProcessRun(params, make_server=lambda found, roster: Server(found, roster, combine=CentredClipping()))
+    for value in (0.0, 3.0):
+        assert run.round([np.full(2, value)] * 12).result.mean() == pytest.approx([value] * 2, abs=1e-5)
+
+
 def test_the_median_is_that_of_the_groups_means() -> None:
     """Coordinate by coordinate: three groups of four, in each of which all send the same."""
     params = Parameters.create(12, 2, RoundOptions(group_size=4, same_slices=True, clip=4.0))
