@@ -22,10 +22,12 @@ from pathlib import Path
 from typing import Any
 
 import atheris
+import msgspec
 import numpy as np
 
 with atheris.instrument_imports(include=["sparsesecagg"]):
-    from flwr.app import Array
+    from flwr.app import Array, ArrayRecord
+    from flwr.serverapp.strategy import FedAvg
 
     from sparsesecagg.crypto.identity import Roster
     from sparsesecagg.crypto.kdf import CHECKSUM_SIZE, checksum
@@ -35,10 +37,14 @@ with atheris.instrument_imports(include=["sparsesecagg"]):
     from sparsesecagg.errors import SparseSecAggError
     from sparsesecagg.field import Word, unpack
     from sparsesecagg.flower.arrays import Template, view
-    from sparsesecagg.flower.downlink import Arrangement, Held, Order
+    from sparsesecagg.flower.downlink import Arrangement, Downlink, Held, Order
+    from sparsesecagg.flower.run import SecureRun
+    from sparsesecagg.flower.settings import Settings
+    from sparsesecagg.flower.state import ModelState, Movement
     from sparsesecagg.patterns import PATTERNS
     from sparsesecagg.patterns.gaps import decode_locations, encode_locations
     from sparsesecagg.protocol import Client, Parameters, Policy, RoundOptions, Server, Stage
+    from sparsesecagg.protocol.combine import Sum
     from sparsesecagg.protocol.messages import decode_client_message, decode_server_message, decode_users, encode_users
     from sparsesecagg.protocol.parameters import VERSION
     from sparsesecagg.ranges import Ranges
@@ -87,6 +93,8 @@ DECODERS: dict[str, Callable[[bytes], Any]] = {
     "arrays of Flower": lambda data: view(Array("float32", (3,), "numpy.ndarray", data)),
     "orders of models": Order.decode,
     "held models": Held.decode,
+    "models between rounds": ModelState.read,
+    "saved runs": lambda data: SecureRun.restore(data, 1.0, Downlink(), None, Sum),
 }
 """Every function that makes something of bytes, by what the bytes are."""
 
@@ -110,6 +118,7 @@ def genuine() -> dict[str, list[bytes]]:
     replica, three = Replica(np.ones(DIM, np.float32)), Array(np.ones(3, np.float32))
     gain = Gain(0.5)
     gain.step(np.ones(DIM, np.float32), np.arange(DIM) % 2 == 0)
+    model = ModelState.of(3, ArrayRecord({"weight": three}), Movement(Settings()), FedAvg())
     with tempfile.NamedTemporaryFile() as file:
         make_identities(3, "fuzzed", os.urandom)[0].roster.save(Path(file.name))
         roster = Path(file.name).read_bytes()
@@ -136,6 +145,8 @@ def genuine() -> dict[str, list[bytes]]:
         "arrays of Flower": [three.data],
         "orders of models": [order.encode()],
         "held models": [Held(arrangement, replica).encode()],
+        "models between rounds": [msgspec.msgpack.encode(model)],
+        "saved runs": [msgspec.msgpack.encode((run.server.save(), 2, [(0, 5), (1, 6)])) for run in runs],
     }
 
 

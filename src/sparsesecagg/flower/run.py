@@ -28,6 +28,7 @@ from sparsesecagg.flower.node import Challenge, Claim
 from sparsesecagg.flower.transport import Messages, PatientGrid, Seats, by_request
 from sparsesecagg.protocol import Result, Server, Stage
 from sparsesecagg.protocol.combine import Combine
+from sparsesecagg.protocol.messages import Round
 from sparsesecagg.protocol.stages import ROUND_STAGES
 
 _LOG = logging.getLogger("flwr")
@@ -37,6 +38,8 @@ Request = tuple[Packet, Message]
 Requests = Mapping[int, Request]
 """By node: what it is asked, and the message that asks it."""
 _LARGEST_CLAIM = 1 << 40
+_Saved = tuple[bytes, Round, list[tuple[int, int]]]
+"""The server, the last round that was begun, the seats."""
 
 
 class SecureRun:
@@ -74,7 +77,10 @@ class SecureRun:
     @staticmethod
     def restore(data: bytes, timeout: float, downlink: Downlink, roster: Roster | None, combine: Combine) -> SecureRun:
         """Return the run that `save` wrote down, at the round after the last one that was begun."""
-        saved, begun, seats = msgspec.msgpack.decode(data, type=tuple[bytes, int, list[tuple[int, int]]])
+        try:
+            saved, begun, seats = msgspec.msgpack.decode(data, type=_Saved)
+        except ValueError:  # msgspec's errors are ValueErrors.
+            raise MalformedMessage("the bytes are not a saved run") from None
         server = Server.restore(saved, roster, combine=combine)
         server.catch_up(begun)
         return SecureRun(server, timeout, downlink, seats)

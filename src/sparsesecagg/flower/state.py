@@ -26,7 +26,7 @@ from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
 from sparsesecagg.downlink.gain import Gain
-from sparsesecagg.errors import InvalidInput
+from sparsesecagg.errors import InvalidInput, MalformedMessage
 from sparsesecagg.errors import PrivacyBudgetExhausted as NodeBudgetExhausted
 from sparsesecagg.flower.arrays import SavedArrays, Template, saved_arrays, written_arrays
 from sparsesecagg.flower.downlink import Downlink
@@ -125,7 +125,10 @@ class Movement:
 
     def restore(self, data: bytes, model: ArrayRecord, params: Parameters | None) -> None:
         """Go back to what `save` returned, with the model of that time; `params`: of the run that goes on, if any."""
-        ranges, sizes, gain, downlink = msgspec.msgpack.decode(data, type=tuple[bytes, list[int], bytes, bytes])
+        try:
+            ranges, sizes, gain, downlink = msgspec.msgpack.decode(data, type=tuple[bytes, list[int], bytes, bytes])
+        except ValueError:  # msgspec's errors are ValueErrors.
+            raise MalformedMessage("the bytes are not a saved movement") from None
         if ranges and self._settings.finds_ranges:
             self._ranges, self._sizes = Ranges.restore(ranges), sizes
         if gain and params is not None:

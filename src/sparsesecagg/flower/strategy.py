@@ -336,7 +336,7 @@ class SecAgg(Strategy):
             if (data := self._folder.read(RUN)) is not None:
                 self._run = SecureRun.restore(data, self._timeout, downlink, roster, self._combine)
             self._movement.restore(state.movement, model, self._run.params if self._run else None)
-        except (SparseSecAggError, msgspec.MsgspecError) as problem:
+        except SparseSecAggError as problem:
             _LOG.warning("SecAgg: the keys of the run in the folder can't be used: %s", problem)
         self._history.resume(state.round_number)
         keys = "with the keys of its epoch" if self._run else "in a new epoch"
