@@ -106,13 +106,13 @@ HALVES = np.full((1, 16), 0.5)
 """Each draw has a squared norm of 8 ± 2."""
 
 
-@pytest.mark.parametrize("bound", [0, 3, 6, 8])
+@pytest.mark.parametrize("bound", [0, 3, 6])
 def test_a_draw_beyond_the_bound_is_drawn_again_and_at_last_rounded_toward_zero(bound: int) -> None:
-    norms = [int(np.square(rounded_within(HALVES, bound, seed)).sum()) for seed in range(300)]
+    norms = [int(np.square(rounded_within(HALVES, bound, seed)).sum()) for seed in range(2000)]
     assert max(norms) == bound  # What meets it is taken, and nothing beyond.
     within = sum(comb(16, ones) for ones in range(bound + 1)) / 2**16
     zeros = (1 - within) ** 4  # Four draws.
-    assert norms.count(0) / 300 == pytest.approx(zeros, abs=4 * sqrt(zeros * (1 - zeros) / 300) + 0.01)
+    assert norms.count(0) / 2000 == pytest.approx(zeros, abs=4 * sqrt(zeros * (1 - zeros) / 2000) + 0.001)
 
 
 def test_no_row_decides_how_others_are_rounded() -> None:
