@@ -133,6 +133,17 @@ def test_reading_many_streams_at_once_gives_what_each_gives_alone(word: Word, co
     assert word.reduce(drawn.astype(word.accumulator)).tolist() == [value for part in alone for value in part]
 
 
+@pytest.mark.parametrize("count", [2**18, 2**18 + 1])
+def test_long_streams_are_read_from_their_beginning_too(count: int) -> None:
+    """On both sides of a megabyte, with a key whose stream has a word outside the field; one in 3,000 keys has."""
+    word, key = Word.of(32), MaskSeed((1629).to_bytes(32, "little"))
+    scratch = Scratch(word, count)
+    MaskStream(key, word).fill(scratch.room, 4 * count)
+    assert scratch.first(count).max() >= word.modulus
+    alone = MaskStream(key, word).words(count, scratch)
+    assert np.array_equal(words_side_by_side([MaskStream(key, word)], [count], word), alone)
+
+
 @pytest.mark.parametrize("bits", range(4, 32))
 def test_short_words_skip_nothing(bits: int) -> None:
     """Their modulus is a power of two, so every machine word has its residue."""

@@ -106,7 +106,7 @@ class MaskStream(KeyStream):
     def fill_once(self, room: memoryview, size: int) -> None:
         """Write the first `size` bytes to `room`, which has at least 16 beyond; what lies there is lost."""
         if size > len(_ZEROS):
-            self.fill(room, size)
+            MaskStream(self._key, self._word).fill(room, size)  # This stream stays at its beginning.
         else:
             AESGCM(self._key.reveal()).encrypt_into(_NONCE, _ZEROS[:size], None, room[: size + _SLACK])
 
