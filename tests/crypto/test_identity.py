@@ -226,6 +226,10 @@ def without(*path: str | int) -> str:
         without("users", 0).replace("[]", "3"),
         without("users", 0).replace('"seed": ""', '"seed": "zz"'),
         without("users", 0).replace("0.1", '"few"'),
+        without("users", 0).replace("0.1", "1" + "0" * 400),
+        without("users", 0).replace("null", "Infinity"),
+        without("users", 0).replace('"beacon": ""', '"beacon": "\\ud800"'),
+        "[" * 100_000,
     ],
 )
 def test_a_file_that_is_not_a_roster_is_refused_by_name(text: str, tmp_path: Path) -> None:

@@ -172,14 +172,14 @@ class Roster:
             content = json.loads(path.read_text(encoding="utf-8"))
             size = content["group_size"]
             roster = (
-                str(content["run"]),
+                _text(content["run"]),
                 tuple(RosterEntry.from_json(user) for user in content["users"]),
                 bytes.fromhex(content["seed"]) or None,
                 None if size is None else int(size),
                 float(content["colluding"]),
-                str(content["beacon"]),
+                _text(content["beacon"]),
             )
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
             raise InvalidInput("roster", f"must be a roster file, got {path.name}") from None
         return Roster(*roster)
 
@@ -208,3 +208,8 @@ class Identity:
 
 def _signed(run: str, public: bytes) -> bytes:
     return digest("enrolment", run.encode(), public)
+
+
+def _text(value: object) -> str:
+    """Return text that has bytes, which JSON's lone surrogates have not; raises `ValueError`."""
+    return str(value).encode().decode()
