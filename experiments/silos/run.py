@@ -77,7 +77,7 @@ def accuracy(system: str, epsilon: float, seed: int) -> tuple[float, dict[str, A
             clip.begin(lambda rows=rows: [rows])  # type: ignore[misc]
             scaled = clip.apply(rows)
             rounding.begin(lambda scaled=scaled: [scaled])  # type: ignore[misc]
-            total += clip.undo(noise.apply(rounding.apply(scaled)))
+            total += noise.apply(rounding.apply(scaled)) / mechanism.scale
         model = model + RATE * total / TRAINING
         if number >= ROUNDS - LAST:
             found.append(100 * float(((features[test] @ model > 0) == (labels[test] > 0.5)).mean()))

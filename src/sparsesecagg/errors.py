@@ -129,12 +129,11 @@ class AlreadyAnswered(ProtocolError):
 
 
 class TooLittleOpened(RoundFailed):
-    """Less of the model was opened than the caller demands; what was not opened stays hidden."""
+    """Enough users answered, and yet no group's sum could be opened: what they sent stays hidden."""
 
-    def __init__(self, fraction: float, demanded: float, reason: str) -> None:
-        self.fraction, self.demanded, self.reason = fraction, demanded, reason
-        opened = f"only {fraction:.1%} of the coordinates were opened, {demanded:.1%} are demanded"
-        super().__init__(f"{opened if fraction else 'nothing was opened'}: {reason}")
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"nothing was opened: {reason}")
 
 
 class PolicyViolation(ProtocolError):

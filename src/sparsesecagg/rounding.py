@@ -36,7 +36,7 @@ Pieces = Callable[[], Iterable[Floats]]
 
 
 class Step(ABC):
-    """One step of an upload, and what undoes it in the sum."""
+    """One step of an upload."""
 
     name: ClassVar[str]
     clipped: int = 0
@@ -48,10 +48,6 @@ class Step(ABC):
     @abstractmethod
     def apply(self, piece: NDArray[Any]) -> NDArray[Any]:
         """Return the piece after the step; the piece may be overwritten."""
-
-    def undo(self, sums: NDArray[Any]) -> NDArray[Any]:
-        """Return what a sum was before the step."""
-        return sums
 
 
 @dataclass(frozen=True)
@@ -119,10 +115,6 @@ class Clip(Step):
             self.clipped += int(np.count_nonzero(np.abs(scaled) > bound / _NEARLY))  # A value at the clip is not cut.
             np.clip(scaled, -bound, bound, out=scaled)
         return scaled
-
-    def undo(self, sums: NDArray[Any]) -> NDArray[np.float64]:
-        """Return real numbers."""
-        return self._quantizer.dequantize(sums)
 
 
 class Round(Step):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from math import comb, sqrt
 from typing import Any
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from sparsesecagg import Cohort, InProcessRun, Parameters, Policy, RoundOptions, Stage
 from sparsesecagg.errors import InvalidInput, PolicyViolation, PrivacyBudgetExhausted
-from sparsesecagg.privacy.mechanism import Mechanism, RoundWithin
+from sparsesecagg.privacy.mechanism import LARGEST_VARIANCE, Mechanism, RoundWithin
 from sparsesecagg.protocol.ledger import MemoryLedger
 
 
@@ -132,6 +133,25 @@ def noisy_run(clients: int = 8, **options: Any) -> InProcessRun:
     return InProcessRun(Parameters.create(clients, 64, RoundOptions(**{**usual, **options})))
 
 
+def test_what_no_user_could_draw_alone_can_be_read_in_the_sum() -> None:
+    """A variance beyond 2^26, which ten users share. What is too much for them is refused before any key is made."""
+    options = RoundOptions(clip_norm=1.0, noise_multiplier=30.0)
+    run = InProcessRun(Parameters.create(10, 20_000, options))
+    mechanism, honest = run.params.mechanism, run.clients[0].promise.anonymity
+    assert mechanism
+    assert LARGEST_VARIANCE < mechanism.variance < honest * LARGEST_VARIANCE
+    found = run.round([np.zeros(20_000, np.float32)] * 10).result.sum() * mechanism.scale
+    assert float(np.var(found)) == pytest.approx(mechanism.variance * 10 / honest, rel=0.1)
+    with pytest.raises(PolicyViolation, match="users can share at most"):
+        InProcessRun(Parameters.create(10, 20_000, replace(options, noise_multiplier=90.0)))
+
+
+def test_noise_takes_an_honest_user() -> None:
+    """An owner that demands none, in a run that promises none."""
+    with pytest.raises(PolicyViolation, match="promises no honest user"):
+        Policy(min_anonymity=0, colluding=0.9).check(noisy_run().params)
+
+
 @pytest.mark.slow
 def test_sums_have_the_noise_of_their_users_and_never_less_than_planned() -> None:
     """Everybody there, and just enough there; the variance is n·μ/H."""
@@ -168,6 +188,8 @@ def test_the_mean_is_that_of_the_clipped_updates() -> None:
         ("max_weight", {"max_weight": 5}),
         ("modulus_bits", {"modulus_bits": 6}),
         ("clip_norm", {"clip_norm": None}),
+        ("clip_norm", {"clip_norm": 1e-31}),
+        ("noise_multiplier", {"noise_multiplier": 1e-5}),
     ],
 )
 def test_what_noise_does_not_go_with_is_refused_by_name(option: str, options: dict[str, Any]) -> None:

@@ -27,6 +27,7 @@ from sparsesecagg.errors import (
     WrongStage,
 )
 from sparsesecagg.protocol import Client, MemoryLedger, Parameters, RoundOptions, Server, Stage
+from sparsesecagg.protocol.client import LEAP
 from sparsesecagg.protocol.epoch import Epoch
 from sparsesecagg.protocol.messages import EpochKeys, decode_server_message, user_number
 
@@ -99,6 +100,12 @@ class TestJoin:
         refuses(run, Run(small()).begin().inbox[0], WrongStage, "RoundHeader")
         run.clients[0].join(run.inbox[0])
 
+    def test_a_first_round_far_ahead_is_refused(self, run: Run) -> None:
+        """Else one message would use up all numbers, and a ledger could not be read again."""
+        for first in (LEAP + 1, (1 << 63) - 1):
+            refuses(run, tampered(run.inbox[0], first_round=first), PolicyViolation, "too far ahead of round 0")
+        run.clients[0].join(tampered(run.inbox[0], first_round=LEAP))
+
     def test_nobody_joins_twice(self, run: Run) -> None:
         run.join()
         before = run.clients[0].save()
@@ -121,6 +128,11 @@ class TestIdentities:
     def test_a_client_without_an_identity_takes_no_part(self, run: Run) -> None:
         with pytest.raises(PolicyViolation, match="no identity"):
             Client(0, run.params)
+
+    def test_a_client_with_an_identity_takes_no_part_in_a_run_without_a_roster(self, run: Run) -> None:
+        """Else a server that leaves the roster out would get what users give to a run without one."""
+        with pytest.raises(PolicyViolation, match="the run is not authenticated"):
+            Client(0, small(), identity=run.identity(0), ledger=MemoryLedger())
 
     def test_another_roster_or_another_number_in_it_is_refused(self, run: Run) -> None:
         with pytest.raises(PolicyViolation, match="another roster"):
@@ -232,6 +244,13 @@ class TestEpochNumbers:
         with pytest.raises(AlreadyAnswered, match="epoch 1 is over"):
             joined.advertise_keys(1)
 
+    def test_an_epoch_far_ahead_is_refused(self) -> None:
+        client = Run(small(), set_up=False).clients[0]
+        for number in (LEAP + 1, 1 << 63, 1 << 64):
+            with pytest.raises(PolicyViolation, match="too far ahead of epoch 0"):
+                client.advertise_keys(number)
+        client.advertise_keys(LEAP)
+
     def test_a_new_epoch_erases_everything_of_the_one_before(self) -> None:
         run = Run(small()).begin()
         client, state = run.clients[0], run.clients[0]._state
@@ -303,6 +322,25 @@ class TestEpochNumbers:
         assert Client.restore(again.save(), LENIENT, identity=identity, ledger=run.ledgers[0]).params == wider
         with pytest.raises(WrongBinding):
             Client.restore(saved, LENIENT, identity=identity, ledger=run.ledgers[0], params=small())
+
+    @staticmethod
+    def changed(run: Run, **changes: int) -> Client:
+        """Return the first client as restored by a process that was given other parameters."""
+        saved, params = run.clients[0].save(), run.params.replace(**changes)
+        return Client.restore(saved, LENIENT, identity=run.identity(0), ledger=run.ledgers[0], params=params)
+
+    def test_an_epoch_keeps_the_parameters_that_it_was_begun_with(self) -> None:
+        """Asked again with others, a user advertises no key: its shares would be dealt under two thresholds."""
+        run = Run(small(roster=True, threshold=5), set_up=False)
+        run.clients[0].advertise_keys(1)
+        other = self.changed(run, threshold=4)
+        with pytest.raises(AlreadyAnswered, match="epoch 1 is over for this client, the next is 2"):
+            other.advertise_keys(1)
+        other.advertise_keys(2)
+
+    def test_no_round_is_played_with_parameters_of_another_epoch(self) -> None:
+        with pytest.raises(WrongStage):
+            self.changed(Run(small(roster=True)), modulus_bits=24).share_keys(again=True)
 
 
 class TestServer:

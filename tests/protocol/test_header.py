@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 import msgspec
 import pytest
@@ -168,6 +169,16 @@ class TestDigest:
         run = Run(small())
         run.context = OTHER
         assert run.round().survivors == (0, 1, 2, 3, 4)
+
+    def test_a_header_on_record_is_answered_for_its_own_context_only(self) -> None:
+        """A server that sends it again with another model, as after a training that failed, gets no answer."""
+        run = Run(small()).begin()
+        client = run.clients[0]
+        client.accept(run.inbox[0])
+        for ask in (client.accept, partial(client.upload, update=run.updates[0])):
+            with pytest.raises(WrongBinding):
+                ask(run.inbox[0], context=OTHER)
+        client.upload(run.inbox[0], run.updates[0])
 
     @pytest.mark.parametrize("what", ["context", "members", "key"])
     def test_whoever_is_told_something_else_is_not_in_the_sum(self, run: Run, what: str) -> None:

@@ -21,7 +21,6 @@ from sparsesecagg.errors import (
     MalformedMessage,
     ProtocolError,
     ThresholdNotMet,
-    TooLittleOpened,
     UnknownSender,
     WrongBinding,
     WrongRound,
@@ -182,14 +181,13 @@ class TestRounds:
         with pytest.raises(WrongStage):
             run.server.begin_round()
 
-    def test_context_and_the_demanded_fraction_are_checked_before_anything_changes(self) -> None:
+    def test_the_context_is_checked_before_anything_changes(self) -> None:
         run = Run(small())
-        for option, value in (("context", b"short"), ("min_updated", 1.5), ("min_updated", -0.1)):
-            with pytest.raises(InvalidInput) as problem:
-                run.server.begin_round(**{option: value})  # type: ignore[arg-type]
-            assert problem.value.option == option
+        with pytest.raises(InvalidInput) as problem:
+            run.server.begin_round(context=b"short")
+        assert problem.value.option == "context"
         assert run.server.round_number == 0
-        assert run.round(min_updated=1.0).coordinates_updated == 1
+        assert run.round().coordinates_updated == 1
 
     def test_a_round_without_any_package_fails_with_a_typed_error(self) -> None:
         """A server that skips the rounds that packages were made for."""
@@ -235,15 +233,6 @@ class TestThinGroups:
         assert not result.mean()[~result.updated].any()
         run.share_keys()
         assert run.round().groups_opened == 2
-
-    def test_the_caller_can_demand_a_fraction_of_what_the_round_covers(self) -> None:
-        run = Run(grouped())
-        thin = run.server.groups.groups[0].users.tolist()[:3]
-        with pytest.raises(TooLittleOpened, match=r"only 25\.0% of the coordinates were opened, 30\.0% are demanded"):
-            run.round(silent=thin, min_updated=0.6)
-        assert run.server.result is None
-        run.share_keys()
-        assert run.round(silent=thin, min_updated=0.5).coordinates_updated == 0.25
 
     def test_if_nothing_at_all_can_be_opened_the_round_fails_at_once(self) -> None:
         run = Run(grouped()).begin()

@@ -44,8 +44,6 @@ from sparsesecagg.protocol.messages import decode_client_message
 
 _LOG = logging.getLogger("flwr")
 _UPDATE = ".update"
-LEAP = 1 << 20
-"""How far ahead of what a node has seen an epoch or a round may be: one message must not use up all numbers."""
 
 Train = Callable[[Message, Context], Message]
 """A function of the ClientApp."""
@@ -110,8 +108,6 @@ class _Task:
         if state is None:
             raise ProtocolError("this node has no keys in this run; it can take part in the next one")
         client = Client.restore(state, self.owner.policy, identity=self.owner.identity, ledger=ledger)
-        if packet.round_number > client.round_number + LEAP:
-            raise PolicyViolation(f"round {packet.round_number} is too far ahead of round {client.round_number}")
         if packet.stage is Stage.UNMASK:
             return client.unmask(packet.payload)
         if packet.stage is Stage.SHARE_KEYS and packet.payload:
@@ -171,8 +167,6 @@ class _Task:
             client = Client(user, params, self.owner.policy, identity=identity, ledger=ledger)
         else:
             client = Client.restore(state, self.owner.policy, identity=identity, ledger=ledger, params=params)
-        if epoch > client.epoch_number + LEAP:
-            raise PolicyViolation(f"epoch {epoch} is too far ahead of epoch {client.epoch_number}")
         self.told |= {"last_round": client.round_number, "last_epoch": client.epoch_number}
         try:
             advertisement = client.advertise_keys(epoch)

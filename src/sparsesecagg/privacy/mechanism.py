@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from math import ceil, isqrt, sqrt
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,11 +122,6 @@ class ClipNorm(Step):
         fits = piece.ndim == 1 or self._mechanism.per_example
         require("update", fits, "must be one vector in a run whose noise protects users")
         return np.nan_to_num(np.atleast_2d(piece).astype(np.float64), copy=False, nan=0.0, posinf=0.0, neginf=0.0)
-
-    def undo(self, sums: NDArray[Any]) -> NDArray[np.float64]:
-        """Return real numbers."""
-        real: NDArray[np.float64] = np.divide(sums, self._mechanism.scale, dtype=np.float64)
-        return real
 
 
 class RoundWithin(Step):

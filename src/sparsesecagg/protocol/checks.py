@@ -50,8 +50,10 @@ def checked_update(update: Any, params: Parameters) -> UpdateSource:
 
 
 def checked_identity(identity: Identity | None, user: int, params: Parameters) -> Identity | None:
-    """Return the identity if it belongs to this user and this run; None in a run without authentication."""
+    """Return the identity if it belongs to this user and this run; None where neither has one."""
     if not params.authenticated:
+        if identity is not None:  # What a server could leave out would protect nobody.
+            raise PolicyViolation("this client has an identity, but the run is not authenticated")
         return None
     if identity is None:
         raise PolicyViolation("the run is authenticated, but this client has no identity")

@@ -30,6 +30,9 @@ from sparsesecagg.protocol.parameters import Parameters
 from sparsesecagg.protocol.policy import Policy
 from sparsesecagg.protocol.stages import CLIENT_TRANSITIONS, Progress, after
 
+LEAP = 1 << 20
+"""How far ahead of what a user has seen an epoch or its first round may be: one message must not use up all numbers."""
+
 Expected = TypeVar("Expected", EpochKeys, RoundHeader, UnmaskRequest)
 
 
@@ -131,10 +134,13 @@ class Client:
         `epoch_number` is the server's, by default the next one. A new epoch ends the one before: its key packages and
         secrets are erased.
         """
-        state, waiting = self._state, self.progress is Progress.ADVERTISED
+        state = self._state
+        waiting = self.progress is Progress.ADVERTISED and state.params == self.params.encode()
         number = state.epoch_number + (not waiting) if epoch_number is None else epoch_number
         if number < state.epoch_number + (not waiting):
             raise AlreadyAnswered(f"epoch {number} is over for this client, the next is {state.epoch_number + 1}")
+        if number > state.epoch_number + LEAP:
+            raise PolicyViolation(f"epoch {number} is too far ahead of epoch {state.epoch_number}")
         if number > state.epoch_number:
             self.params.epoch_seed(number, self._roster)  # Raises if there may be no such epoch.
             state = state.advertised(number, self.params.encode(), self._entropy)
@@ -157,6 +163,8 @@ class Client:
         private = state.advertised_key()
         if message.first_round <= state.round_number:
             raise WrongRound(message.first_round, state.round_number + 1)
+        if message.first_round > state.round_number + LEAP:
+            raise PolicyViolation(f"round {message.first_round} is too far ahead of round {state.round_number}")
         epoch = self._epoch_of(data)
         index = epoch.group.index_of[self.user]
         checks.require_keys(epoch, index, public_key(private))
@@ -198,6 +206,8 @@ class Client:
     def _accept(self, message: RoundHeader, data: bytes, context: bytes) -> None:
         """Check a header and write it down, unless this very one was."""
         if self.progress is Progress.ACCEPTED and data == self._state.header:
+            if message.context != context:  # The same header, but this time with another model.
+                raise WrongBinding("the server")
             return
         self._journal.answered(message, Progress.ACCEPTED, data)  # Raises if another one was accepted.
         progress = after(CLIENT_TRANSITIONS, self.progress, "accept")
@@ -342,7 +352,7 @@ class Client:
 
     def _joined(self) -> tuple[Epoch, int]:
         """Return the epoch and this user's index in its group."""
-        if self._state.keys is None:
+        if self._state.keys is None or self._state.params != self.params.encode():
             raise WrongStage("a round", self.progress.name)
         epoch = self._epoch_of(self._state.keys)
         return epoch, epoch.group.index_of[self.user]

@@ -49,10 +49,9 @@ class Total:
 
     def sum_of(self, params: Parameters) -> NDArray[np.float64]:
         """Return the sum as real numbers; of weight · update in a run with weights."""
-        values: NDArray[Any] = self.values
-        for step in reversed(params.steps(1, bytes)):  # Undone, so that nothing is drawn.
-            values = step.undo(values)
-        return values * max(1, params.max_weight)
+        scale = (params.mechanism or params.quantizer).scale
+        real: NDArray[np.float64] = np.divide(self.values, scale, dtype=np.float64)
+        return real * max(1, params.max_weight)
 
     def mean_of(self, params: Parameters) -> NDArray[np.float32]:
         """Return the mean over those who are in it, by weight if there are weights; zero where nobody is."""

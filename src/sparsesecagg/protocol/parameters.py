@@ -194,8 +194,9 @@ class Parameters(Layout, frozen=True):
             require("clip_norm", self.clip_norm == self.noise_multiplier == 0, "must be given together with noise")
             require("per_example", not self.per_example, "must be given together with noise")
             return
-        require("clip_norm", self.clip_norm <= LARGEST_CLIP, f"must be at most 1e30, got {self.clip_norm}")
-        require("noise_multiplier", self.noise_multiplier <= 1e4, f"must be at most 1e4, got {self.noise_multiplier}")
+        norm, noise = self.clip_norm, self.noise_multiplier
+        require("clip_norm", SMALLEST_CLIP <= norm <= LARGEST_CLIP, f"must be from 1e-30 to 1e30, got {norm}")
+        require("noise_multiplier", 1e-4 <= noise <= 1e4, f"must be from 1e-4 to 1e4, got {noise}")
         require("pattern", self.shape.protects and not self.neighbours, "must open one sum per group with noise")
         require("max_weight", not self.max_weight, "must be 0 with noise: weights would change the sensitivity")
         longest = not self.per_example or self.modulus_bits == WORD_BITS[-1]
@@ -254,7 +255,7 @@ class Parameters(Layout, frozen=True):
         return Mechanism(self.clip_norm, self.noise_multiplier, fraction, length, self.per_example)
 
     def steps(self, weight: int, entropy: Entropy, honest: int = 1) -> tuple[Step, ...]:
-        """Return the steps of an upload between selecting and masking; undone in reverse order in the sum.
+        """Return the steps of an upload between selecting and masking.
 
         `honest` is how many honest users every opened sum has, as the user knows it: so many share the noise.
         """

@@ -19,6 +19,7 @@ from sparsesecagg.patterns.groups import group_count
 from sparsesecagg.privacy import anonymity
 from sparsesecagg.privacy.accountant import Cost, require_epsilon, usable_delta
 from sparsesecagg.privacy.anonymity import Promise, ServerModel
+from sparsesecagg.privacy.mechanism import LARGEST_VARIANCE
 from sparsesecagg.protocol.parameters import Parameters
 
 PROTECTING = frozenset(name for name, pattern in PATTERNS.items() if pattern.protects)
@@ -107,6 +108,11 @@ class Policy:
             f"{colluding:g} colluding (groups of {params.contributors}, threshold {params.threshold}), the policy "
             f"demands {self.min_anonymity}",
         )
+        if params.mechanism is not None:
+            _demand(kept > 0, "the run adds noise but promises no honest user in every sum to share it")
+            variance, largest = params.mechanism.variance, LARGEST_VARIANCE * kept
+            problem = f"the noise has a variance of {variance:g}, {kept} users can share at most {largest:g}"
+            _demand(variance <= largest, problem)
         return found
 
     def check_budget(self, params: Parameters, spent: Cost) -> None:

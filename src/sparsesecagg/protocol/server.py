@@ -221,21 +221,17 @@ class Server:
 
     # A round
 
-    def begin_round(
-        self, round_number: int | None = None, *, context: bytes = NO_CONTEXT, min_updated: float = 0.0
-    ) -> dict[int, bytes]:
+    def begin_round(self, round_number: int | None = None, *, context: bytes = NO_CONTEXT) -> dict[int, bytes]:
         """Start a round, the next one by default; return the header for each member.
 
-        `context` is a digest of everything else that decides what users contribute, the model for one. `min_updated` is
-        the fraction of what the round's slices cover that must be opened for the round to count.
+        `context` is a digest of everything else that decides what users contribute, the model for one.
         """
         stage = after(SERVER_TRANSITIONS, self.stage, "begin_round")
         require("context", len(context) == DIGEST_SIZE, f"must have {DIGEST_SIZE} bytes, got {len(context)}")
-        require("min_updated", 0 <= min_updated <= 1, f"must be in [0, 1], got {min_updated}")
         number = self.round_number + 1 if round_number is None else round_number
         if number <= self.round_number:
             raise WrongRound(number, self.round_number + 1)
-        self.round_number, self._result, self._min_updated = number, None, min_updated
+        self.round_number, self._result = number, None
         groups, kept = self._epoch.groups, Kept(self.params)
         self._rounds = {name: group.begin(number, context, self.excluded, kept) for name, group in groups.items()}
         self._forget_sizes()
@@ -266,7 +262,7 @@ class Server:
         return self._go_to(following, requests)
 
     def _open(self) -> Result:
-        """Open all groups and add them up; raise if too little was opened."""
+        """Open all groups and add them up; raise if none was opened."""
         combiner = self.combine(self.params)
         in_sum: list[int] = []
         waiting = [each for each in self.rounds if not each.lost]
@@ -285,7 +281,7 @@ class Server:
         lost = {name: each.lost for name, each in self._rounds.items() if each.lost}
         silent = [group.number for group in self.groups.groups if group.number not in self._epoch.groups]
         lost |= dict.fromkeys(silent, "too few of its users advertised keys")
-        result = Result(
+        return Result(
             params=self.params,
             round_number=self.round_number,
             combined=combiner.total(),
@@ -300,11 +296,6 @@ class Server:
             },
             excluded=excluded,
         )
-        wanted = self._min_updated * self.params.shape.coverage
-        if result.coordinates_updated < wanted:
-            reasons = list(result.lost.values())
-            raise TooLittleOpened(result.coordinates_updated, wanted, reasons[0] if reasons else "nothing sent")
-        return result
 
     def _exclude(self) -> dict[int, str]:
         """Decide who gets no more rounds: who dealt or sent what is false, or has more accusers than may collude."""
@@ -325,7 +316,7 @@ class Server:
         heard, needed = len(self._heard), sum(each.epoch.params.quorum for each in self.rounds)
         if heard < needed:
             raise ThresholdNotMet(stage.name, heard, needed)
-        raise TooLittleOpened(0.0, self._min_updated, f"{self.rounds[0].lost} at {stage.name}")
+        raise TooLittleOpened(f"{self.rounds[0].lost} at {stage.name}")
 
     def _members(self) -> int:
         return sum(len(each.packages) for each in self.rounds)

@@ -141,9 +141,8 @@ class InProcessRun:
         weights: Sequence[int] | None = None,
         drops: Drops | None = None,
         context: bytes = NO_CONTEXT,
-        min_updated: float = 0.0,
     ) -> Outcome:
-        """Run the next round and return its outcome; `min_updated` of the round's coordinates must be opened."""
+        """Run the next round and return its outcome."""
         server, clients, mail = self.server, self.clients, Delivery(self.server, self.observer, drops)
         packages: dict[int, list[bytes]] = {}
 
@@ -156,7 +155,7 @@ class InProcessRun:
 
         with mail.naming_refusals():
             # Server: say whose key packages are used, and for what.
-            headers = mail.at_server(Stage.UPLOAD, server.begin_round, context=context, min_updated=min_updated)
+            headers = mail.at_server(Stage.UPLOAD, server.begin_round, context=context)
             # Users: select, clip, round, mask, send, with a tag for each partner.   Server: add on arrival.
             mail.exchange(Stage.UPLOAD, headers, upload)
             # Users: send the key package of the round after the next, with or without a header.

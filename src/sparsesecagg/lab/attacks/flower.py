@@ -15,7 +15,7 @@ from sparsesecagg.flower.messages import read_packet
 from sparsesecagg.lab.attacks.base import attack, without
 from sparsesecagg.lab.attacks.flower_world import CLIP, DIM, FIRST, RATE, FlowerWorld, answer_of, changed
 from sparsesecagg.lab.attacks.local_grid import stage_of, travel
-from sparsesecagg.protocol import SqliteLedger
+from sparsesecagg.protocol import SqliteLedger, client
 from sparsesecagg.protocol.ledger import Entry
 from sparsesecagg.protocol.messages import Unmask, encode
 from sparsesecagg.protocol.stages import Progress
@@ -208,7 +208,7 @@ def flower_many_users(world: FlowerWorld) -> None:
     world.start(lie)
 
 
-@attack(without(mod, LEAP=1 << 64), FlowerWorld)
+@attack(without(client, LEAP=1 << 64), FlowerWorld)
 def flower_far_epoch(world: FlowerWorld) -> None:
     """One message names the last epoch that there can be, so that the node is of no use to any later one.
 
