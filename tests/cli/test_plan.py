@@ -231,6 +231,12 @@ def test_malicious_users_need_twice_as_many_groups_and_one(capsys: pytest.Captur
     one, nine = run_json(capsys, *asked), run_json(capsys, *asked, "--malicious", "4")
     assert (one["groups"], nine["groups"]) == (1, 10), "groups of 111 at most, of which 4 are fewer than half"
     assert "malicious users: 10 groups that send the same slice stand 4 of them" in nine["reason"]
+    _, out, _ = run(capsys, *asked, "--malicious", "4")
+    train, flower = out.splitlines()[-3:-1] if "roster build" in out else out.splitlines()[-2:]
+    assert train.endswith(" --combine centred-clipping")
+    assert flower.endswith('over="clipped-groups", groups=10)')
+    assert "group_size" not in flower
+    assert "same_slices" not in flower
     assert nine["anonymity"] < one["anonymity"]
     assert nine["dp"]["noise_std_vs_trusted_server"] > 3 * one["dp"]["noise_std_vs_trusted_server"]
     code, _, err = run(capsys, *f"{TENTH} --clients 30 --malicious 5 --json".split())

@@ -128,6 +128,19 @@ def test_private_keys_are_private_and_never_overwritten(folder: Path, capsys: py
     assert "never overwritten" in err
 
 
+@pytest.mark.parametrize("entry", ["identity", "new"])
+def test_an_entry_overwrites_no_key(entry: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither the identity nor the run key that was just made, and a run key without an entry is not kept."""
+    identity, new = tmp_path / "identity", tmp_path / "new"
+    run_json(capsys, "roster", "identity", "--key", str(identity))
+    before = identity.read_bytes()
+    given = ["--key", str(identity), "--run", "r", "--run-key", str(new), "--entry", str(tmp_path / entry)]
+    code, _, err = run(capsys, "roster", "enrol", *given)
+    assert (code, err) == (2, f"sparsesecagg: --entry must name a new file, got {entry}, which exists.\n")
+    assert identity.read_bytes() == before
+    assert not new.exists()
+
+
 def test_entry_and_roster_show_public_keys_only(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     secret = (folder / "a.demo.run").read_bytes()
     assert len(secret) == 32

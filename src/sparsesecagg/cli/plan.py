@@ -139,15 +139,20 @@ def lines_to_paste(answer: Plan, options: RoundOptions) -> list[str]:
         trained = f"{colluding} --rounds {noise.rounds} " + " ".join(f"--dp-{n} {v:g}" for n, v in figures.items())
         given = ", ".join(f"{name}={value:g}" for name, value in figures.items())
         private = f", dp=DifferentialPrivacy({given}, rounds={noise.rounds})"
+    told = {"clip_norm", "noise_multiplier"}
+    combine, over = "", ""
+    if options.same_slices:  # Groups are compared, and the strategy cuts them itself.
+        told |= {"same_slices", "group_size"}
+        combine, over = " --combine centred-clipping", f', over="clipped-groups", groups={answer.groups}'
     changed = ", ".join(
         f"{field.name}={getattr(options, field.name)!r}"
         for field in fields(options)
-        if getattr(options, field.name) != field.default and field.name not in ("clip_norm", "noise_multiplier")
+        if getattr(options, field.name) != field.default and field.name not in told
     )
     lines = [
         f"sparsesecagg simulate {common} {bits} --dim {goal.dim}",
-        f"sparsesecagg train --aggregator sliced {common} {trained}",
-        f"SecAgg(FedAvg(), options=RoundOptions({changed}){private})",
+        f"sparsesecagg train --aggregator sliced {common} {trained}{combine}",
+        f"SecAgg(FedAvg(), options=RoundOptions({changed}){private}{over})",
     ]
     if malicious:
         remark = "    # without a roster a malicious server plays all other users itself"

@@ -66,9 +66,12 @@ def enrol_user(
     made = enrol(IdentityKey(data), run, secret)
     _write_private(run_key, secret, "run_key")
     try:
-        entry.write_text(json_format.dumps(made.as_json()) + "\n", encoding="utf-8")
-    except OSError:
+        with entry.open("x", encoding="utf-8") as file:  # A name given twice must not cost a key.
+            file.write(json_format.dumps(made.as_json()) + "\n")
+    except OSError as problem:
         run_key.unlink()  # Nobody will know its public half, and the next try needs the name.
+        if isinstance(problem, FileExistsError):
+            raise InvalidInput("entry", f"must name a new file, got {entry.name}, which exists") from None
         raise
     _tell(json, {"run": run, "identity": made.identity.hex(), "entry": str(entry), "run_key": str(run_key)})
 
