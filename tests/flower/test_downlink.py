@@ -198,6 +198,15 @@ def test_a_restarted_node_goes_on_from_the_model_on_its_disk(ledger: Path) -> No
     assert play.whole(2) == [1, 5]
 
 
+def test_arrays_that_stay_as_they_are_cost_no_round(ledger: Path) -> None:
+    """A frozen matrix, beside which a bias is trained: equal models have different numbers."""
+    play = Play(ledger)
+    play.grid.app = training_app(lambda user, arrays, number: {**arrays, "small": arrays["small"] * np.float32(1.5)})
+    play.start(6)
+    assert [record.failure for record in play.strategy.history] == [None] * 6
+    assert [play.whole(0), play.whole(4)] == [[1], [1]]
+
+
 @pytest.mark.parametrize(
     "damage", [lambda data: b"", lambda data: b"nonsense", lambda data: data[:-9]], ids=["empty", "other", "cut"]
 )

@@ -54,6 +54,21 @@ def test_rules_that_compare_replies_get_one_per_group_and_stand_two_bad_nodes(in
     assert 0.8 < trained(wrapped(inner), bad=2) < 1.2  # Each coordinate is sent in one of two rounds.
 
 
+def test_a_node_that_leaves_costs_its_group_and_not_the_run() -> None:
+    """Eight nodes can't be cut into groups of three, but nine hold keys, and two groups go on."""
+    nodes = LocalGrid(training_app(lambda partition, arrays, number: {"w": arrays["w"] + np.float32(1)}), 9)
+
+    def leave(node: int, message: Message) -> None:
+        if secagg.history[-1].number == 2:
+            nodes.online.discard(108)
+
+    nodes.before = leave
+    secagg = wrapped(FedMedian(**INNER), groups=3)
+    secagg.start(nodes, model(w=np.zeros(DIM, np.float32)), num_rounds=4, timeout=0.3)
+    assert [record.failure for record in secagg.history] == [None] * 4
+    assert [record.survivors for record in secagg.history][2:] == [6, 6]
+
+
 def test_the_mean_over_groups_is_spoilt_and_centred_clipping_is_not() -> None:
     assert trained(wrapped(FedAvg(**INNER)), bad=2) < 0
     assert 0.5 < trained(wrapped(FedAvg(**INNER), over="clipped-groups"), bad=2) < 1.2

@@ -48,6 +48,41 @@ def start(secagg: SecAgg, nodes: LocalGrid, rounds: int) -> Any:
     return secagg.start(nodes, model(w=np.zeros(DIM, np.float32)), num_rounds=rounds)
 
 
+class Killed(BaseException):
+    """The end of a process."""
+
+
+def test_uploads_of_a_first_round_that_nobody_opened_are_counted_after_a_restart(tmp_path: Path) -> None:
+    """The server dies in round 1 twice, so that of three rounds only one is left."""
+    nodes = grid()
+
+    def end(node: int, reply: Message) -> list[Message]:
+        if stage_of(reply) == "UPLOAD" and node == 100 + NODES - 1:
+            raise Killed
+        return [reply]
+
+    for number in (1, 2):
+        nodes.after = end
+        secagg = strategy(run_dir=tmp_path)
+        with pytest.raises(Killed):
+            start(secagg, nodes, 3)
+        spent = secagg.privacy_spent()
+        assert spent is not None
+        assert spent.num_releases == number
+    nodes.after = None
+    with pytest.raises(PrivacyBudgetExhausted):
+        start(strategy(run_dir=tmp_path), nodes, 3)
+    assert len([node for node, message in nodes.sent if node == 100 and stage_of(message) == "UPLOAD"]) == 3
+
+
+@pytest.mark.parametrize("rho", ["null", "-1.0", "1e999", '"x"'])
+def test_a_damaged_count_is_refused(tmp_path: Path, rho: str) -> None:
+    (tmp_path / "privacy.json").write_text(f'{{"num_releases": 1, "rho": {rho}, "xi": 0.0}}')
+    (tmp_path / "run.state").write_bytes(b"")
+    with pytest.raises(InvalidInput, match=r"run_dir must hold the privacy\.json of the run that it resumes"):
+        start(strategy(run_dir=tmp_path), grid(), 1)
+
+
 def test_rounds_have_the_planned_noise_and_the_cost_is_told_in_flowers_words(tmp_path: Path) -> None:
     secagg = strategy(run_dir=tmp_path, gain=1)
     result = start(secagg, grid(), 3)
@@ -138,7 +173,7 @@ class TestNode:
         with pytest.raises(RefusedByAll):
             start(secagg, nodes, 2)
         assert secagg.history[0].failure
-        assert any(reason in refusal for refusal in secagg.history[0].refusals)
+        assert any(reason in refusal for refusal in secagg.history[0].refusals.values())
         assert not _uploads(nodes)
 
     def test_nodes_answer_until_their_budget_and_no_further_whatever_is_copied_or_started_again(self) -> None:
@@ -188,7 +223,7 @@ class TestNode:
         secagg = strategy()
         with pytest.raises(RefusedByAll):
             start(secagg, nodes, 2)
-        assert all("without scales and metrics" in reason for reason in secagg.history[0].refusals)
+        assert all("without scales and metrics" in reason for reason in secagg.history[0].refusals.values())
 
     def test_evaluation_is_refused(self) -> None:
         app = ClientApp()

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Error, Message
+from flwr.app import ConfigRecord, Error, Message
 from flwr.serverapp.strategy import FedAvg, Result
 
 from flower.local_grid import LocalGrid, Silent, content_of, model, round_of, secagg, stage_of, training_app, values
@@ -311,3 +311,38 @@ class TestFailures:
             run(LocalGrid(training_app(step), 4))
         assert "something secret" not in str(raised.value)
         assert "something secret" in caplog.text
+
+
+def test_a_node_that_leaves_may_change_what_is_sent_whole() -> None:
+    """With 19 nodes the second array is sent whole, and the gain has seen it in slices."""
+    first = {"w": np.zeros((64, 64), np.float32), "b": np.zeros(1024, np.float32)}
+
+    def train(user: int, arrays: dict[str, np.ndarray], number: int) -> dict[str, np.ndarray]:
+        return {name: array + np.float32(0.01) for name, array in arrays.items()}
+
+    def leave(node: int, message: Message) -> None:
+        if strategy.history[-1].number == 2 and stage_of(message) == "UNMASK":
+            grid.online.discard(119)
+
+    grid = LocalGrid(training_app(train), 20)
+    grid.before = leave
+    strategy = SecAgg(FedAvg(fraction_evaluate=0.0), timeout=0.3)
+    strategy.start(grid=grid, initial_arrays=model(**first), num_rounds=4, timeout=0.5)
+    assert [record.failure for record in strategy.history] == [None] * 4
+    assert [record.survivors for record in strategy.history][2:] == [19, 19]
+
+
+def test_two_nodes_that_refuse_again_and_again_are_not_all_of_five() -> None:
+    """Else they could end the run for good, in its first round."""
+    grid = LocalGrid(training_app(lambda user, arrays, number: arrays), 5)
+
+    def refuse(node: int, reply: Message) -> list[Message]:
+        if node < 102 and strategy.history[-1].number == 1 and stage_of(reply) in ("SHARE_KEYS", "UPLOAD"):
+            content_of(reply)["secagg"] = ConfigRecord({**content_of(reply)["secagg"], "refused": "no"})
+        return [reply]
+
+    grid.after = refuse
+    strategy = SecAgg(FedAvg(fraction_evaluate=0.0), timeout=0.3)
+    strategy.start(grid=grid, initial_arrays=model(w=np.zeros((64, 64), np.float32)), num_rounds=2, timeout=0.5)
+    assert strategy.history[0].refusals == {100: "no", 101: "no"}
+    assert strategy.history[1].failure is None

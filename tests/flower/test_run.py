@@ -174,6 +174,45 @@ def test_keys_that_can_not_be_read_cost_an_epoch_and_a_model_that_can_not_is_an_
         play.start(3)
 
 
+@pytest.mark.parametrize("line", ["{}", "12", "[]", '{"round": "x"}', "{"])
+def test_lines_of_rounds_that_can_not_be_read_are_left_out(tmp_path: Path, ledger: Path, line: str) -> None:
+    play = Play(tmp_path)
+    play.start(2, kill=(2, "UPLOAD"))
+    (play.folder / "metrics.jsonl").write_text(line + "\n")
+    assert play.start(2) is not None
+
+
+def test_damaged_moments_of_a_strategy_are_an_error(tmp_path: Path, ledger: Path) -> None:
+    play = Play(tmp_path)
+    play.start(3, kill=(2, "UPLOAD"), around=FedAdam(fraction_evaluate=0.0))
+    state = (play.folder / "model.state").read_bytes()
+    at = state.rindex(b"NUMPY")  # Moments come behind the model.
+    (play.folder / "model.state").write_bytes(state[:at] + b"NUMPX" + state[at + 5 :])
+    with pytest.raises(InvalidInput, match=r"run_dir holds a damaged model\.state"):
+        play.start(3, around=FedAdam(fraction_evaluate=0.0))
+
+
+def test_a_model_that_steps_round_is_announced_as_rounded_after_a_restart(tmp_path: Path, ledger: Path) -> None:
+    """Round 1 is not opened, so the model of 64-bit floats stays; nodes hold it in 32 bits, and go on from there."""
+    first, folder = {"w": np.random.default_rng(0).normal(size=(64, 64))}, tmp_path / "run"
+    grid = LocalGrid(training_app(lambda user, arrays, number: {"w": arrays["w"] + 0.01}), 5)
+
+    def fail(node: int, message: Message) -> None:
+        if strategy.history[-1].number == 2:
+            raise Killed
+        if stage_of(message) == "UNMASK":
+            raise RuntimeError
+
+    grid.before = fail
+    strategy = secagg(run_dir=folder, downlink_bits=4)
+    with pytest.raises(Killed):
+        strategy.start(grid=grid, initial_arrays=model(**first), num_rounds=3, timeout=0.3)
+    grid.before = None
+    strategy = secagg(run_dir=folder, downlink_bits=4)
+    strategy.start(grid=grid, initial_arrays=model(**first), num_rounds=3, timeout=0.3)
+    assert [record.failure for record in strategy.history] == [None, None]
+
+
 def test_a_folder_with_the_run_of_another_model_is_refused(tmp_path: Path, ledger: Path) -> None:
     play = Play(tmp_path)
     play.start(3, kill=(2, "UPLOAD"))

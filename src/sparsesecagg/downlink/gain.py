@@ -62,7 +62,7 @@ class Gain:
         return np.where(covered, np.float32(self._value) * mean, np.float32(0))
 
     def _adapt(self, mean: NDArray[np.float32], covered: NDArray[np.bool_]) -> None:
-        if self._last is None:
+        if self._last is None or len(self._last) != len(mean):  # As when fewer nodes send other arrays whole.
             self._last = np.full(len(mean), np.nan, np.float32)
         now, before = mean[covered].astype(np.float64), self._last[covered].astype(np.float64)
         size = sqrt(float(now @ now) / len(now))

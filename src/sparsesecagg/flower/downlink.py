@@ -219,7 +219,9 @@ class Downlink:
         except msgspec.MsgspecError:
             raise MalformedMessage("the bytes are not a saved downlink") from None
         self._log, self._arrangement = StepLog.restore(log), Arrangement(Template.of(model), order)
-        self._first, self._held, self._record = first, held, model
+        self._first, self._held = first, held
+        # What the log's steps lead to: `model` may be the one before it was rounded.
+        self._record = self._arrangement.rebuild(self._log.model, self._arrangement.others(model))
 
 
 # The node's side
@@ -238,8 +240,8 @@ class Held:
 
     @property
     def name(self) -> str:
-        """The name of its file: models in different orders differ."""
-        return f"{self.replica.digest.hex()}-{_name(self.arrangement.order)}{_SUFFIX}"
+        """The name of its file: models in different orders differ, and so do equal ones with different numbers."""
+        return f"{self.replica.digest.hex()}-{self.replica.sequence}-{_name(self.arrangement.order)}{_SUFFIX}"
 
     def encode(self) -> bytes:
         """Return the content of a file."""
@@ -317,9 +319,10 @@ class Replicas:
 
     def _leading_to(self, steps: Steps, order: Order) -> Held:
         """Return the latest model that these steps lead from, or lead to."""
-        names = [steps.digest.hex(), *(step.digest_before.hex() for step in reversed(steps.steps))]
-        for name in names:
-            for path in self.folder.glob(f"{name}*-{_name(order)}{_SUFFIX}"):
+        names = [(steps.digest, steps.sequence)]
+        names += [(step.digest_before, step.before) for step in reversed(steps.steps)]
+        for digest_, sequence in names:
+            for path in self.folder.glob(f"{digest_.hex()}*-{sequence}-{_name(order)}{_SUFFIX}"):
                 try:
                     held = Held.decode(path.read_bytes())
                     os.utime(path)

@@ -70,8 +70,8 @@ class RoundRecord:
     """By node: bytes of the model, or of the steps that lead to it, in UPLOAD's message."""
     dropped: dict[str, int] = field(default_factory=dict)
     invited: int = 0
-    refusals: list[str] = field(default_factory=list)
-    """Why nodes would not go on, in their own words."""
+    refusals: dict[int, str] = field(default_factory=dict)
+    """By node that would not go on: why, in its own words."""
     rejected: int = 0
     """Replies that fitted no request, or that the protocol rejected."""
     survivors: int = 0
@@ -107,7 +107,7 @@ class RoundRecord:
         """Note where and why the round ends, with the nodes' own reasons."""
         parts = [str(error), remedy_of(error)]
         if self.refusals:
-            parts.append(f"{len(self.refusals)} node(s) refused: {self.refusals[0]}")
+            parts.append(f"{len(self.refusals)} node(s) refused: {next(iter(self.refusals.values()))}")
         self.failure, self.failed_at = "; ".join(filter(None, parts)), self.stage.name
 
     def complete(self, result: Result) -> None:
@@ -117,7 +117,7 @@ class RoundRecord:
         self.coordinates_updated = result.coordinates_updated
         shares = np.bincount(result.contributors) / result.params.dim
         present = np.flatnonzero(shares)
-        self.contributors_min = int(present[present > 0][0])  # Where nothing was opened, nothing is shown.
+        self.contributors_min = int(min(present[present > 0], default=0))  # Where nothing was opened, nothing is shown.
         self.contributors_mean = float(present @ shares[present])
         self.contributors_histogram = {str(count): float(shares[count]) for count in present.tolist()}
         self.clipped = result.clipped
@@ -220,9 +220,10 @@ class History:
     def require_hope(self) -> None:
         """Raise `RefusedByAll` if no round has succeeded, and nobody will say anything else in the next one."""
         refusals, invited = self.rounds[-1].refusals, self.rounds[-1].invited
-        by_all = 0 < invited <= len(refusals) and len(set(refusals)) == 1
+        reasons = set(refusals.values())
+        by_all = 0 < invited <= len(refusals) and len(reasons) == 1
         if by_all and all(record.failure for record in self.rounds) and not self._earlier:
-            raise RefusedByAll(refusals[0])
+            raise RefusedByAll(reasons.pop())
 
     def current(self, number: int) -> RoundRecord:
         """Return the record of the round under way."""
@@ -253,7 +254,7 @@ class History:
 
     def resume(self, rounds: int) -> None:
         """Keep the lines of the rounds that an earlier process has done."""
-        with suppress(ValueError):
+        with suppress(ValueError, KeyError, TypeError):
             lines = (self._folder.read(_METRICS) or b"").decode().splitlines(keepends=True)
             self._earlier = "".join(line for line in lines if json.loads(line)["round"] <= rounds)
 

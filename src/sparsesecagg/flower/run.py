@@ -336,7 +336,7 @@ class SecureRun:
 
     def _note(self, stage: Stage, node: int, reason: str, refused: bool) -> None:
         if refused:
-            self._record.refusals.append(reason)
+            self._record.refusals[node] = reason
         _LOG.info("SecAgg: node %d %s at %s: %s", node, "refused" if refused else "dropped out", stage.name, reason)
 
 

@@ -182,7 +182,7 @@ def described(params: Parameters, model: int, finds_ranges: bool) -> list[str]:
     lines = [
         f"sent: {params.clients} nodes in {groups}, alpha {params.shape.fraction():.3g} in words of "
         f"{params.modulus_bits} bits: each node uploads {sent / 1000:.1f} kB per round instead of {model / 1000:.1f} "
-        f"kB, {model / sent:.1f} times less{votes}"
+        f"kB, {model / max(1, sent):.1f} times less{votes}"
     ]
     if not params.shape.protects:
         return [*lines, f"hidden: {PAIRWISE_WARNING}"]

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Annotated
 
 import msgspec
 import numpy as np
@@ -28,7 +29,7 @@ from numpy.typing import NDArray
 from sparsesecagg.downlink.gain import Gain
 from sparsesecagg.errors import InvalidInput, MalformedMessage
 from sparsesecagg.errors import PrivacyBudgetExhausted as NodeBudgetExhausted
-from sparsesecagg.flower.arrays import SavedArrays, Template, saved_arrays, written_arrays
+from sparsesecagg.flower.arrays import SavedArrays, Template, saved_arrays, view, written_arrays
 from sparsesecagg.flower.downlink import Downlink
 from sparsesecagg.flower.figures import RunFiles
 from sparsesecagg.flower.messages import Terms
@@ -175,14 +176,21 @@ class ModelState(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
             state = msgspec.msgpack.decode(data, type=ModelState)
             if state.version == _VERSION:
                 return state
-        raise InvalidInput("run_dir", f"holds a damaged {MODEL}: remove it to begin anew, or name another folder")
+        raise _damaged()
 
     def remind(self, strategy: Strategy) -> ArrayRecord:
         """Give a strategy back what it remembered; return the model."""
         for name, (is_list, arrays) in self.memory.items():
-            found = {key: each.numpy() for key, each in saved_arrays(arrays).items()}
+            try:
+                found = {key: np.array(view(each)) for key, each in saved_arrays(arrays).items()}
+            except InvalidInput:
+                raise _damaged() from None
             setattr(strategy, name, list(found.values()) if is_list else found)
         return ArrayRecord(saved_arrays(self.arrays))
+
+
+def _damaged() -> InvalidInput:
+    return InvalidInput("run_dir", f"holds a damaged {MODEL}: remove it to begin anew, or name another folder")
 
 
 def _memory(strategy: Strategy) -> dict[str, tuple[bool, SavedArrays]]:
@@ -214,6 +222,12 @@ class PrivacySpent:
     optimal_order: float
 
 
+class _Spent(msgspec.Struct):
+    num_releases: Annotated[int, msgspec.Meta(ge=0)]
+    rho: Annotated[float, msgspec.Meta(ge=0)]
+    xi: Annotated[float, msgspec.Meta(ge=0)]
+
+
 class Releases:
     """The rounds so far, and what they cost; in the run folder too, if there is one."""
 
@@ -225,10 +239,10 @@ class Releases:
     def resume(self) -> None:
         """Continue with what an earlier process of the run has written down."""
         try:
-            written = json.loads(self._folder.read(_PRIVACY) or b"")
-            self._count, self._cost = int(written["num_releases"]), Cost(written["rho"], written["xi"])
-        except (ValueError, KeyError, TypeError):
+            written = msgspec.json.decode(self._folder.read(_PRIVACY) or b"", type=_Spent)
+        except ValueError:  # msgspec's errors are ValueErrors.
             raise InvalidInput("run_dir", f"must hold the {_PRIVACY} of the run that it resumes, undamaged") from None
+        self._count, self._cost = written.num_releases, Cost(written.rho, written.xi)
 
     def spent(self) -> PrivacySpent:
         """Return what the rounds have cost."""
@@ -260,7 +274,7 @@ class Releases:
         return usable_delta(self.dp.delta, self.dp.epsilon, FAILURE_LOG2)
 
 
-def require_budgets(refusals: Sequence[str], colluders: int) -> None:
+def require_budgets(refusals: Collection[str], colluders: int) -> None:
     """Raise if a round failed because nodes have spent their own budgets: more of them than could make it up."""
     spent = [reason for reason in refusals if reason.startswith(_SPENT)]
     if len(spent) > colluders:

@@ -102,6 +102,7 @@ class SecAgg(Strategy):
         self._model = ArrayRecord()
         self._grid: PatientGrid | None = None
         self._run: SecureRun | None = None
+        self._template: Template | None = None  # Of the model that the run is for.
         self._playing: _Playing | None = None
         self._excluded: set[int] = set()  # Nodes that get no more rounds.
 
@@ -204,7 +205,7 @@ class SecAgg(Strategy):
             except (ProtocolError, InvalidInput) as error:  # The latter for a model that no node could be brought to.
                 record.fail(error)
                 if self._releases:
-                    require_budgets(record.refusals, self._run.params.accusers)
+                    require_budgets(record.refusals.values(), self._run.params.accusers)
         (_LOG.warning if record.failure else _LOG.info)("%s", record.sentence())
         self._history.write()
         self._model = self._model if arrays is None else arrays
@@ -261,16 +262,19 @@ class SecAgg(Strategy):
             welcome = tuple(node for node in invitation.nodes if node not in self._excluded)
             invitation = replace(invitation, nodes=welcome or invitation.nodes)
         template, invited = Template.of(invitation.model), len(invitation.nodes)
-        params = told.parameters(template, invited, len(list(grid.get_node_ids())))
-        if self._releases:
-            self._releases.require(params)
         run = self._run
-        if run is None or run.params.dim != params.dim or not run.ready(grid, invitation, record):
+        if run is None or self._template != template or not run.ready(grid, invitation, record):
             if run is not None:
                 _LOG.info("SecAgg: other nodes than those that hold keys were chosen, so keys are exchanged anew")
+            params = told.parameters(template, invited, len(list(grid.get_node_ids())))
+            if self._releases:
+                self._releases.require(params)
             run = self._new_run(params, template, invited)
             run.set_up(grid, invitation, record)
-            self._run = run  # Only now: if this one could not begin, the one before may still go on.
+            # Only now: if this one could not begin, the one before may still go on.
+            self._run, self._template = run, template
+        if self._releases:
+            self._releases.require(run.params)
         packing = Packing(template, run.params, len(told.metrics))
         invitation = invitation.with_model(self._movement.downlink.publish(invitation.model, packing, run.seed))
         terms = self._movement.terms(template)
@@ -281,7 +285,7 @@ class SecAgg(Strategy):
         record.clip = max(terms.scales)
         self._playing = _Playing(grid, invitation, packing, terms, record)
         if self._releases:
-            record.epsilon = self._releases.count(params)
+            record.epsilon = self._releases.count(run.params)
         return list(self._upload_messages(run, invitation, terms).values())
 
     def _upload_messages(self, run: SecureRun, invitation: Invitation, terms: Terms) -> dict[int, Message]:
@@ -323,12 +327,14 @@ class SecAgg(Strategy):
         """Go on with the run in the folder, if there is one; return the model that the rounds begin with."""
         data = None if self.history else self._folder.read(MODEL)
         if data is None:
+            if self._releases and not self.history and self._folder.read(RUN) is not None:
+                self._releases.resume()  # It ended in its first round, whose uploads may have left.
             return initial
         state = ModelState.read(data)
         model = state.remind(self.strategy)
         if Template.of(model) != Template.of(initial):
             raise InvalidInput("run_dir", "holds a run of another model that is not over: name another folder")
-        self._rounds_before, self._model = state.round_number, model
+        self._rounds_before, self._model, self._template = state.round_number, model, Template.of(model)
         if self._releases:
             self._releases.resume()
         downlink, roster = self._movement.downlink, self._settings.roster
