@@ -20,7 +20,7 @@ NAMES = {
     "fresh": "ten groups, drawn anew in every round",
     "kept": "ten groups that stay",
     "secagg": "SecAgg (`full`)",
-    "one": "one group, α = 0.1 (the default for 100 users)",
+    "one": "one group, α = 0.1",
 }
 _SHADES = dict(zip(NAMES, ("#c0392b", "#1f6fb2", "0.25", "#2e8b57"), strict=True))
 SHOWN = (50, 200, 1000)
