@@ -11,9 +11,18 @@ from sparsesecagg.crypto.identity import Identity
 from sparsesecagg.crypto.keys import KeyAgreement
 from sparsesecagg.crypto.secrets import SECRET_SIZE, AgreedSecret, PrivateKey
 from sparsesecagg.lab.attacks.base import Play, Setting, attack, without
-from sparsesecagg.lab.attacks.world import World, accepted_parameters, people_of, without_policy
+from sparsesecagg.lab.attacks.world import World, accepted_parameters, people_of
 from sparsesecagg.patterns.groups import SMALLEST_GROUP
-from sparsesecagg.protocol import Client, MemoryLedger, Parameters, Policy, RoundOptions, SqliteLedger, parameters
+from sparsesecagg.protocol import (
+    Client,
+    MemoryLedger,
+    Parameters,
+    Policy,
+    RoundOptions,
+    SqliteLedger,
+    checks,
+    parameters,
+)
 from sparsesecagg.simulate.run import Cohort, InProcessRun
 from sparsesecagg.simulate.simulation import entropy_of_run, make_identities, seeded_entropy
 
@@ -82,21 +91,25 @@ def other_cut(play: Play) -> None:
             _take_part(people[0], cut, play)
 
 
-def _take_part(identity: Identity, params: Parameters, play: Play, policy: Policy | None = None) -> None:
+def _take_part(identity: Identity, params: Parameters, play: Play) -> None:
     with play.noting():
-        Client(identity.user, params, policy, identity=identity, ledger=MemoryLedger())
+        Client(identity.user, params, identity=identity, ledger=MemoryLedger())
         play.values += 1
 
 
-@attack(without_policy, modes=("authenticated",))
+def _dropped(identity: Identity | None, user: int, params: Parameters) -> Identity | None:
+    return identity if params.authenticated else None
+
+
+@attack(without(checks, checked_identity=_dropped), modes=("authenticated",))
 def downgrade(play: Play) -> None:
     """A server leaves the roster out and runs without it among users who have one.
 
-    A user whose owner demands a roster takes part in nothing that is not bound to it.
+    A user that has an identity takes part in nothing that is not bound to its roster.
     """
     params = Parameters.create(play.setting.clients, 1000, RoundOptions(alpha=play.setting.alpha))
     for each in people_of(play.setting):
-        _take_part(each, params, play, Policy(authenticated=True))
+        _take_part(each, params, play)
 
 
 @attack(without(SqliteLedger, _bind=lambda self, roster: None), modes=("authenticated",))
