@@ -61,7 +61,7 @@ class Client:
         if not 0 <= user < params.clients:
             raise InvalidInput("user", f"must be from 0 to {params.clients - 1}, got {user}")
         self.user = user
-        self.params = params
+        self.params, self._encoded = params, params.encode()
         self.policy = policy or Policy()
         self._identity = checks.checked_identity(identity, user, params)
         self._roster = self._identity.roster if self._identity else None
@@ -72,7 +72,7 @@ class Client:
             raise InvalidInput(
                 "ledger", "must be given in a run with a roster: SqliteLedger on a node, MemoryLedger in a simulation"
             )
-        self._journal = Journal(ledger or MemoryLedger(), ClientState(user=user, params=params.encode()))
+        self._journal = Journal(ledger or MemoryLedger(), ClientState(user=user, params=self._encoded))
         self._epoch: tuple[bytes, Epoch] | None = None
         """The epoch that was read last, behind the bytes it was read from."""
 
@@ -135,7 +135,7 @@ class Client:
         secrets are erased.
         """
         state = self._state
-        waiting = self.progress is Progress.ADVERTISED and state.params == self.params.encode()
+        waiting = self.progress is Progress.ADVERTISED and state.params == self._encoded
         number = state.epoch_number + (not waiting) if epoch_number is None else epoch_number
         if number < state.epoch_number + (not waiting):
             raise AlreadyAnswered(f"epoch {number} is over for this client, the next is {state.epoch_number + 1}")
@@ -143,7 +143,7 @@ class Client:
             raise PolicyViolation(f"epoch {number} is too far ahead of epoch {state.epoch_number}")
         if number > state.epoch_number:
             self.params.epoch_seed(number, self._roster)  # Raises if there may be no such epoch.
-            state = state.advertised(number, self.params.encode(), self._entropy)
+            state = state.advertised(number, self._encoded, self._entropy)
             self._journal.record(state)
         binding, key = self.params.digest[: messages.BINDING_SIZE], public_key(state.advertised_key())
         return encode(messages.AdvertiseKeys(state.epoch_number, binding, user_number(self.user), key))
@@ -352,7 +352,7 @@ class Client:
 
     def _joined(self) -> tuple[Epoch, int]:
         """Return the epoch and this user's index in its group."""
-        if self._state.keys is None or self._state.params != self.params.encode():
+        if self._state.keys is None or self._state.params != self._encoded:
             raise WrongStage("a round", self.progress.name)
         epoch = self._epoch_of(self._state.keys)
         return epoch, epoch.group.index_of[self.user]
