@@ -53,6 +53,8 @@ with atheris.instrument_imports(include=["sparsesecagg"]):
 
 ROOT = Path(__file__).parents[1]
 DIM = 500
+PIECE = 30
+"""Seconds of one process: atheris itself keeps about a kilobyte for each input that arrays are made of."""
 ANY = Policy(min_anonymity=0, patterns=frozenset(PATTERNS))
 
 
@@ -157,19 +159,24 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="decoders at one time")
     parser.add_argument("--only", default="", help="decoders whose name contains this")
     parser.add_argument("--one", help="fuzz this one here; libFuzzer's own options may follow")
+    parser.add_argument("--resume", action="store_true", help="leave out what --out has without a crash")
     parser.add_argument("--out", type=Path, help="write executions and seconds to this JSON file")
     options, rest = parser.parse_known_args()
     if options.one:
         fuzz(DECODERS[options.one], rest)
-    chosen = [name for name in DECODERS if options.only in name]
+    before: dict[str, Any] = {"decoders": {}, "commit": ""}
+    if options.resume:
+        before = json.loads(options.out.read_text(encoding="utf-8"))
+    done = {name: each for name, each in before["decoders"].items() if not each["crashed"]}
+    chosen = [name for name in DECODERS if options.only in name and name not in done]
     begin = genuine()
     with ThreadPoolExecutor(options.jobs) as pool:
         each = pool.map(lambda name: fuzz_apart(name, begin[name], options.seconds), chosen)
-        found = dict(zip(chosen, each, strict=True))
+        found = {**done, **dict(zip(chosen, each, strict=True))}
     report = {
         "command": "python tests/fuzz_decoders.py " + " ".join(sys.argv[1:]),
         "protocol": VERSION,
-        "commit": commit(),
+        "commit": ", ".join(filter(None, (before["commit"], commit()))),
         "complete": len(found) == len(DECODERS),
         "crashes": sum(each["crashed"] for each in found.values()),
         "executions": sum(each["executions"] for each in found.values()),
@@ -182,31 +189,32 @@ def main() -> int:
 
 
 def fuzz_apart(name: str, begin: list[bytes], seconds: int) -> dict[str, Any]:
-    """Fuzz one decoder in another process, which libFuzzer ends."""
+    """Fuzz one decoder in other processes, which libFuzzer ends; the next one goes on with what the last one found."""
     for data in begin:
         DECODERS[name](data)  # What is not genuine would be refused here.
-    own = ["-rss_limit_mb=1024", f"-max_total_time={seconds}"]
+    found: dict[str, Any] = {"executions": 0, "seconds": 0, "edges": [], "crashed": False}
     with tempfile.TemporaryDirectory() as folder:
         for number, data in enumerate(begin):
             Path(folder, f"genuine-{number}").write_bytes(data)
-        done = subprocess.run(  # noqa: S603
-            [sys.executable, str(Path(__file__).resolve()), "--one", name, *own, folder],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            cwd=folder,
-        )
-    if done.returncode:
-        sys.stderr.write(f"{name}:\n{done.stdout[-3000:]}{done.stderr[-6000:]}\n")
-    count = re.findall(r"Done (\d+) runs in (\d+) second", done.stderr)
-    edges = re.findall(r"cov: (\d+)", done.stderr)
-    found = {
-        "executions": int(count[-1][0]) if count else 0,
-        "seconds": int(count[-1][1]) if count else 0,
-        "edges": [int(edges[0]), int(edges[-1])] if edges else [],  # With genuine bytes alone, and at the end.
-        "crashed": done.returncode != 0,
-    }
+        while found["seconds"] < seconds and not found["crashed"]:
+            own = ["-rss_limit_mb=1024", f"-max_total_time={min(PIECE, seconds - found['seconds'])}"]
+            done = subprocess.run(  # noqa: S603
+                [sys.executable, str(Path(__file__).resolve()), "--one", name, *own, folder],
+                capture_output=True,
+                text=True,
+                errors="replace",
+                check=False,
+                cwd=folder,
+            )
+            count = re.findall(r"Done (\d+) runs in (\d+) second", done.stderr)
+            edges = [int(each) for each in re.findall(r"cov: (\d+)", done.stderr)]
+            found["executions"] += int(count[-1][0]) if count else 0
+            found["seconds"] += int(count[-1][1]) if count else 0
+            # With genuine bytes alone, and at the end.
+            found["edges"] = [(found["edges"] or edges)[0], edges[-1]] if edges else found["edges"]
+            if done.returncode or not count:
+                sys.stderr.write(f"{name}:\n{done.stdout[-3000:]}{done.stderr[-6000:]}\n")
+                found["crashed"] = True
     sys.stderr.write(f"{name}: {found}\n")
     return found
 
