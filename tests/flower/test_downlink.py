@@ -8,16 +8,17 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, Message
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, Result
 
 from flower.local_grid import LocalGrid, content_of, model, round_of, secagg, stage_of, training_app, values
-from sparsesecagg.downlink import ModelStep, Replica, Steps, decode_catchup
+from sparsesecagg.downlink import ModelStep, Replica, StepLog, Steps, decode_catchup
 from sparsesecagg.errors import MalformedMessage
 from sparsesecagg.flower.arrays import Template
-from sparsesecagg.flower.downlink import STEPS, Arrangement, Held, Order
+from sparsesecagg.flower.downlink import STEPS, Arrangement, Downlink, Held, Order
 
 NODES, DIM = 5, 3000
 START: dict[str, Any] = {
@@ -217,6 +218,13 @@ def test_a_file_that_can_not_be_read_says_so(damage: Callable[[bytes], bytes]) -
     assert Held.decode(held.encode()).name == held.name
     with pytest.raises(MalformedMessage):
         Held.decode(damage(held.encode()))
+
+
+def test_the_steps_of_another_model_are_no_saved_downlink() -> None:
+    state = msgspec.msgpack.encode((StepLog(np.zeros(600, np.float32)).save(), Order(bytes(32), 2, (0,)), 0, {}))
+    Downlink().restore(state, model(w=np.zeros(600, np.float32)))
+    with pytest.raises(MalformedMessage, match="of another model"):
+        Downlink().restore(state, model(w=np.zeros(64, np.float32)))
 
 
 def lying(record: ArrayRecord, change: Callable[[Steps], Steps]) -> ArrayRecord:

@@ -218,7 +218,10 @@ class Downlink:
             log, order, first, held = msgspec.msgpack.decode(state, type=tuple[bytes, Order, int, dict[int, int]])
         except msgspec.MsgspecError:
             raise MalformedMessage("the bytes are not a saved downlink") from None
-        self._log, self._arrangement = StepLog.restore(log), Arrangement(Template.of(model), order)
+        steps, arrangement = StepLog.restore(log), Arrangement(Template.of(model), order)
+        if len(steps.model) != len(arrangement.join(model)):
+            raise MalformedMessage("the steps of a saved downlink are those of another model")
+        self._log, self._arrangement = steps, arrangement
         self._first, self._held = first, held
         # What the log's steps lead to: `model` may be the one before it was rounded.
         self._record = self._arrangement.rebuild(self._log.model, self._arrangement.others(model))
