@@ -221,8 +221,10 @@ def test_a_file_that_can_not_be_read_says_so(damage: Callable[[bytes], bytes]) -
 
 
 def test_the_steps_of_another_model_are_no_saved_downlink() -> None:
-    state = msgspec.msgpack.encode((StepLog(np.zeros(600, np.float32)).save(), Order(bytes(32), 2, (0,)), 0, {}))
-    Downlink().restore(state, model(w=np.zeros(600, np.float32)))
+    own, order = model(w=np.zeros(600, np.float32)), Order(bytes(32), 2, (0,))
+    log = StepLog(Arrangement(Template.of(own), order).join(own))
+    state = msgspec.msgpack.encode((log.save(), order, 0, {}))
+    Downlink().restore(state, own)
     with pytest.raises(MalformedMessage, match="of another model"):
         Downlink().restore(state, model(w=np.zeros(64, np.float32)))
 
