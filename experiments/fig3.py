@@ -1,8 +1,7 @@
 """Figure 3: CIFAR-10, dealt out evenly, until 55 %, with the paper's learning rate.
 
 Differs from the paper: it names McMahan's network, which has about 10⁶ parameters, and prints 0.66 MB, which are
-165,000; ours has 165,122. N = 25 and 100 have three seeds, N = 50 and 75 are left out, and products are in bfloat16
-(weights and steps in float32): a round's training takes half a minute.
+165,000; ours has 165,122. N = 25 and 100 have three seeds, and N = 50 and 75 are left out.
 """
 
 from __future__ import annotations
@@ -18,12 +17,7 @@ SCALES = {
     "default": Config(
         Training(
             "cifar10",
-            in_waves(
-                (
-                    replace(paper_cohort(25, 3), precision="bfloat16"),
-                    replace(paper_cohort(100, 3), precision="bfloat16", ablations=()),
-                )
-            ),
+            in_waves((paper_cohort(25, 3), replace(paper_cohort(100, 3), ablations=()))),
             target=0.55,
             rounds=120,
             model="cifar-cnn",

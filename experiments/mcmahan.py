@@ -1,6 +1,6 @@
 """Figure 5 with McMahan's network (1,663,370 parameters), the paper's own: N = 25 and 100, rates 0.01 and 0.05.
 
-One seed, and products in bfloat16 (weights and steps in float32), because a round's training takes minutes.
+One seed, because a round's training takes minutes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SCALES = {
         Training(
             "mnist",
             tuple(
-                replace(cohort, ablations=(), precision="bfloat16")
+                replace(cohort, ablations=())
                 for cohort in (paper_cohort(25), paper_cohort(100, lr=0.05), paper_cohort(100))
             ),
             target=0.97,

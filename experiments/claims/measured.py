@@ -138,8 +138,12 @@ def _upload(found: Results, name: str) -> Claim:
     if name not in found or not any(one.pairs for one in published(found[name])):
         return missing(where, what, f"{claimed:g}×", stated, name)
     settings = published(found[name])
-    ratios = [(one.clients, one.upload_ratio(in_the_papers_format=True)) for one in settings]
-    text = "; ".join(f"N={clients}: {spread.text(1, '×')}" for clients, spread in ratios if spread)
+    several = len({one.runs[0]["lr"] for one in settings}) > 1
+    ratios = [
+        (f"N={one.clients}" + f", lr {one.runs[0]['lr']:g}" * several, one.upload_ratio(in_the_papers_format=True))
+        for one in settings
+    ]
+    text = "; ".join(f"{who}: {spread.text(1, '×')}" for who, spread in ratios if spread)
     middle = median(spread.median for _, spread in ratios if spread)
     return Claim(
         where,

@@ -56,7 +56,7 @@ def one_more(values: Sequence[float]) -> tuple[float, float] | None:
 
 @dataclass(frozen=True)
 class Setting:
-    """One system in one cohort: its runs, and SecAgg's with the same seeds."""
+    """One system in one cohort with one learning rate: its runs, and SecAgg's with the same seeds."""
 
     clients: int
     label: str
@@ -95,12 +95,13 @@ class Setting:
 
 def settings_of(runs: Sequence[Run]) -> list[Setting]:
     """Return the settings, smaller cohorts first, and within them in the order in which they first occur."""
-    names = sorted(dict.fromkeys((run["clients"], run["label"]) for run in runs), key=lambda name: name[0])
-    found = []
-    for clients, label in names:
-        mine = tuple(run for run in runs if (run["clients"], run["label"]) == (clients, label))
-        found.append(Setting(clients, label, mine, tuple(secagg_of(runs, run) for run in mine)))
-    return found
+    groups: dict[tuple[int, str, float], list[Run]] = {}
+    for run in runs:
+        groups.setdefault((run["clients"], run["label"], run["lr"]), []).append(run)
+    return [
+        Setting(clients, label, tuple(mine), tuple(secagg_of(runs, run) for run in mine))
+        for (clients, label, _), mine in sorted(groups.items(), key=lambda group: group[0][0])
+    ]
 
 
 def published(result: Mapping[str, Any]) -> list[Setting]:

@@ -94,7 +94,6 @@ class CohortRuns:
     """None: that of the data set, for the embedded one."""
     samples: int | None = None
     """Training samples used; all unless said otherwise."""
-    precision: str = "float32"
 
 
 def paper_cohort(clients: int, seeds: int = 1, lr: float | None = LEARNING_RATE) -> CohortRuns:
@@ -140,7 +139,6 @@ class Training:
             model=self.model,
             hidden=self.hidden,
             lr=cohort.lr,
-            precision=cohort.precision,
             dropout=self.dropout,
             threshold=majority(cohort.clients),
             group_size=cohort.clients if system.aggregator == "sliced" else None,

@@ -14,6 +14,8 @@ from experiments.common.rounds import cohort, exactly_dropped, majority, paramet
 from experiments.common.work import Work
 from experiments.table1.config import Config
 from sparsesecagg.lab.audit.theory import selection_probability
+from sparsesecagg.lab.learning.data import Dataset
+from sparsesecagg.lab.learning.models import make_model
 from sparsesecagg.protocol import RoundOptions, Stage
 from sparsesecagg.protocol.messages import Upload, decode_client_message
 from sparsesecagg.simulate import Transcript, run_round
@@ -57,9 +59,7 @@ def run(config: Config, seed: int, work: Work) -> Findings:
 
 def cifar_parameters() -> int:
     """Count the parameters of the network that is trained on CIFAR-10."""
-    from sparsesecagg.lab.learning.torch_models import TorchModel, cifar_cnn
-
-    return TorchModel(cifar_cnn, name="cifar-cnn").dim
+    return make_model("cifar-cnn", Dataset.from_arrays(np.zeros((20, 3, 32, 32)), np.arange(20) % 10)).dim
 
 
 def weigh(config: Config, clients: int, system: System, dim: int, seed: int) -> list[dict[str, Any]]:

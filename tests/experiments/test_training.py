@@ -78,6 +78,15 @@ def test_only_the_papers_rule_and_alpha_count_as_published() -> None:
     assert len({one.key for one in systems}) == len(systems)
 
 
+def test_runs_with_other_learning_rates_are_other_settings() -> None:
+    """McMahan's network is trained with two: no run is compared with a SecAgg of the other rate."""
+    slow = [run(SECAGG, 0, [0.5, 0.6, 0.7, 0.8, 0.9]), run(PAIRWISE, 0, [0.5, 0.7, 0.8, 0.9])]
+    fast = [one | {"lr": 0.05} for one in (run(SECAGG, 0, [0.9]), run(PAIRWISE, 0, [0.5, 0.9]))]
+    found = [one for one in settings_of([*slow, *fast]) if one.published]
+    assert [one.rounds_until(0.9) for one in found] == [[4.0], [2.0]]
+    assert [base["reached_target_at"] for one in found for _, base in one.pairs] == [5, 1]
+
+
 def test_rounds_until_the_target_are_a_median_with_a_range_between_rounds(result: dict[str, Any]) -> None:
     assert crossing(result["numbers"]["runs"][0], 0.9) == pytest.approx(2.5)
     found = row(result, "SecAgg, learning rate 0.01: rounds")

@@ -2,7 +2,6 @@
 
 import copy
 import pickle
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.lab.learning import LocalTraining, TorchModel
-from sparsesecagg.lab.learning.models import PRECISIONS
 
 torch = pytest.importorskip("torch")
 
@@ -102,14 +100,6 @@ def test_training_with_dropout_is_repeatable() -> None:
     start = model.initial(0)
     one, same, other = (model.train_local(start, X, Y, HOW, seed) for seed in (1, 1, 2))
     assert np.array_equal(one, same) and not np.array_equal(one, other)
-
-
-def test_products_of_bfloat16_train_nearly_the_same_in_float32_weights() -> None:
-    model = TorchModel(normalised)
-    start = model.initial(0)
-    exact, short = (model.train_local(start, X, Y, replace(HOW, precision=name), 0) for name in PRECISIONS)
-    assert short.dtype == np.float32
-    assert 0 < np.abs(short - exact).max() < 0.1 * np.abs(exact - start).max()
 
 
 def test_a_loss_of_ones_own() -> None:

@@ -67,9 +67,6 @@ class TrainingConfig:
     batch: int = _option(_LOCAL, "Samples per local step.", _HOW.batch, "28; digits: 10")
     lr: float = _option(_LOCAL, "Local learning rate.", _HOW.lr, "0.01; digits: 0.1")
     momentum: float = _option(_LOCAL, "Local momentum.", _HOW.momentum)
-    precision: str = _option(
-        _LOCAL, "Of products in torch models: float32, or bfloat16, twice as fast on some processors.", _HOW.precision
-    )
     hidden: int = _option(_TASK, "Hidden units of the model mlp.", DEFAULT_HIDDEN)
     samples: int | None = _option(_TASK, "Use only this many training samples.", None, "all")
     partition: str = _option(_TASK, "How samples are dealt out: iid, shards, dirichlet.", "iid")
@@ -173,7 +170,7 @@ class TrainingConfig:
     @property
     def how(self) -> LocalTraining:
         """How each user trains."""
-        return LocalTraining(self.epochs, self.batch, self.lr, self.momentum, self.precision)
+        return LocalTraining(self.epochs, self.batch, self.lr, self.momentum)
 
     @property
     def drop_stages(self) -> tuple[str, ...]:

@@ -65,8 +65,6 @@ class Task:
         )
         data = config.malicious_users().labels(data, partition)
         network = model or make_model(config.model, data, config.hidden)
-        fits = config.precision in network.precisions
-        require("precision", fits, f"must be float32 for {network.name}, which does not use torch")
         initial = network.initial(integer_seed(config.seed, Purpose.INITIAL_MODEL))
         return cls(data, network, partition, initial, data_dir)
 

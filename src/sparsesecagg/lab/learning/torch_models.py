@@ -1,4 +1,4 @@
-"""Any `torch.nn.Module` as a flat vector, and the convolutional networks of the experiments.
+"""Any `torch.nn.Module` as a flat vector, and a small convolutional network.
 
 What travels: the parameters that are trained (`requires_grad`), then the floating-point buffers, such as the running
 statistics of batch normalisation. A noisy average may bring a running variance near zero or below, where a unit blows
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsesecagg.errors import InvalidInput, MissingExtra, require
-from sparsesecagg.lab.learning.models import PRECISIONS, Evaluation, Labels, Layer, LocalTraining, Model, Values, Vector
+from sparsesecagg.lab.learning.models import Evaluation, Labels, Layer, LocalTraining, Model, Values, Vector
 
 if TYPE_CHECKING:
     import torch
@@ -39,8 +39,6 @@ class TorchModel(Model):
     `module` is a module, whose present weights are the first global model, or a function that makes one, called once
     with torch seeded from the run's seed.
     """
-
-    precisions = PRECISIONS
 
     def __init__(
         self,
@@ -84,12 +82,9 @@ class TorchModel(Model):
         trained = [p for p in module.parameters() if p.requires_grad]
         # Fused: small networks spend a sixth of a step in the optimiser's own dispatch otherwise.
         descent = self._torch.optim.SGD(trained, lr=how.lr, momentum=how.momentum, fused=True)
-        shorter = self._torch.autocast("cpu", self._torch.bfloat16, enabled=how.precision == "bfloat16")
         for chosen in how.batches(len(y), seed):
             descent.zero_grad()
-            with shorter:
-                loss = self._loss(module(samples[chosen]), labels[chosen])
-            loss.backward()
+            self._loss(module(samples[chosen]), labels[chosen]).backward()
             descent.step()
         return self._read()
 
@@ -143,44 +138,15 @@ class TorchModel(Model):
                 buffer.copy_(at_first)
 
 
-# Channels come last in memory: on a CPU, small batches then train about 1.7 times as fast.
-
-
-def mnist_cnn(classes: int = 10) -> torch.nn.Module:
-    """Make the MNIST network of McMahan et al. (2017): 1,663,370 parameters for ten classes."""
-    nn = require_torch("the model mnist-cnn").nn
-    first = nn.Conv2d(1, 32, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)
-    second = nn.Conv2d(32, 64, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)
-    return _network(nn, (*first, *second), 64 * 7 * 7, 512, classes)
-
-
 def small_cnn(classes: int = 10) -> torch.nn.Module:
     """Make a small MNIST network: 21,840 parameters for ten classes."""
-    nn = require_torch("the model small-cnn").nn
+    package = require_torch("the model small-cnn")
+    nn = package.nn
     first, second = (
         (nn.Conv2d(1, 10, 5), nn.MaxPool2d(2), nn.ReLU()),
         (nn.Conv2d(10, 20, 5), nn.MaxPool2d(2), nn.ReLU()),
     )
-    return _network(nn, (*first, *second), 20 * 4 * 4, 50, classes)
-
-
-def cifar_cnn(classes: int = 10) -> torch.nn.Module:
-    """Make a CIFAR-10 network: 165,122 parameters for ten classes, the size of model in the paper's Table 1.
-
-    The paper does not say how its network is built. The first convolution's stride leaves a third of the computing.
-    """
-    nn = require_torch("the model cifar-cnn").nn
-    first = nn.Conv2d(3, 16, 5, stride=2, padding=2), nn.ReLU()
-    second = nn.Conv2d(16, 32, 3, padding=1), nn.MaxPool2d(2), nn.ReLU()
-    third = nn.Conv2d(32, 64, 3, padding=1), nn.MaxPool2d(2), nn.ReLU()
-    return _network(nn, (*first, *second, *third), 64 * 4 * 4, 136, classes)
-
-
-def _network(nn: Any, convolutions: tuple[Any, ...], width: int, hidden: int, classes: int) -> torch.nn.Module:
-    dense = nn.Flatten(), nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, classes)
-    channels_last = require_torch("a network").channels_last
-    module: torch.nn.Module = nn.Sequential(*convolutions, *dense).to(memory_format=channels_last)
+    dense = nn.Flatten(), nn.Linear(20 * 4 * 4, 50), nn.ReLU(), nn.Linear(50, classes)
+    # Channels come last in memory: on a CPU, small batches then train about 1.7 times as fast.
+    module: torch.nn.Module = nn.Sequential(*first, *second, *dense).to(memory_format=package.channels_last)
     return module
-
-
-NETWORKS = {"mnist-cnn": mnist_cnn, "small-cnn": small_cnn, "cifar-cnn": cifar_cnn}
