@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from reference import statistics
 from reference.stream import MACHINE_BYTES, key_stream, mask_stream, words
+from sparsesecagg.crypto import stream as stream_module
 from sparsesecagg.crypto.secrets import MaskSeed
 from sparsesecagg.crypto.stream import KeyStream, MaskStream, Scratch, read_side_by_side, words_side_by_side
 from sparsesecagg.field import WORD_BITS, Word
@@ -67,6 +68,17 @@ def test_reads_beyond_a_mebibyte_go_on_without_a_seam(size: int) -> None:
     """Long reads are made in parts."""
     stream = KeyStream(MaskSeed(SEED))
     assert (stream.read(size).tobytes() + stream.read(16).tobytes()) == key_stream(SEED, size + 16)
+
+
+@pytest.mark.parametrize("gcm", [True, False])
+@pytest.mark.parametrize("size", [16, 2**15 - 2, 2**15, 2**20, 2**20 + 2])
+def test_a_mask_is_the_same_whichever_way_the_processor_is_faster_at(
+    gcm: bool, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_module, "_gcm_is_faster", lambda: gcm)
+    word, expected = Word.of(16), mask_stream(SEED, size)
+    for read in (MaskStream.words, MaskStream.only_words):
+        assert read(MaskStream(MaskSeed(SEED), word), size // 2, Scratch(word, size // 2)).tobytes() == expected
 
 
 # Words

@@ -1,8 +1,9 @@
 """Key streams (AES-256-CTR), and mask streams: the same, read as words.
 
 A stream is a sequence of words that depends on its key alone; how it is cut into reads does not matter. A mask stream
-leaves out the first two blocks: from there on AES-256-GCM with a zero nonce has the same key stream, and OpenSSL makes
-that one with wider vector instructions, in half the time (no tag is used).
+leaves out the first two blocks: from there on AES-256-GCM with a zero nonce has the same key stream. On processors with
+wide vectors OpenSSL makes that one in half the time, on others it takes twice as long, because of the tag (which is not
+used). So the first long mask of a process times both.
 
 Words of up to 31 bits are the low bits of little-endian machine words (their group is modulo 2^bits, so any surplus
 high bits vanish in `Word.reduce`). The 32-bit word takes little-endian uint32 values and skips those ≥ q = 2^32 − 5,
@@ -11,9 +12,11 @@ which keeps it uniform.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from functools import cache
 from itertools import accumulate
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
@@ -31,6 +34,10 @@ ONCE_BYTES = 1 << 19
 
 _ZEROS = memoryview(bytes(1 << 20))
 _NONCE = bytes(12)
+_GCM, _CTR = modes.GCM(_NONCE), modes.CTR((2).to_bytes(16, "big"))
+"""Two ways to the same mask stream."""
+_SHORT_BYTES = 1 << 15
+"""Below this size setting up counts for more, and GCM in one call needs least of it."""
 _SLACK = 16  # `update_into` asks for a block less one byte beyond the data, `encrypt_into` for a tag.
 
 
@@ -38,7 +45,6 @@ class KeyStream:
     """The bytes of AES-256-CTR under one key, from a zero counter. A key is used for one stream only."""
 
     __slots__ = ("_encryptor", "_key")
-    _mode: ClassVar[modes.CTR | modes.GCM] = modes.CTR(bytes(16))
 
     def __init__(self, key: Secret) -> None:
         self._key = key
@@ -47,9 +53,12 @@ class KeyStream:
     def fill(self, room: memoryview, size: int) -> None:
         """Write the next `size` bytes to `room`, which has at least 15 bytes beyond."""
         if self._encryptor is None:
-            self._encryptor = Cipher(algorithms.AES(self._key.reveal()), self._mode).encryptor()
+            self._encryptor = Cipher(algorithms.AES(self._key.reveal()), self._mode()).encryptor()
         for start in range(0, size, len(_ZEROS)):
             self._encryptor.update_into(_ZEROS[: size - start], room[start:])
+
+    def _mode(self) -> modes.CTR | modes.GCM:
+        return modes.CTR(bytes(16))
 
     def read(self, size: int) -> NDArray[np.uint8]:
         """Return the next `size` bytes in fresh memory."""
@@ -79,11 +88,13 @@ class MaskStream(KeyStream):
     """A key stream without its first two blocks, read as words."""
 
     __slots__ = ("_word",)
-    _mode = modes.GCM(_NONCE)
 
     def __init__(self, key: Secret, word: Word) -> None:
         super().__init__(key)
         self._word = word
+
+    def _mode(self) -> modes.CTR | modes.GCM:
+        return _GCM if _gcm_is_faster() else _CTR
 
     def words(self, count: int, scratch: Scratch) -> NDArray[Any]:
         """Return the next `count` ≤ scratch.words words, valid until the scratch is used again."""
@@ -105,10 +116,25 @@ class MaskStream(KeyStream):
 
     def fill_once(self, room: memoryview, size: int) -> None:
         """Write the first `size` bytes to `room`, which has at least 16 beyond; what lies there is lost."""
-        if size > len(_ZEROS):
+        if size > len(_ZEROS) or (size >= _SHORT_BYTES and not _gcm_is_faster()):
             MaskStream(self._key, self._word).fill(room, size)  # This stream stays at its beginning.
         else:
             AESGCM(self._key.reveal()).encrypt_into(_NONCE, _ZEROS[:size], None, room[: size + _SLACK])
+
+
+@cache
+def _gcm_is_faster() -> bool:
+    """Tell which way to the mask stream this processor is faster at; takes a millisecond or two, once."""
+    room = memoryview(bytearray(len(_ZEROS) + _SLACK))
+
+    def seconds(mode: modes.CTR | modes.GCM) -> float:
+        encryptor = Cipher(algorithms.AES(bytes(32)), mode).encryptor()
+        before = time.perf_counter()
+        encryptor.update_into(_ZEROS, room)
+        return time.perf_counter() - before
+
+    gcm, ctr = (min(seconds(mode) for _ in range(3)) for mode in (_GCM, _CTR))
+    return gcm < ctr
 
 
 def read_side_by_side(streams: Sequence[KeyStream], sizes: Sequence[int]) -> NDArray[np.uint8]:
