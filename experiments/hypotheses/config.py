@@ -107,7 +107,9 @@ SCALES = {
         (
             Figure("fig5", "mnist", "iid", 0.97, "strided-cnn"),
             Figure("fig6", "mnist", "shards", 0.94, "strided-cnn"),
-            Figure("fig3", "cifar10", "iid", 0.55, "cifar-cnn", cohorts=(25,)),
+            # A small network and a target that it reaches: what counts is the ratio of rounds, and Figure 3's own
+            # network takes four times as long.
+            Figure("fig3", "cifar10", "iid", 0.45, "strided-cnn", cohorts=(25,)),
         ),
         rounds=120,
     ),

@@ -25,9 +25,6 @@ from sparsesecagg.lab.learning.models import Vector
 from sparsesecagg.lab.learning.seeds import Purpose, generator
 from sparsesecagg.lab.learning.workers import TrainingPool
 
-_ANY = {"cohorts": None}
-"""Figures whose tasks are compared may differ in this."""
-
 
 def run(config: Config, seed: int, work: Work) -> Findings:
     """Train one rule after the other, or as far as time allows; then put the hypotheses together.
@@ -74,12 +71,10 @@ def _earlier(config: Config, work: Work) -> dict[tuple[Any, ...], dict[str, Any]
     if work.earlier is None:
         return {}
     then, now = work.earlier["configuration"], json.loads(json.dumps(dataclasses.asdict(config)))
-    if any(now[name] != then.get(name) for name in ("rounds", "beyond", "patience", "dropout")):
+    if any(now[name] != then.get(name) for name in ("figures", "rounds", "beyond", "patience", "dropout")):
         return {}
-    before = {figure["name"]: figure for figure in then["figures"]}
-    same = {figure["name"] for figure in now["figures"] if figure | _ANY == before.get(figure["name"], {}) | _ANY}
     names = ("figure", "clients", "seed", "rule", "target", "lr")
-    runs = [run for run in work.earlier["numbers"]["runs"] if run["figure"] in same]
+    runs = work.earlier["numbers"]["runs"]
     return {tuple(run[name] for name in names): run for run in runs if clean(run["commit"])}
 
 

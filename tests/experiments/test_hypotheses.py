@@ -91,14 +91,6 @@ def test_training_resumes_after_the_last_round(tmp_path: Path) -> None:
     fresh.earlier = {"configuration": json.loads(json.dumps(dataclasses.asdict(config))), "numbers": whole}
     assert run(config, 0, fresh).numbers == whole
     assert not (tmp_path / "fresh" / "runs").exists()
-    # A figure whose task has changed is trained again, the other is not.
-    other = dataclasses.replace(config.figures[0], name="fig6")
-    before = dataclasses.replace(config, figures=(*config.figures, dataclasses.replace(other, model="mlp")))
-    runs = [one | {"figure": name} for name in ("fig5", "fig6") for one in whole["runs"]]
-    changed = Work(tmp_path / "changed", {})
-    changed.earlier = {"configuration": json.loads(json.dumps(dataclasses.asdict(before))), "numbers": {"runs": runs}}
-    run(dataclasses.replace(config, figures=(*config.figures, other)), 0, changed)
-    assert {path.name[:4] for path in (tmp_path / "changed" / "runs").iterdir()} == {"fig6"}
 
 
 def test_a_rule_that_does_not_learn_is_given_up_after_some_times_secaggs_rounds(tmp_path: Path) -> None:
