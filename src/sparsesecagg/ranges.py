@@ -10,13 +10,15 @@ group voted for which power, and nothing about any one of them.
 
 *Followed.* From then on a range is a headroom times the largest magnitude in the array's last means, which the server
 learns anyway. The first mean after a vote says how much wider single updates are than their mean, and that ratio is the
-array's headroom. Where values were clipped, the arrays that may have lost them get more.
+array's headroom. Where values were clipped, the arrays that may have lost them get more, up to what rounding allows: a
+wider range is a coarser one, and means that are mostly rounding must not set the next range. A mean of zero says
+nothing: an array that stands still, as a frozen layer does, keeps its range for the round in which it moves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import frexp, inf, isfinite
+from math import frexp, isfinite
 from typing import Any
 
 import msgspec
@@ -28,6 +30,8 @@ from sparsesecagg.errors import MalformedMessage
 CELLS = 64
 _LOWEST = -32
 """The exponent of the first cell; the last one is 31."""
+NARROWEST = 2.0**_LOWEST
+"""What everybody votes for whose array has not moved."""
 _TENTH, _OUTLIER = 0.1, 3
 """Votes of fewer than a tenth of the users widen a range by three powers of two at most: one user can't spoil it."""
 
@@ -37,7 +41,10 @@ FASTEST = 8.0
 """The factor by which a range changes in a round, at most, so that one odd round does not spoil the next."""
 TOLERATED = 1e-3
 """The part of all values that may be clipped before headrooms grow: outliers of large arrays don't matter."""
-MOST_HEADROOM = 1024.0
+MOST_HEADROOM, MOST_GROWN = 1024.0, 8.0
+"""The most that is measured, and how many times the least one a headroom grows to where values are clipped.
+
+Rounding alone moves the largest of a million means by a tenth of the range, with ten users and ten steps or so."""
 _SMALLEST = 1e-12
 _State = tuple[list[float], list[float], list[float], list[float]]
 
@@ -76,22 +83,29 @@ class Ranges:
         self._least = np.broadcast_to(np.asarray(headroom, np.float64), self.values.shape)
         self._headroom = np.full_like(self.values, np.nan) if measured else self._least.copy()
 
+    @property
+    def moved(self) -> bool:
+        """Whether any array has moved so far."""
+        return bool((self._seen > 0).any())
+
     def follow(self, largest: ArrayLike, known: ArrayLike = True, clipped: float = 0.0) -> None:
         """Adapt to a round, given the largest magnitude in each array of its mean, and the part of values clipped.
 
-        `known` says for which arrays the round opened anything; the others keep their ranges.
+        `known` says for which arrays the round opened anything; the others keep their ranges, and so do those that
+        have not moved at all.
         """
         now = np.asarray(largest, np.float64)
-        known = np.asarray(known) & np.isfinite(now)
+        known = np.asarray(known) & np.isfinite(now) & (now > 0)
         self._seen = np.where(known, np.maximum(np.where(known, now, 0), MEMORY * self._seen), self._seen)
         new = known & np.isnan(self._headroom)
-        ratio = np.divide(self.values, self._seen, out=np.full_like(self.values, inf), where=self._seen > 0)
+        ratio = np.divide(self.values, self._seen, out=np.ones_like(self.values), where=new)
         self._headroom = np.where(new, np.clip(ratio, self._least, MOST_HEADROOM), self._headroom)
         if clipped > TOLERATED:
             # Only the number is known. Suspects are arrays whose mean came near its range; without any, all are.
             near = known & (8 * self._seen > self.values)
             suspects = near if near.any() else known
-            self._headroom = np.where(suspects, np.minimum(2 * self._headroom, MOST_HEADROOM), self._headroom)
+            grown = np.minimum(2 * self._headroom, np.maximum(self._headroom, MOST_GROWN * self._least))
+            self._headroom = np.where(suspects, grown, self._headroom)
         wanted = np.clip(self._headroom * self._seen, self.values / FASTEST, self.values * FASTEST)
         self.values = np.where(known, np.maximum(wanted, _SMALLEST), self.values)
 

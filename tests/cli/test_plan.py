@@ -232,8 +232,8 @@ def test_malicious_users_need_twice_as_many_groups_and_one(capsys: pytest.Captur
     assert (one["groups"], nine["groups"]) == (1, 10), "groups of 111 at most, of which 4 are fewer than half"
     assert "malicious users: 10 groups that send the same slice stand 4 of them" in nine["reason"]
     _, out, _ = run(capsys, *asked, "--malicious", "4")
-    train, flower = out.splitlines()[-3:-1] if "roster build" in out else out.splitlines()[-2:]
-    assert train.endswith(" --combine centred-clipping")
+    simulate, flower = out.splitlines()[-3:-1] if "roster build" in out else out.splitlines()[-2:]
+    assert simulate.startswith("  sparsesecagg simulate") and "train" not in out.rpartition(simulate)[2]
     assert flower.endswith('over="clipped-groups", groups=10)')
     assert "group_size" not in flower
     assert "same_slices" not in flower

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import numpy as np
@@ -70,3 +71,11 @@ def test_a_header_that_python_can_not_read_is_refused() -> None:
     good = Array(np.ones(3, np.float32)).data
     with pytest.raises(InvalidInput, match="can't be read"):
         view(Array("float32", (3,), "numpy.ndarray", good.replace(b"(3,)", b"((3,")))
+
+
+@pytest.mark.parametrize(("shape", "dtype", "size"), [((-1, -4), "<f4", 16), ((2,), "|V0", 0), ((0, 2**63), "<f4", 0)])
+def test_a_shape_or_type_that_holds_no_numbers_is_refused(shape: tuple[int, ...], dtype: str, size: int) -> None:
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": dtype, "fortran_order": False, "shape": shape})
+    with pytest.raises(InvalidInput, match="arrays must"):
+        view(Array(str(np.dtype(dtype)), shape, "numpy.ndarray", header.getvalue() + bytes(size)))

@@ -344,3 +344,19 @@ def test_an_order_with_arrays_nested_without_end_is_refused() -> None:
     assert order[0] == 0x93  # An array of three.
     with pytest.raises(MalformedMessage, match="arranged in steps"):
         Order.decode(b"\x94" + order[1:] + b"\x91" * 100_000 + b"\xc0")
+
+
+def test_a_quick_run_does_not_take_the_models_of_a_slow_one(ledger: Path) -> None:
+    """Two runs on the same nodes: between two rounds of one, the other one has five."""
+
+    def shift(partition: int, arrays: dict[str, np.ndarray], number: int) -> dict[str, np.ndarray]:
+        return {"w": arrays["w"] + np.float32(0.01 * (partition + number))}
+
+    def quick(number: int, arrays: ArrayRecord) -> None:
+        start = model(w=np.ones((60, 70), np.float32))
+        secagg(downlink_bits=4).start(LocalGrid(training_app(shift), NODES), start, num_rounds=5)
+
+    slow = secagg(downlink_bits=4)
+    start = model(w=np.zeros((80, 100), np.float32))
+    slow.start(LocalGrid(training_app(shift), NODES), start, num_rounds=4, evaluate_fn=quick)
+    assert [record.failure for record in slow.history] == [None] * 4

@@ -113,3 +113,21 @@ def test_groups_that_do_not_fit_the_nodes_are_refused(tmp_path: Path) -> None:
     roster = enrol_users(tmp_path, 12).roster
     with pytest.raises(InvalidInput, match="groups must cut 12 nodes"):
         trained(wrapped(FedAvg(**INNER), groups=4, roster=roster), bad=0)
+
+
+def test_nodes_that_join_may_change_how_many_coordinates_are_clipped() -> None:
+    """More nodes, another α and other arrays sent whole: what was last clipped does not fit, and is forgotten."""
+    nodes = LocalGrid(training_app(lambda partition, arrays, number: {k: a + 0.5 for k, a in arrays.items()}), 60)
+    late = sorted(nodes.online)[45:]
+    nodes.online -= set(late)
+
+    def join(node: int, message: Message) -> None:
+        if secagg.history[-1].number == 2:
+            nodes.online.update(late)
+
+    nodes.before = join
+    secagg = SecAgg(FedAvg(**INNER), RoundOptions(alpha=0.3), over="clipped-groups", groups=3, timeout=1)
+    sizes: dict[str, Any] = {"w": (50, 100), "b": 500, "c": 200}
+    start = model(**{name: np.zeros(size, np.float32) for name, size in sizes.items()})
+    secagg.start(nodes, start, num_rounds=3)
+    assert [(record.failure, record.survivors) for record in secagg.history] == [(None, 45), (None, 45), (None, 60)]

@@ -154,3 +154,64 @@ def test_a_model_of_one_parameter_needs_no_option() -> None:
     grid = LocalGrid(training_app(moving({"w": 0.5})), 10)
     result = strategy.start(grid=grid, initial_arrays=model(w=np.ones((1, 1))), num_rounds=2)
     np.testing.assert_allclose(values(result.arrays)["w"], 2.0, rtol=0.02)
+
+
+def towards_one(still: Any) -> Any:
+    """Return training that pulls every parameter towards 1, with some noise; `still` names the arrays that stand."""
+
+    def train(partition: int, arrays: dict[str, np.ndarray], server_round: int) -> dict[str, np.ndarray]:
+        rng = np.random.default_rng(1000 * server_round + partition)
+        moved = {}
+        for name, array in arrays.items():
+            step = 0.2 * (1 - array) + 0.05 * rng.standard_normal(array.shape)
+            moved[name] = array if still(name, server_round) else array + step.astype(np.float32)
+        return moved
+
+    return train
+
+
+@pytest.mark.parametrize(
+    "still",
+    [
+        lambda name, number: number == 1,
+        lambda name, number: name == "head" and number <= 3,
+        lambda name, number: name == "head" and 4 <= number <= 12,
+    ],
+    ids=["warm-up", "frozen at first", "frozen later"],
+)
+def test_a_layer_that_stands_still_for_a_while_learns_afterwards(still: Any) -> None:
+    start = model(body=np.zeros((40, 80), np.float32), head=np.zeros((20, 80), np.float32))
+    strategy = SecAgg(FedAvg(fraction_evaluate=0.0), timeout=1)
+    result = strategy.start(LocalGrid(training_app(towards_one(still)), 10), start, num_rounds=30)
+    for array in values(result.arrays).values():
+        assert np.sqrt(np.square(array - 1).mean()) < 0.1
+    assert max(record.clip or 0 for record in strategy.history) < 1
+
+
+def test_groups_that_differ_vote_for_ranges_of_their_own() -> None:
+    """The range is the median of theirs; cells one by one, the median of votes may be none at all."""
+
+    def train(partition: int, arrays: dict[str, np.ndarray], server_round: int) -> dict[str, np.ndarray]:
+        return {"w": arrays["w"] + np.float32(0.9 * 2.0**-partition)}
+
+    strategy = SecAgg(FedAvg(fraction_evaluate=0.0), RoundOptions(alpha=1.0), over="groups", groups=3, gain=1.0)
+    strategy.start(LocalGrid(training_app(train), 9), model(w=np.zeros((40, 40), np.float32)), num_rounds=2)
+    assert (strategy.history[0].clip or 0) > 2.0**-8
+
+
+@pytest.mark.parametrize("groups", [8, 4])
+def test_whole_arrays_and_metrics_are_weighted_means_over_all_groups(groups: int) -> None:
+    """Each group sends its own copy of a bias: a copy of heavy users counts for more."""
+
+    def train(partition: int, arrays: dict[str, np.ndarray], server_round: int) -> dict[str, np.ndarray]:
+        return {name: array + np.float32(partition == 0) for name, array in arrays.items()}
+
+    app = training_app(
+        train, lambda partition: 1 if partition else 128, lambda partition: {"loss": float(not partition)}
+    )
+    options = RoundOptions(alpha=0.3, max_weight=128, group_size=groups, modulus_bits=32)
+    strategy = SecAgg(FedAvg(fraction_evaluate=0.0), options, metrics={"loss": 2.0}, timeout=1, gain=1)
+    start = model(w=np.zeros((40, 40), np.float32), b=np.zeros(50, np.float32))
+    result = strategy.start(LocalGrid(app, 8), start, num_rounds=1)
+    assert values(result.arrays)["b"] == pytest.approx(128 / 135, abs=1e-3)
+    assert result.train_metrics_clientapp[1]["loss"] == pytest.approx(128 / 135, abs=1e-3)

@@ -11,11 +11,20 @@ from typing import Any
 import numpy as np
 import pytest
 from flwr.app import ArrayRecord, Message
-from flwr.serverapp.strategy import FedAdam, FedAvgM, FedYogi, Result, Strategy
+from flwr.serverapp.strategy import (
+    DifferentialPrivacyClientSideFixedClipping,
+    FedAdam,
+    FedAvg,
+    FedAvgM,
+    FedYogi,
+    Result,
+    Strategy,
+)
 
 from flower.enrolment import enrol_users
 from flower.local_grid import LocalGrid, model, secagg, stage_of, training_app, values
 from sparsesecagg.errors import InvalidInput
+from sparsesecagg.flower import SecAgg
 
 USERS = 6
 START = np.zeros(600, np.float32)
@@ -219,3 +228,20 @@ def test_a_folder_with_the_run_of_another_model_is_refused(tmp_path: Path, ledge
     with pytest.raises(InvalidInput, match="run_dir holds a run of another model"):
         play.strategy = secagg(run_dir=play.folder)
         play.strategy.start(grid=play.grid, initial_arrays=model(w=START[:10]), num_rounds=3)
+
+
+def test_a_run_folder_inside_another_strategy_is_refused(tmp_path: Path, ledger: Path) -> None:
+    """The outer one runs the rounds, so nobody could resume them."""
+    inner = SecAgg(FedAvg(fraction_evaluate=0.0), run_dir=tmp_path)
+    outer = DifferentialPrivacyClientSideFixedClipping(inner, 1e-4, 5.0, USERS)
+    with pytest.raises(InvalidInput, match="run_dir must not be given to a SecAgg inside another strategy"):
+        outer.start(LocalGrid(training_app(step), USERS), model(w=START), num_rounds=1)
+
+
+def test_a_second_start_after_a_resumed_one_plays_all_its_rounds(tmp_path: Path, ledger: Path) -> None:
+    play = Play(tmp_path)
+    assert play.start(3, kill=(2, "UPLOAD")) is None
+    assert play.start(3)
+    play.seen.clear()
+    play.strategy.start(play.grid, model(w=START), num_rounds=3, timeout=0.3, evaluate_fn=play.keep)
+    assert play.seen == [0, 1, 2, 3]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import MetricRecord
+from flwr.app import Message, MetricRecord
 from flwr.clientapp.mod import fixedclipping_mod
 from flwr.serverapp.strategy import (
     Bulyan,
@@ -27,10 +28,12 @@ from flwr.serverapp.strategy import (
     QFedAvg,
     Strategy,
 )
+from msgspec.structs import replace
 
 from flower.local_grid import LocalGrid, content_of, model, secagg, training_app, values
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.flower import RefusedByAll, RoundOptions, SecAgg, secagg_mod
+from sparsesecagg.protocol.messages import decode_client_message, encode
 
 AVERAGING: dict[str, Callable[[], Strategy]] = {
     "FedAvg": lambda: FedAvg(fraction_evaluate=0.0),
@@ -326,3 +329,31 @@ def test_whoever_a_strategy_samples_is_in_the_sum() -> None:
     assert [record.survivors for record in strategy.history] == [5] * 4
     assert strategy.history[0].exchanges == 6  # Keys, ranges, and the round.
     assert {record.exchanges for record in strategy.history[1:]} <= {2, 4}
+
+
+def test_a_node_that_makes_rounds_fail_is_excluded_also_where_the_strategy_samples() -> None:
+    """Each sample has keys of its own; who was found out must not be forgotten with them."""
+
+    def lie(node: int, reply: Message) -> list[Message]:
+        if node == 100 and reply.has_content() and (packages := content_of(reply).get("secagg", {}).get("packages")):
+            lies = [replace(decode_client_message(each), commitment=bytes(32)) for each in packages]
+            content_of(reply)["secagg"]["packages"] = [encode(each) for each in lies]
+        return [reply]
+
+    random.seed(1)
+    strategy = secagg(FedAvg(fraction_evaluate=0.0, fraction_train=0.7), timeout=1)
+    grid = LocalGrid(training_app(lambda partition, arrays, number: {"w": arrays["w"] + np.float32(1)}), 10, after=lie)
+    strategy.start(grid, model(w=np.zeros(400, np.float32)), num_rounds=8)
+    assert sum(record.failure is not None for record in strategy.history) == 1
+
+
+@pytest.mark.parametrize("bits", [4, 32])
+def test_integers_beyond_what_floats_hold_stay_as_they_were(bits: int) -> None:
+    first = {"w": np.zeros(400, np.float32), "n": np.array([2**53 + 1, -3]), "u": np.array([2**64 - 1], np.uint64)}
+
+    def shift(partition: int, arrays: dict[str, np.ndarray], number: int) -> dict[str, np.ndarray]:
+        return {**arrays, "w": arrays["w"] + np.float32(0.5)}
+
+    result = secagg(downlink_bits=bits).start(LocalGrid(training_app(shift), 5), model(**first), num_rounds=2)
+    after = values(result.arrays)
+    assert all(np.array_equal(after[name], first[name]) for name in ("n", "u"))

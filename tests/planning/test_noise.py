@@ -102,7 +102,7 @@ def test_the_word_is_the_shortest_that_has_room_for_the_noise() -> None:
     plan = planned(1000, 7_850, 2)
     params = Parameters.create(1000, 7_850, plan.options)
     assert params.mechanism is not None
-    assert params.mechanism.largest_sum(1000) <= params.word.largest
+    assert params.mechanism.largest_sum(1000, 1000) <= params.word.largest
     with pytest.raises(ValueError, match="modulus_bits must be"):
         Parameters.create(1000, 7_850, replace(plan.options, modulus_bits=plan.options.modulus_bits - 1))
 

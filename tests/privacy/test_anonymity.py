@@ -32,7 +32,6 @@ from sparsesecagg.privacy.anonymity import (
     log_union,
     planned_colluders,
     promise,
-    sparse_promise,
 )
 
 TENTH = Fraction(1, 10)
@@ -243,32 +242,6 @@ def test_a_promise_is_that_of_the_worst_group(cohort: tuple[tuple[int, ...], int
 def test_impossible_colluders_are_refused(colluders: int) -> None:
     with pytest.raises(InvalidInput, match=f"colluders must be from 0 to the 20 users, got {colluders}"):
         promise((10, 10), 7, colluders, "malicious", -40)
-
-
-# Sparse graphs
-
-
-@given(st.integers(4, 30), st.data())
-@settings(max_examples=60)
-def test_a_sparse_graph_keeps_the_quorum_unless_neighbours_collude(clients: int, data: st.DataObject) -> None:
-    """Exactly: the chance that some user has t colluding neighbours, added up over users."""
-    degree = 2 * data.draw(st.integers(1, (clients - 2) // 2))
-    threshold, colluders = data.draw(st.integers(1, degree)), data.draw(st.integers(0, clients - 1))
-    quorum = clients // 2 + 1
-    exact = sum(
-        (
-            Fraction(
-                math.comb(colluders, k) * math.comb(clients - 1 - colluders, degree - k), math.comb(clients - 1, degree)
-            )
-            for k in range(threshold, min(degree, colluders) + 1)
-        ),
-        Fraction(0),
-    )
-    lost = log2(min(Fraction(1), clients * exact))
-    kept = sparse_promise(clients, quorum, (degree, threshold), colluders, -10)
-    assert kept.colluders == colluders
-    assert kept.failure_log2 == (-math.inf if lost == -math.inf else pytest.approx(lost, abs=1e-5))
-    assert kept.anonymity == (max(0, quorum - colluders) if kept.failure_log2 <= -10 else 0)
 
 
 # Exact tails against rational arithmetic

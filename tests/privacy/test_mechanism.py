@@ -59,9 +59,10 @@ def test_a_slice_is_clipped_to_its_part_of_the_norm_and_spread_over_the_levels()
 
 def test_a_word_has_room_for_four_levels_of_each_user_and_the_noise() -> None:
     one, more = mechanism(100, multiplier=3.0), mechanism(100, multiplier=6.0)
-    assert one.largest_sum(30) - one.largest_sum(10) == 80 * one.levels
-    noise = one.largest_sum(0)
-    assert more.largest_sum(0) == pytest.approx(2 * noise, rel=0.01)
+    assert one.largest_sum(30, 30) - one.largest_sum(10, 10) == 80 * one.levels
+    noise = one.largest_sum(0, 1)
+    assert one.largest_sum(80, 10) - one.largest_sum(80, 80) == pytest.approx(noise, rel=0.01)
+    assert more.largest_sum(0, 1) == pytest.approx(2 * noise, rel=0.01)
     assert noise > 8 * sqrt(one.variance)
 
 

@@ -12,6 +12,7 @@ from sparsesecagg.errors import AlreadyAnswered, InvalidInput, PolicyViolation, 
 from sparsesecagg.privacy.accountant import Cost, usable_delta
 from sparsesecagg.protocol import Client, MemoryLedger, Parameters, Policy, SqliteLedger
 from sparsesecagg.protocol.ledger import Entry, Spending
+from sparsesecagg.protocol.policy import sharing_noise
 
 NOISY = small(dim=8, clip_norm=1.0, noise_multiplier=1.0, modulus_bits=32)
 DELTA = 1e-5
@@ -34,9 +35,9 @@ def test_a_run_that_clips_more_loosely_than_its_owner_allows_is_refused() -> Non
 
 def test_delta_must_be_below_one_over_the_users() -> None:
     """Else a run may give one of them away."""
-    Client(0, NOISY, lenient(max_epsilon=20.0, clip_norm=1.0, delta=0.19))
+    Client(0, NOISY, lenient(max_epsilon=20.0, clip_norm=1.0, delta=0.19), ledger=MemoryLedger())
     with pytest.raises(PolicyViolation, match=r"delta must be below one over them, which 0\.2 is not"):
-        Client(0, NOISY, lenient(max_epsilon=20.0, clip_norm=1.0, delta=0.2))
+        Client(0, NOISY, lenient(max_epsilon=20.0, clip_norm=1.0, delta=0.2), ledger=MemoryLedger())
 
 
 def test_who_demands_no_noise_may_have_any_delta() -> None:
@@ -46,11 +47,49 @@ def test_who_demands_no_noise_may_have_any_delta() -> None:
 
 def test_noise_that_protects_examples_is_too_little_for_who_demands_it_for_the_user() -> None:
     params = NOISY.replace(per_example=True)
-    Client(0, params, lenient(max_epsilon=20.0, clip_norm=1.0, delta=DELTA, unit="example"))
-    Client(0, NOISY, lenient(max_epsilon=20.0, clip_norm=1.0, delta=DELTA, unit="example"))
+    Client(0, params, lenient(max_epsilon=20.0, clip_norm=1.0, delta=DELTA, unit="example"), ledger=MemoryLedger())
+    Client(0, NOISY, lenient(max_epsilon=20.0, clip_norm=1.0, delta=DELTA, unit="example"), ledger=MemoryLedger())
     Client(0, params, lenient())
     with pytest.raises(PolicyViolation, match="protects single examples"):
-        Client(0, params, lenient(max_epsilon=20.0, clip_norm=1.0, delta=DELTA))
+        Client(0, params, lenient(max_epsilon=20.0, clip_norm=1.0, delta=DELTA), ledger=MemoryLedger())
+
+
+def test_noise_for_users_costs_an_example_twice_the_norm() -> None:
+    """Without one example the whole update may be any other: two updates of norm C are up to 2C apart."""
+    assert NOISY.mechanism is not None
+    user, example = (lenient(max_epsilon=20.0, unit=unit).cost(NOISY) for unit in ("user", "example"))
+    assert user == NOISY.mechanism.cost
+    assert example.rho == pytest.approx(4 * user.rho)
+
+
+def test_all_users_share_the_noise_alike_whatever_their_policies() -> None:
+    """Else the noise of a careful owner's peers would be less than it counts on."""
+    params = small(clients=20, dim=8, threshold=14, colluding=0.1, clip_norm=1.0, noise_multiplier=1.0, modulus_bits=32)
+    assert sharing_noise(params, None) == 12
+    for policy in (lenient(), lenient(colluding=0.0), lenient(colluding=0.3)):
+        assert Client(0, params, policy)._sharing == 12
+
+
+def test_who_trusts_fewer_users_than_share_the_noise_is_charged_for_less_of_it() -> None:
+    params = small(clients=20, dim=8, threshold=14, clip_norm=1.0, noise_multiplier=1.0, modulus_bits=32)
+    assert params.mechanism is not None and sharing_noise(params, None) == 14
+    cost = params.mechanism.cost
+    assert lenient(colluding=0.0).cost(params) == cost
+    assert lenient(colluding=0.3).cost(params).rho == pytest.approx(cost.rho * 14 / 8, rel=0.02)
+
+
+def test_a_budget_takes_a_ledger() -> None:
+    """In memory, every run would begin with all of it."""
+    policy = lenient(max_epsilon=20.0, clip_norm=1.0, delta=DELTA)
+    with pytest.raises(InvalidInput, match="ledger must be given with a roster or a privacy budget"):
+        Client(0, NOISY, policy)
+    Client(0, NOISY, policy, ledger=MemoryLedger())
+
+
+def test_delta_must_pay_for_the_groups_of_many_runs() -> None:
+    Policy(max_epsilon=8.0, delta=1e-5, failure_log2=-24.0)
+    with pytest.raises(InvalidInput, match=r"delta must be from 2\^-13\.4, 100 times the chance"):
+        Policy(max_epsilon=8.0, delta=1e-5, failure_log2=-20.0)
 
 
 def test_the_largest_budget_is_25() -> None:

@@ -147,7 +147,7 @@ class TestIdentities:
 
     def test_a_client_with_an_identity_does_not_start_without_a_ledger(self, run: Run) -> None:
         """What a roster promises rests on it."""
-        with pytest.raises(InvalidInput, match="ledger must be given in a run with a roster"):
+        with pytest.raises(InvalidInput, match="ledger must be given with a roster"):
             Client(0, run.params, LENIENT, identity=identities(5)[0])
 
     def test_run_keys_are_part_of_what_a_pair_shares(self) -> None:

@@ -49,7 +49,7 @@ def test_without_a_vote_the_headroom_is_the_one_that_is_given() -> None:
     assert ranges.values == pytest.approx([0.8, 1.0])
 
 
-@pytest.mark.parametrize(("largest", "wanted"), [(1000.0, FASTEST), (0.0, 1 / FASTEST)])
+@pytest.mark.parametrize(("largest", "wanted"), [(1000.0, FASTEST), (1e-9, 1 / FASTEST)])
 def test_in_one_round_a_range_changes_by_a_bounded_factor(largest: float, wanted: float) -> None:
     ranges = Ranges([1.0], 3.0)
     ranges.follow([largest])
@@ -71,6 +71,32 @@ def test_clipped_values_widen_the_arrays_whose_mean_came_near_and_outliers_do_no
     for _ in range(20):
         ranges.follow([0.5, 0.05], clipped=0.5)
     assert ranges.values[0] <= MOST_HEADROOM * 0.5
+
+
+def test_an_array_that_stands_still_keeps_its_range_for_when_it_moves() -> None:
+    """A frozen layer, or a round of warm-up with rate 0: means of zero say nothing about the steps that follow."""
+    ranges = Ranges([1.0, 1.0], 2.0, measured=True)
+    for _ in range(20):
+        ranges.follow([0.1, 0.0])
+    assert ranges.values == pytest.approx([1.0, 1.0])
+    ranges.follow([0.1, 0.25])
+    assert ranges.values == pytest.approx([1.0, 1.0]), "its headroom is measured now: 4"
+
+
+def test_nothing_has_moved_until_a_mean_is_not_zero() -> None:
+    ranges = Ranges([1.0, 1.0], 2.0, measured=True)
+    ranges.follow([0.0, 0.0])
+    assert not ranges.moved
+    ranges.follow([0.0, 0.1])
+    assert ranges.moved
+
+
+def test_headrooms_do_not_grow_until_rounding_sets_the_ranges() -> None:
+    """However often values are clipped; a mean that is all rounding is about a tenth of the range."""
+    ranges = Ranges([1.0], 2.0)
+    for _ in range(50):
+        ranges.follow([ranges.values[0] / 20], clipped=0.5)
+    assert ranges.values[0] <= 1.0
 
 
 def test_a_saved_copy_goes_on_alike() -> None:

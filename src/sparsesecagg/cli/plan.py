@@ -149,9 +149,10 @@ def lines_to_paste(answer: Plan, options: RoundOptions) -> list[str]:
         for field in fields(options)
         if getattr(options, field.name) != field.default and field.name not in told
     )
+    train = f"sparsesecagg train --aggregator sliced {common} {trained}{combine}"
     lines = [
         f"sparsesecagg simulate {common} {bits} --dim {goal.dim}",
-        f"sparsesecagg train --aggregator sliced {common} {trained}{combine}",
+        *([] if combine and private else [train]),  # `train` can't clip groups and add noise.
         f"SecAgg(FedAvg(), options=RoundOptions({changed}){private}{over})",
     ]
     if malicious:

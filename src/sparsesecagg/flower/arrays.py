@@ -39,8 +39,11 @@ def view(array: Array) -> NDArray[Any]:
         raise InvalidInput("arrays", "must have the type and shape that their records name")
     if len(array.data) - stream.tell() != prod(shape) * dtype.itemsize:
         raise InvalidInput("arrays", "must have as many bytes as their shapes need")
-    flat = np.frombuffer(array.data, dtype, count=prod(shape), offset=stream.tell())
-    return flat.reshape(shape, order="F" if fortran else "C")
+    try:
+        flat = np.frombuffer(array.data, dtype, count=prod(shape), offset=stream.tell())
+        return flat.reshape(shape, order="F" if fortran else "C")
+    except ValueError:
+        raise InvalidInput("arrays", "must have shapes and types that hold numbers") from None
 
 
 @dataclass(frozen=True)

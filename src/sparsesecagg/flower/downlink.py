@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -40,8 +41,8 @@ STEPS = "secagg-steps"
 """The name of the array that holds steps."""
 _REARRANGED = 8
 """A new epoch changes other coordinates together. After so many steps a whole model costs less than to ignore that."""
-_KEPT = 4
-"""Models per folder: the last one, and some for nodes that are behind in a simulation."""
+_KEPT, _RUNS = 4, 4
+"""Models of each run that a folder keeps: the last one, and some for nodes that are behind in a simulation. Runs."""
 _SUFFIX = ".model"
 
 
@@ -337,7 +338,12 @@ class Replicas:
         raise WrongStep("this node holds none of the models that it starts from, and needs the whole one")
 
     def _forget(self) -> None:
-        """Remove what no step will start from."""
+        """Remove what no step will start from. A quick run must not take the models of a slow one."""
+        kept: Counter[str] = Counter()
         with suppress(FileNotFoundError):  # Another process is tidying up as well.
-            for path in sorted(self.folder.iterdir(), key=lambda path: path.stat().st_mtime)[:-_KEPT]:
-                path.unlink()
+            for path in sorted(self.folder.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True):
+                order = path.name.rpartition("-")[2]
+                if kept[order] < _KEPT and (order in kept or len(kept) < _RUNS):
+                    kept[order] += 1
+                else:
+                    path.unlink()

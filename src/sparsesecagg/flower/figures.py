@@ -264,7 +264,7 @@ class History:
         if cohort == self._cohort:
             return
         self._cohort = cohort
-        for sentence in described(params, model, settings.finds_ranges):
+        for sentence in described(params, model, settings.finds_ranges, settings.roster):
             _LOG.info("SecAgg: %s", sentence)
         config = {
             **asdict(settings.options),

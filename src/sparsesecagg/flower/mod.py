@@ -5,10 +5,10 @@ message that the wrapped strategy made and answers as it always does; its arrays
 node in the clear. What the node has answered, and its secrets, are in its ledger and not in Flower's context: of two
 tasks that run at the same time one is answered, and a context that is copied or put back changes nothing.
 
-Nothing that a server can see depends on this node's data. The round's header is on record before the app trains, so a
-round trains once, for one model. From then on there are two answers: masked words of a length that everybody knows, or
-one fixed text, whatever went wrong in the app. Refusals before that depend on what the server sent, on the owner's
-configuration and on what was answered earlier, and on nothing else.
+Nothing that a server can see depends on this node's data, but for whether the app fails. The round's header is on
+record before the app trains, so a round trains once, for one model. From then on there are two answers: masked words of
+a length that everybody knows, or one fixed text, whatever went wrong in the app. Refusals before that depend on what
+the server sent, on the owner's configuration and on what was answered earlier, and on nothing else.
 """
 
 from __future__ import annotations
@@ -265,7 +265,7 @@ class _KeptUpdate:
             arrays, metrics = msgspec.msgpack.decode(self._path.read_bytes(), type=tuple[SavedArrays, dict[str, float]])
             found = ArrayRecord(saved_arrays(arrays)), metrics
         with suppress(OSError):
-            for path in self._path.parent.glob("*" + _UPDATE):
+            for path in self._path.parent.glob(f"*{_UPDATE}*"):  # With what a killed process left half written.
                 path.unlink(missing_ok=True)
         return found
 

@@ -183,11 +183,18 @@ class Packing:
         known = np.bincount(cell[updated], minlength=cells)
         return np.bincount(cell[updated], mean[updated], cells) / np.maximum(known, 1)
 
-    def open(self, mean: Floats, updated: NDArray[np.bool_], scales: Sequence[float]) -> Opened:
-        """Read a mean of updates, with what of it was opened."""
-        count, known = sum(self.sizes), updated[self.start : self.dim].reshape(-1, self.block)
-        copies = np.where(known, mean[self.start : self.dim].reshape(-1, self.block), 0)
-        tail, start = copies.sum(axis=1) / np.maximum(known.sum(axis=1), 1), 0
+    def open(
+        self, mean: Floats, updated: NDArray[np.bool_], scales: Sequence[float], counts: NDArray[Any] | None = None
+    ) -> Opened:
+        """Read a mean of updates, with what of it was opened.
+
+        `counts` has how many users, or how much of their weight, each coordinate is the mean of: the copies of one
+        value may come from several groups.
+        """
+        count, weights = sum(self.sizes), np.where(updated, 1 if counts is None else counts, 0)
+        weights = weights[self.start : self.dim].reshape(-1, self.block)
+        copies = np.where(weights > 0, mean[self.start : self.dim].reshape(-1, self.block), 0)
+        tail, start = (copies * weights).sum(axis=1) / np.maximum(weights.sum(axis=1), 1), 0
         parts = [mean[:count]]
         for slot, digits in self.whole:
             end = start + slot.size * digits

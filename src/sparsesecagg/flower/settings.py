@@ -22,7 +22,7 @@ from sparsesecagg.planning.planner import PAIRWISE_WARNING
 from sparsesecagg.privacy.anonymity import ServerModel, failed_rounds, planned_colluders
 from sparsesecagg.protocol import Parameters, RoundOptions
 from sparsesecagg.protocol.combine import SMALLEST_NUMBER
-from sparsesecagg.protocol.policy import kept_by
+from sparsesecagg.protocol.policy import kept_by, sharing_noise
 
 DEFAULTS = RoundOptions(alpha=DEFAULT_ALPHA)
 """What `SecAgg(strategy)` does without options: all nodes weigh the same, words are as short as the groups allow."""
@@ -174,7 +174,7 @@ def require_threshold(params: Parameters, invited: int) -> None:
         )
 
 
-def described(params: Parameters, model: int, finds_ranges: bool) -> list[str]:
+def described(params: Parameters, model: int, finds_ranges: bool, roster: Roster | None = None) -> list[str]:
     """Return what the options come to for a cohort and a model of so many bytes: sent, hidden, enforced."""
     smallest, sent = min(params.sizes), params.shape.upload_size()
     groups = "one group" if params.groups == 1 else f"{params.groups} groups of {smallest} or more"
@@ -196,9 +196,11 @@ def described(params: Parameters, model: int, finds_ranges: bool) -> list[str]:
     )
     if mechanism := params.mechanism:
         unit = "example" if params.per_example else "node"
-        noise = f"each round adds noise of {mechanism.multiplier:g} times what one {unit} can change, shared by them"
-        if not params.per_example and kept:  # The server does not know how many examples there are.
-            norm = sqrt(params.dim / params.clients / kept) * mechanism.multiplier
+        sharing = sharing_noise(params, roster)
+        noise = f"each round adds noise of {mechanism.multiplier:g} times what one {unit} can change, of which "
+        noise += f"every node brings 1/{sharing}"
+        if not params.per_example and sharing:  # The server does not know how many examples there are.
+            norm = sqrt(params.dim / params.clients / sharing) * mechanism.multiplier
             noise += f": in the mean a norm of about {norm:.2g} clips; above 3 hardly anything is learnt"
         lines.append(noise)
     fails = failed_rounds(smallest, params.threshold, params.dropout)

@@ -17,7 +17,7 @@ import logging
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -38,7 +38,7 @@ from sparsesecagg.flower.settings import Settings
 from sparsesecagg.planning.noise import FAILURE_LOG2, DifferentialPrivacy
 from sparsesecagg.privacy.accountant import Cost, usable_delta
 from sparsesecagg.protocol import Parameters, Result
-from sparsesecagg.ranges import Ranges, counted
+from sparsesecagg.ranges import NARROWEST, Ranges, counted
 
 _LOG = logging.getLogger("flwr")
 _HEADROOM, _WHOLE_HEADROOM = 2.0, 16.0
@@ -76,7 +76,10 @@ class Movement:
         whole = {slot.name for slot, _ in packing.whole}
         spare = min(_MOST_SPARE, max(1.0, result.params.quantizer.limit / _STEPS))
         least = np.array([_WHOLE_HEADROOM if s.name in whole else _HEADROOM for s in packing.template.travelling])
-        found = np.array(counted(packing.shares(_mean(result), result.updated)))
+        found = np.median([counted(packing.shares(mean, result.updated)) for mean in _means(result)], axis=0)
+        moved = found > NARROWEST
+        if moved.any():  # What stands still now, such as a frozen layer, may move later, about as far as others.
+            found[~moved] = found[moved].max()
         # What was voted for holds this very update; later ones may have grown.
         self._ranges = Ranges(found * least / _HEADROOM, spare * least, measured=True)
         self._sizes = packing.template.sizes
@@ -90,16 +93,20 @@ class Movement:
         With groups, ranges, gain and metrics follow the median of theirs, which a few bad ones can't move far.
         """
         combined, clipped = result.combined, result.clipped or 0
-        means = [_mean(result)]
         weights = [len(result.survivors) if combined.weights is None else int(combined.weights.max())]
+        counts: NDArray[Any] | None = combined.contributors if combined.weights is None else combined.weights
         if combined.groups and combined.robust is None:
             clipped = 0  # Nor can they widen the ranges by a count.
-            weights, means = [users for users, _ in combined.groups], [mean for _, mean in combined.groups]
-        opened = [packing.open(mean, result.updated, terms.scales) for mean in means]
+            weights = [users for users, _ in combined.groups]
+        if combined.groups or combined.robust is not None:
+            counts = None  # All groups have sent the same coordinates.
+        opened = [packing.open(mean, result.updated, terms.scales, counts) for mean in _means(result)]
         middle = Opened.median(opened)
         if self._ranges is not None:
             sent = packing.params.shape.length * max(1, len(result.survivors))
             self._ranges.follow(*middle.largest(), clipped=clipped / sent)
+            if not self._ranges.moved:
+                self._ranges = None  # As in a round of warm-up with rate 0: nodes vote again.
         if result.clipped:
             _LOG.info("SecAgg: %d of the values that nodes sent were beyond their ranges and clipped", result.clipped)
         gain = self._gain_for(result.params)
@@ -137,17 +144,15 @@ class Movement:
         self.downlink.restore(downlink, model)
 
 
-def _mean(result: Result) -> NDArray[np.floating]:
-    """Return the mean in float64: digits of one number must not be rounded by themselves."""
+def _means(result: Result) -> list[NDArray[np.floating]]:
+    """Return the mean, or that of each group, in float64: digits of one number must not be rounded by themselves."""
     combined = result.combined
     if combined.robust is not None:
-        return combined.robust
-    if combined.groups:  # Votes for ranges, of which a bad group must not decide.
-        middle: NDArray[np.float64] = np.median([mean for _, mean in combined.groups], axis=0)
-        return middle
+        return [combined.robust]
+    if combined.groups:
+        return [mean for _, mean in combined.groups]
     divisor = combined.contributors if combined.weights is None else combined.weights
-    mean: NDArray[np.float64] = result.sum() / np.maximum(divisor, 1)
-    return mean
+    return [result.sum() / np.maximum(divisor, 1)]
 
 
 # In a run folder

@@ -98,6 +98,7 @@ class SecAgg(Strategy):
         self._history = History(self._folder)
         self._releases = None if dp is None else Releases(dp, self._folder)
         self._movement = Movement(self._settings)
+        self._started = False
         self._rounds_before = 0  # Done by an earlier process, if this one goes on with its run.
         self._model = ArrayRecord()
         self._grid: PatientGrid | None = None
@@ -153,6 +154,7 @@ class SecAgg(Strategy):
         With a `run_dir` that holds a run which did not come to its end, go on with that one, its model and its rounds.
         """
         self._upload_timeout = settings.require_positive("timeout", timeout)
+        self._started, self._rounds_before = True, 0
         initial_arrays = self._resume(initial_arrays)
         if self._releases and num_rounds > self._releases.dp.rounds:
             _LOG.warning("SecAgg: the noise is made for %d rounds, so the run ends there", self._releases.dp.rounds)
@@ -174,6 +176,10 @@ class SecAgg(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Let the wrapped strategy choose nodes, exchange keys with them if need be, return their UPLOAD messages."""
+        if self._folder.path and not self._started:
+            raise InvalidInput(
+                "run_dir", "must not be given to a SecAgg inside another strategy, which can't resume it"
+            )
         server_round += self._rounds_before
         self._playing, self._model = None, arrays
         record, patient = self._history.begin(server_round), self._patient(grid)
@@ -186,6 +192,8 @@ class SecAgg(Strategy):
             if isinstance(error, InvalidInput | MissingMod) and not worked:
                 raise  # What can't work should stop the first round, not fail it again and again.
             record.fail(error)
+            if self._run is not None:
+                self._excluded |= self._run.excluded_nodes
         return []
 
     def aggregate_train(
@@ -200,12 +208,12 @@ class SecAgg(Strategy):
         if playing is not None and self._run is not None:
             try:
                 result = self._run.finish_round(playing.grid, replies)
-                self._excluded |= self._run.excluded_nodes
                 arrays, metrics = self._aggregate(server_round, result, playing)
             except (ProtocolError, InvalidInput) as error:  # The latter for a model that no node could be brought to.
                 record.fail(error)
                 if self._releases:
                     require_budgets(record.refusals.values(), self._run.params.accusers)
+            self._excluded |= self._run.excluded_nodes  # Also of a round that they have made fail.
         (_LOG.warning if record.failure else _LOG.info)("%s", record.sentence())
         self._history.write()
         self._model = self._model if arrays is None else arrays
@@ -318,6 +326,9 @@ class SecAgg(Strategy):
         replies = [invitation.reply(model, {counted: weight, **means}) for model, weight in moved]
         arrays, aggregated = settings.own(self.strategy, "aggregate_train")(server_round, replies)
         if arrays is not None:
+            for slot in packing.template.slots:  # Strategies compute in floats, which do not hold every integer.
+                if not slot.size and slot.name in arrays:
+                    arrays[slot.name] = invitation.model[slot.name]
             arrays = self._movement.downlink.advance(packing.template, arrays)
         return arrays, aggregated
 

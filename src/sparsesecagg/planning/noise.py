@@ -21,6 +21,7 @@ from sparsesecagg.privacy.accountant import l1_bound, noise_for, require_epsilon
 from sparsesecagg.privacy.anonymity import availability
 from sparsesecagg.privacy.mechanism import LARGEST_VARIANCE, Mechanism
 from sparsesecagg.protocol.parameters import LARGEST_CLIP, Parameters, RoundOptions
+from sparsesecagg.protocol.policy import sharing_noise
 
 LARGEST_NORM: Final = 3.0
 """Noise of a larger norm, in clips, drowns what the users send."""
@@ -123,7 +124,7 @@ def plan_noise(goal: DifferentialPrivacy, params: Parameters, honest: int, failu
         honest=honest,
         std_vs_trusted_server=sqrt(params.clients * availability(params.dropout) / honest) if honest else inf,
         norm_in_clips=sqrt(params.dim) * mechanism.multiplier / params.clients,
-        modulus_bits=_word_bits(mechanism, params),
+        modulus_bits=_word_bits(mechanism, params, honest),
         variance=mechanism.variance / max(1, honest),
     )
 
@@ -138,17 +139,17 @@ def with_noise(
     bare = Parameters.create(clients, dim, replace(options, modulus_bits=WORD_BITS[-1]), roster=roster)
     goal.check(clients)
     mechanism = _mechanism(goal, bare, FAILURE_LOG2)
-    needed = _word_bits(mechanism, bare)
+    needed = _word_bits(mechanism, bare, sharing_noise(bare, roster))
     bits, each = min(options.modulus_bits or needed, needed), mechanism.per_example
     noise = mechanism.multiplier
     return replace(options, modulus_bits=bits, clip_norm=goal.clip, noise_multiplier=noise, per_example=each)
 
 
-def _word_bits(mechanism: Mechanism, params: Parameters) -> int:
+def _word_bits(mechanism: Mechanism, params: Parameters, honest: int) -> int:
     """Return the shortest word that holds sums with noise."""
     if mechanism.per_example:  # Nobody says how many examples there are.
         return WORD_BITS[-1]
-    return max(WORD_BITS[0], mechanism.largest_sum(params.contributors).bit_length() + 1)
+    return max(WORD_BITS[0], mechanism.largest_sum(params.contributors, honest).bit_length() + 1)
 
 
 def _mechanism(goal: DifferentialPrivacy, params: Parameters, failure_log2: float) -> Mechanism:

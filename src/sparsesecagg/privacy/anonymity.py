@@ -136,17 +136,6 @@ def promise(
     return Promise(kept, most, excess_log2(sizes, colluders, most))
 
 
-def sparse_promise(clients: int, quorum: int, graph: tuple[int, int], colluders: int, failure_log2: float) -> Promise:
-    """Return what one group with a sparse graph (degree, threshold) keeps against a semi-honest server.
-
-    A sum has at least `quorum` survivors, joined by masks. Someone's secrets are lost if `threshold` of its neighbours
-    collude, which is a matter of chance. Nothing is promised against a malicious server.
-    """
-    degree, threshold = graph
-    lost = log_union(log_hypergeometric_at_least(clients - 1, colluders, degree, threshold), clients) / math.log(2)
-    return Promise(max(0, quorum - colluders) if lost <= failure_log2 else 0, colluders, lost)
-
-
 # Exact tails, as natural logarithms, because the interesting probabilities are near 2^−40 and smaller. All sums have
 # positive terms only, so nothing cancels.
 

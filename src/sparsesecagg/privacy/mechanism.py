@@ -84,12 +84,19 @@ class Mechanism:
     @cached_property
     def cost(self) -> Cost:
         """What one sum costs each user, or each example, in it."""
-        norm = sqrt(self.squared_norm)
-        return skellam_cost(self.variance, norm, l1_bound(norm, self.length))
+        return self.cost_of(1.0, 1)
 
-    def largest_sum(self, users: int) -> int:
-        """Return the magnitude that a word should hold, so that sums of this many users hardly ever wrap."""
-        return round(4 * self.levels * users + _ROOM * sqrt(2 * self.variance))
+    def cost_of(self, counted: float, times: int) -> Cost:
+        """Return what a sum costs of whose noise a part is counted, and in which so many times the norm may change."""
+        norm = sqrt(self.squared_norm)
+        return skellam_cost(counted * self.variance, times * norm, times * l1_bound(norm, self.length))
+
+    def largest_sum(self, users: int, honest: int) -> int:
+        """Return the magnitude that a word should hold, so that sums of this many users hardly ever wrap.
+
+        All of them add noise, each 1/`honest` of what a sum needs.
+        """
+        return round(4 * self.levels * users + _ROOM * sqrt(self.variance * max(2.0, users / max(1, honest))))
 
     def steps(self, honest: int, entropy: Entropy) -> tuple[Step, ...]:
         """Return the steps of one upload; `honest` is H."""

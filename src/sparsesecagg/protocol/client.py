@@ -27,7 +27,7 @@ from sparsesecagg.protocol.epoch import AHEAD, NO_CONTEXT, Epoch, Header, Tags, 
 from sparsesecagg.protocol.ledger import ClientState, Journal, Ledger, MemoryLedger, Spending, restore_state, save_state
 from sparsesecagg.protocol.messages import EpochKeys, RoundHeader, UnmaskRequest, encode, encode_users, user_number
 from sparsesecagg.protocol.parameters import Parameters
-from sparsesecagg.protocol.policy import Policy
+from sparsesecagg.protocol.policy import Policy, sharing_noise
 from sparsesecagg.protocol.stages import CLIENT_TRANSITIONS, Progress, after
 
 LEAP = 1 << 20
@@ -67,10 +67,12 @@ class Client:
         self._roster = self._identity.roster if self._identity else None
         self.promise = self.policy.check(params, self._roster)
         """What this user has computed that the run keeps."""
+        self._sharing = sharing_noise(params, self._roster) if params.mechanism else 0
         self._entropy = entropy
-        if ledger is None and params.authenticated:  # What a roster promises rests on it.
+        if ledger is None and (params.authenticated or self.policy.max_epsilon is not None):  # These rest on it.
             raise InvalidInput(
-                "ledger", "must be given in a run with a roster: SqliteLedger on a node, MemoryLedger in a simulation"
+                "ledger",
+                "must be given with a roster or a privacy budget: SqliteLedger on a node, MemoryLedger in a simulation",
             )
         self._journal = Journal(ledger or MemoryLedger(), ClientState(user=user, params=self._encoded))
         self._epoch: tuple[bytes, Epoch] | None = None
@@ -216,7 +218,7 @@ class Client:
         if number not in state.packages:
             raise WrongStage("upload", "SHARE_KEYS: no key package was sent for this round")
         checks.check_header(epoch, index, message, state.packages[number], context)
-        self.policy.check_budget(self.params, self._journal.ledger.spent())
+        self.policy.check_budget(self.params, self._journal.ledger.spent(), self._roster)
         self._journal.record(state.with_changes(round_number=number, header=data, progress=progress), data)
 
     def upload(
@@ -238,10 +240,10 @@ class Client:
             answer, clipped = self._masked(Header(self._joined()[0], message), source, weight, trace)
             state, number = self._state, message.round_number
             spent = self._journal.ledger.spent()
-            self.policy.check_budget(self.params, spent)  # Again: another run may have spent meanwhile.
+            self.policy.check_budget(self.params, spent, self._roster)  # Again: another run may have spent meanwhile.
             packages = {**state.packages, number: state.packages[number].spent()}
             state = state.with_changes(progress=progress, clipped=clipped, packages=packages)
-            self._journal.record(state, data, answer, Spending(spent, self.policy.cost(self.params)))
+            self._journal.record(state, data, answer, Spending(spent, self.policy.cost(self.params, self._roster)))
         return answer
 
     def unmask(self, data: bytes) -> bytes:
@@ -279,7 +281,7 @@ class Client:
         partners, masked_sum = header.partners(index).tolist(), header.masked_sum()
         masked = masked_sum.mask(
             source,
-            self.params.steps(weight, self._entropy, self.promise.anonymity),
+            self.params.steps(weight, self._entropy, self._sharing),
             weight,
             [Pair(self.user, epoch.user(peer), agreement.with_peer(header.mask_key[peer])) for peer in partners],
             masked_sum.private_mask(self.user, unspent.private_seed, positive=True),

@@ -166,7 +166,9 @@ class _Clipping(ByGroup):
         """Return the sums as they are, and the clipped mean in place of the plain one."""
         total, memory = super().total(), self._memory
         where = total.contributors > 0
-        last = np.zeros(self.params.dim, np.float32) if memory.last is None else memory.last
+        last = memory.last
+        if last is None or len(last) != self.params.dim:  # Another cohort may take another number of coordinates.
+            last = np.zeros(self.params.dim, np.float32)
         mean = np.where(where, np.float32(memory.decay) * last, np.float32(0))
         for _ in range(_ITERATIONS):
             away = [np.where(where, each - mean, np.float32(0)) for _, each in total.groups]

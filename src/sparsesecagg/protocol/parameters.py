@@ -201,7 +201,7 @@ class Parameters(Layout, frozen=True):
         require("max_weight", not self.max_weight, "must be 0 with noise: weights would change the sensitivity")
         longest = not self.per_example or self.modulus_bits == WORD_BITS[-1]
         require("modulus_bits", longest, f"must be {WORD_BITS[-1]} for noise that protects examples")
-        needed = mechanism.largest_sum(self.contributors)
+        needed = mechanism.largest_sum(self.contributors, self.contributors)
         require("modulus_bits", self.word.largest >= needed, f"must be {needed.bit_length() + 1} or more for the noise")
 
     @property
@@ -257,7 +257,7 @@ class Parameters(Layout, frozen=True):
     def steps(self, weight: int, entropy: Entropy, honest: int = 1) -> tuple[Step, ...]:
         """Return the steps of an upload between selecting and masking.
 
-        `honest` is how many honest users every opened sum has, as the user knows it: so many share the noise.
+        `honest` is how many honest users every opened sum has: so many share the noise.
         """
         if self.mechanism:
             return self.mechanism.steps(honest, entropy)

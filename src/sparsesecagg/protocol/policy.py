@@ -10,7 +10,7 @@ no field of the server's parameters can.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
+from math import inf, log2
 
 from sparsesecagg.crypto.identity import USUAL_COLLUDING, Roster
 from sparsesecagg.errors import PolicyViolation, PrivacyBudgetExhausted, require
@@ -22,6 +22,8 @@ from sparsesecagg.privacy.anonymity import Promise, ServerModel
 from sparsesecagg.privacy.mechanism import LARGEST_VARIANCE
 from sparsesecagg.protocol.parameters import Parameters
 
+_RUNS = 100
+"""Runs of one ledger that δ must be able to pay for."""
 PROTECTING = frozenset(name for name, pattern in PATTERNS.items() if pattern.protects)
 """`pairwise`, as published, gives single values away: only who asks for it by name takes part in it."""
 
@@ -46,7 +48,7 @@ class Policy:
     max_clients: int = 1 << 17
     patterns: frozenset[str] = PROTECTING
     max_epsilon: float | None = None
-    """With differential privacy: the most that this user spends, over all runs of its ledger; None: no demand."""
+    """With differential privacy: the most that this user spends, over all noisy runs of its ledger; None: no demand."""
     delta: float = 1e-5
     clip_norm: float | None = None
     """The largest 2-norm of an update, or of an example's part in it, that noise may be made for; None: any."""
@@ -67,8 +69,10 @@ class Policy:
         if self.max_epsilon is not None:
             require_epsilon(self.max_epsilon, "max_epsilon")
         require("unit", self.unit in ("user", "example"), f"must be 'user' or 'example', got {self.unit!r}")
-        possible = 2**self.failure_log2 < self.delta < 1
-        require("delta", possible, f"must be in (2^{self.failure_log2:g}, 1), got {self.delta}")
+        # The groups of every run of a ledger may fail, and the budget is one for all of them.
+        possible = _RUNS * 2**self.failure_log2 <= self.delta < 1
+        lowest = f"2^{self.failure_log2 + log2(_RUNS):.3g}, {_RUNS} times the chance that the groups of a run fail"
+        require("delta", possible, f"must be from {lowest}, to 1, got {self.delta}")
         require("patterns", bool(self.patterns), "must allow at least one, or no run is good enough")
 
     def check(self, params: Parameters, roster: Roster | None = None) -> Promise:
@@ -94,10 +98,7 @@ class Policy:
             self.clip_norm is None or params.clip_norm <= self.clip_norm,
             f"the run clips to a norm of {params.clip_norm:g}, the policy allows {self.clip_norm}",
         )
-        server = self.server or ("malicious" if roster else "semi-honest")
-        colluding = self.colluding
-        if colluding is None:
-            colluding = max(USUAL_COLLUDING, roster.colluding) if roster else 0.0
+        server, colluding = self._adversary(roster)
         found = kept_by(params, server, colluding, self.failure_log2)
         if not params.shape.protects:
             return found  # An owner that allows it knows that it protects nothing.
@@ -109,26 +110,43 @@ class Policy:
             f"demands {self.min_anonymity}",
         )
         if params.mechanism is not None:
-            _demand(kept > 0, "the run adds noise but promises no honest user in every sum to share it")
-            variance, largest = params.mechanism.variance, LARGEST_VARIANCE * kept
-            problem = f"the noise has a variance of {variance:g}, {kept} users can share at most {largest:g}"
+            sharing = sharing_noise(params, roster)
+            _demand(min(kept, sharing) > 0, "the run adds noise but promises no honest user in every sum to share it")
+            variance, largest = params.mechanism.variance, LARGEST_VARIANCE * sharing
+            problem = f"the noise has a variance of {variance:g}, {sharing} users can share at most {largest:g}"
             _demand(variance <= largest, problem)
         return found
 
-    def check_budget(self, params: Parameters, spent: Cost) -> None:
+    def _adversary(self, roster: Roster | None) -> tuple[ServerModel, float]:
+        """Return whom this policy is about: what the server does, and the fraction of the users that helps it."""
+        server = self.server or ("malicious" if roster else "semi-honest")
+        if self.colluding is not None:
+            return server, self.colluding
+        return server, max(USUAL_COLLUDING, roster.colluding) if roster else 0.0
+
+    def check_budget(self, params: Parameters, spent: Cost, roster: Roster | None = None) -> None:
         """Raise `PrivacyBudgetExhausted` if one more upload would spend more than this user allows."""
         if self.max_epsilon is None or params.mechanism is None:
             return
         usable = usable_delta(self.delta, self.max_epsilon, self.failure_log2)
-        after = (spent + self.cost(params)).epsilon(usable)
+        after = (spent + self.cost(params, roster)).epsilon(usable)
         if after > self.max_epsilon:
             raise PrivacyBudgetExhausted(after, self.max_epsilon, self.delta)
 
-    def cost(self, params: Parameters) -> Cost:
-        """Return what one upload costs, in this user's unit. What protects examples alone leaves a user no budget."""
+    def cost(self, params: Parameters, roster: Roster | None = None) -> Cost:
+        """Return what one upload costs, in this user's unit. What protects examples alone leaves a user no budget.
+
+        An example decides about all of an upload that is clipped as a whole: without it the upload may be any other, so
+        noise for users costs an example twice the norm. Who trusts fewer users than share the noise counts less of it.
+        """
         if params.mechanism is None:
             return Cost()
-        return Cost(inf, inf) if params.per_example and self.unit == "user" else params.mechanism.cost
+        if params.per_example and self.unit == "user":
+            return Cost(inf, inf)
+        server, colluding = self._adversary(roster)
+        kept = kept_by(params, server, colluding, self.failure_log2).anonymity
+        counted = min(1.0, kept / max(1, sharing_noise(params, roster)))
+        return params.mechanism.cost_of(counted, 2 if self.unit == "example" and not params.per_example else 1)
 
     def _check_roster(self, params: Parameters, roster: Roster) -> None:
         """Raise unless the run is cut as the roster says: another cut of the same draw is another draw."""
@@ -141,12 +159,20 @@ class Policy:
 def kept_by(params: Parameters, server: ServerModel, colluding: float, failure_log2: float = -40.0) -> Promise:
     """Return what a run's groups and threshold keep."""
     colluders = anonymity.planned_colluders(params.clients, colluding) if colluding else 0
-    if params.neighbours:
-        if server == "malicious":
-            return Promise(0, colluders, 0.0)
-        graph = params.neighbours, params.threshold
-        return anonymity.sparse_promise(params.clients, params.quorum, graph, colluders, failure_log2)
+    if params.neighbours:  # Users see to it that survivors are joined by masks. Colluders may cut such a graph.
+        kept = server == "semi-honest" and not colluders
+        return Promise(params.quorum, 0, -inf) if kept else Promise(0, colluders, 0.0)
     return anonymity.promise(params.sizes, params.threshold, colluders, server, failure_log2)
+
+
+def sharing_noise(params: Parameters, roster: Roster | None) -> int:
+    """Return H: each user adds 1/H of a sum's noise.
+
+    It follows from what all users know, and not from their policies, so that the noise of any H honest users is enough.
+    """
+    if roster is None:
+        return kept_by(params, "semi-honest", params.colluding).anonymity
+    return kept_by(params, "malicious", max(USUAL_COLLUDING, roster.colluding, params.colluding)).anonymity
 
 
 def _demand(holds: bool, problem: str) -> None:

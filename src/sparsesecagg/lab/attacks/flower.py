@@ -158,7 +158,8 @@ def _strict_metric(metrics: Any, name: str) -> float:
 def flower_data_oracle(world: FlowerWorld) -> None:
     """The server asks for a metric, and a model on which training fails or overflows on some nodes' data.
 
-    No reply depends on data: a missing or non-finite value counts as 0, and an app that fails gets one fixed text.
+    No reply depends on data, but for whether the app fails: a missing or non-finite value counts as 0, and an app that
+    fails gets one fixed text.
     """
     metrics: list[dict[str, Any]] = [{"loss": 1.0}, {"loss": np.inf}, {}, {"loss": np.nan}]
     replies: dict[int, str] = {}
