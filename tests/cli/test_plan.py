@@ -86,7 +86,7 @@ def test_readers_get_a_table_a_sentence_and_lines_to_paste(capsys: pytest.Captur
     _, out, _ = run(capsys, *f"{TENTH} --clients 1000 --alpha 0.04".split())
     assert "honest users in every sum, malicious server" in out
     assert "Feasible. Privacy: 10 groups of 100" in " ".join(out.split())
-    flower = re.search(r"SecAgg\(FedAvg\(\), options=(RoundOptions\(.*\))\)", out)
+    flower = re.search(r"SecAgg\(FedAvg\(\), options=(RoundOptions\(.*\)), roster=\"FILE\"\)", out)
     assert flower is not None
     assert eval(flower[1], {"RoundOptions": RoundOptions}) == RoundOptions(  # noqa: S307
         alpha=0.04, group_size=100, threshold=82, colluding=0.1, modulus_bits=9
@@ -186,7 +186,9 @@ def test_the_lines_of_a_private_plan_carry_clip_and_noise(capsys: pytest.Capture
     asked = f"{NOISY} --clients 1000 --epsilon 8 --clip-norm 0.5".split()
     _, out, _ = run(capsys, *asked)
     assert MEANING in " ".join(re.sub("[│┃]", " ", out).split())
-    flower = re.search(r"SecAgg\(FedAvg\(\), options=(RoundOptions\(.*\)), dp=(DifferentialPrivacy\(.*\))\)", out)
+    flower = re.search(
+        r"SecAgg\(FedAvg\(\), options=(RoundOptions\(.*\)), dp=(DifferentialPrivacy\(.*\)), roster=", out
+    )
     assert flower is not None
     names = {"RoundOptions": RoundOptions, "DifferentialPrivacy": DifferentialPrivacy}
     options, dp = (eval(part, names) for part in flower.groups())  # noqa: S307
@@ -230,11 +232,11 @@ def test_malicious_users_need_twice_as_many_groups_and_one(capsys: pytest.Captur
     asked = f"{NOISY} --clients 1000 --epsilon 8 --alpha 0.2".split()
     one, nine = run_json(capsys, *asked), run_json(capsys, *asked, "--malicious", "4")
     assert (one["groups"], nine["groups"]) == (1, 10), "groups of 111 at most, of which 4 are fewer than half"
-    assert "malicious users: 10 groups that send the same slice stand 4 of them" in nine["reason"]
+    assert "malicious users: 10 groups that send the same slice withstand 4 of them" in nine["reason"]
     _, out, _ = run(capsys, *asked, "--malicious", "4")
     simulate, flower = out.splitlines()[-3:-1] if "roster build" in out else out.splitlines()[-2:]
     assert simulate.startswith("  sparsesecagg simulate") and "train" not in out.rpartition(simulate)[2]
-    assert flower.endswith('over="clipped-groups", groups=10)')
+    assert flower.endswith('over="clipped-groups", groups=10, roster="FILE")')
     assert "group_size" not in flower
     assert "same_slices" not in flower
     assert nine["anonymity"] < one["anonymity"]

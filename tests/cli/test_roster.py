@@ -59,9 +59,19 @@ def test_a_round_runs_with_the_roster_that_was_built(folder: Path, capsys: pytes
 def test_group_size_and_collusion_stand_in_the_roster(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     usual = Roster.load(build(capsys, folder))
     assert (usual.group_size, usual.colluding, usual.beacon, len(usual.seed or b"")) == (None, 0.1, "", 32)
+    (folder / "roster.json").unlink()
     other = Roster.load(build(capsys, folder, "--group-size", "3", "--colluding", "0.2"))
     assert (other.group_size, other.colluding) == (3, 0.2)
     assert other.seed != usual.seed, "drawn anew for every roster"
+
+
+def test_a_roster_is_not_drawn_again_in_its_place(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever could draw until the groups please would choose them."""
+    before = build(capsys, folder).read_bytes()
+    entries = [str(folder / f"{user}.demo.json") for user in "abc"]
+    code, _, err = run(capsys, "roster", "build", "--run", "demo", "--roster", str(folder / "roster.json"), *entries)
+    assert (code, err) == (2, "sparsesecagg: --roster must name a new file, got roster.json, which exists.\n")
+    assert (folder / "roster.json").read_bytes() == before
 
 
 def test_a_beacon_gives_everybody_the_same_seed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -85,7 +85,7 @@ def plan(asked: PlanOptions, *, json: JsonOption = False) -> None:
     """
     answer, malicious = plan_round(asked.goal()), asked.malicious
     if malicious and answer.options is not None:
-        stood = f"; malicious users: {answer.groups} groups that send the same slice stand {malicious} of them"
+        stood = f"; malicious users: {answer.groups} groups that send the same slice withstand {malicious} of them"
         options = replace(answer.options, same_slices=True)
         answer = replace(answer, options=options, reason=answer.reason + stood)
     if json:
@@ -123,6 +123,9 @@ def as_json(answer: Plan) -> dict[str, Any]:
     }
 
 
+ROSTER = ', roster="FILE"'
+
+
 def lines_to_paste(answer: Plan, options: RoundOptions) -> list[str]:
     """Return the lines that use a plan: `simulate`, `train`, Flower, and the roster that a malicious server takes."""
     goal, noise = answer.goal, answer.goal.noise
@@ -133,7 +136,7 @@ def lines_to_paste(answer: Plan, options: RoundOptions) -> list[str]:
         f"--dropout {goal.dropout:g}{' --authenticated' * malicious}"
     )
     bits, colluding = f"--modulus-bits {options.modulus_bits}", f"--colluding {goal.colluding:g}"
-    trained, private = bits, ""
+    trained, private = f"{bits} {colluding}", ""
     if noise is not None:  # Then `train` takes the word that its own model needs.
         figures = {"epsilon": noise.epsilon, "delta": noise.delta, "clip": noise.clip}
         trained = f"{colluding} --rounds {noise.rounds} " + " ".join(f"--dp-{n} {v:g}" for n, v in figures.items())
@@ -153,7 +156,7 @@ def lines_to_paste(answer: Plan, options: RoundOptions) -> list[str]:
     lines = [
         f"sparsesecagg simulate {common} {bits} --dim {goal.dim}",
         *([] if combine and private else [train]),  # `train` can't clip groups and add noise.
-        f"SecAgg(FedAvg(), options=RoundOptions({changed}){private}{over})",
+        f"SecAgg(FedAvg(), options=RoundOptions({changed}){private}{over}{ROSTER * malicious})",
     ]
     if malicious:
         remark = "    # without a roster a malicious server plays all other users itself"

@@ -97,6 +97,8 @@ def build(
     The builder is trusted for the draw. With --beacon nobody is: the roster is written without a seed and
     handed out, and `roster seal` adds the seed when the beacon's value is known.
     """
+    # Whoever could draw again until the groups please would choose them.
+    require("roster", not roster.exists(), f"must name a new file, got {roster.name}, which exists")
     if len(entries) < SMALLEST_GROUP:
         raise InvalidInput("entries", f"must be those of at least {SMALLEST_GROUP} users, got {len(entries)}")
     group_count(len(entries), group_size)  # Raises for a size that can't be cut.

@@ -11,7 +11,7 @@ from typing import Any
 from flwr.serverapp.strategy import Strategy
 
 from sparsesecagg.crypto.identity import USUAL_COLLUDING, Roster
-from sparsesecagg.downlink.gain import DEFAULT_ALPHA
+from sparsesecagg.downlink.gain import DEFAULT_ALPHA, Gain
 from sparsesecagg.errors import InvalidInput, require
 from sparsesecagg.flower.arrays import Template
 from sparsesecagg.flower.packing import Packing
@@ -59,6 +59,8 @@ class Settings:
             raise InvalidInput("gain", f"must be 'auto' or a number of at least 1, got {self.gain!r}")
         if self.dp and self.metrics:
             raise InvalidInput("metrics", "must not be given with dp: they would be outside of the noise")
+        known = isinstance(self.metrics, Mapping)
+        require("metrics", known, f"must map names to largest magnitudes, got a {type(self.metrics).__name__}")
         for name, bound in self.metrics.items():
             require("metrics", is_positive(bound), f"must map names to largest magnitudes, got {bound!r} for {name!r}")
         object.__setattr__(self, "metrics", {name: float(bound) for name, bound in self.metrics.items()})
@@ -103,6 +105,8 @@ class Settings:
         if options is DEFAULTS and template.dim < _TINY:
             options = replace(options, alpha=1.0)  # There is nothing to slice.
         params = self._with_dim(options, clients, template.dim)
+        if self.gain is not None:
+            Gain(params.shape.coverage, self.gain)  # Raises for one beyond what this coverage allows.
         packing = Packing(template, params, len(self.metrics))
         return params.replace(dim=packing.dim_with_votes if self.finds_ranges else packing.dim)
 

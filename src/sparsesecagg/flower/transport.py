@@ -8,6 +8,7 @@ refused.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -17,6 +18,7 @@ from flwr.serverapp import Grid
 
 from sparsesecagg.flower.errors import UnprovenNode
 
+_LOG = logging.getLogger("flwr")
 _POLL, _SLOWEST_POLL = 0.2, 3.0  # The latter is Flower's own pause between two looks for replies.
 Messages = Mapping[int, Message]
 """By the node that they go to, or come from."""
@@ -81,8 +83,12 @@ class PatientGrid:
 
     def wait_for_nodes(self, count: int, timeout: float) -> None:
         """Wait until so many nodes are there, or time is up: a strategy may begin with two."""
-        deadline = time.monotonic() + timeout
-        while len(list(self.inner.get_node_ids())) < count and time.monotonic() < deadline:
+        deadline, told = time.monotonic() + timeout, False
+        while (there := len(list(self.inner.get_node_ids()))) < count and time.monotonic() < deadline:
+            if not told:
+                hint = 'in a simulation: --federation-config "num-supernodes=10"'
+                _LOG.warning("SecAgg: %d nodes are there, waiting up to %g s for %d (%s)", there, timeout, count, hint)
+            told = True
             time.sleep(min(1.0, timeout / 10))
 
 

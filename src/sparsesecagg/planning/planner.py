@@ -302,7 +302,8 @@ def _remedies(goal: Goal) -> str:
         "min-anonymity": _largest(goal.min_anonymity - 1, 1, lambda count: replace(goal, min_anonymity=count)),
         "clients": next((clients for clients in larger if _is_feasible(replace(goal, clients=clients))), None),
     }
-    return _feasible(found) or "no other server, dropout, anonymity or cohort alone helps"
+    kept = "" if goal.group_size is None else f" with groups of {goal.group_size}; larger groups may"
+    return _feasible(found) or f"no other server, dropout, anonymity or cohort alone helps{kept}"
 
 
 def _quieter(goal: Goal, noise: NoisePlan) -> str:

@@ -95,18 +95,18 @@ def test_what_cannot_be_measured_is_refused(option: str, change: dict[str, float
     assert refusal.value.option == option
 
 
-AUDIT = "audit --clients 5 --dim 100 --rounds 1 --dropout 0 --canaries 40 --json"
+AUDIT = "audit --clients 5 --dim 100 --rounds 1 --dropout 0 --json"
 
 
 def test_the_command_puts_noise_to_the_test(capsys: pytest.CaptureFixture[str]) -> None:
-    dp = run_json(capsys, *AUDIT.split(), "--dp-epsilon", "8")["dp"]
+    dp = run_json(capsys, *AUDIT.split(), *"--dp-epsilon 8 --canaries 40".split())["dp"]
     assert dp["with_noise"]["epsilon_lower_gaussian"] <= dp["epsilon_proven"] <= dp["epsilon"] == 8
     assert dp["without_noise"]["false_alarms"] == 0
     assert "dp" not in run_json(capsys, *AUDIT.split())
 
 
 @pytest.mark.parametrize(
-    "given", ["--dp-epsilon 0", "--dp-delta 0.5 --dp-epsilon 1", "--canaries 3 --dp-epsilon 1"], ids=str
+    "given", ["--dp-epsilon 0", "--dp-delta 0.5 --dp-epsilon 1", "--canaries 3 --dp-epsilon 1", "--canaries 9"], ids=str
 )
 def test_the_command_names_the_bad_option(capsys: pytest.CaptureFixture[str], given: str) -> None:
     code, out, err = run(capsys, *AUDIT.split(), *given.split())

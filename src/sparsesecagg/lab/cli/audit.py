@@ -80,6 +80,9 @@ def audit(asked: AuditOptions, *, json: JsonOption = False) -> None:
         return AuditSettings(**same | {"options": options, "drop_at": Stage[asked.drop_at]})
 
     audited = [settings_of(name) for name in dict.fromkeys([pattern, *(PATTERNS if asked.compare else ())])]
+    for name in ("dp_delta", "canaries"):
+        alone = asked.dp_epsilon is None and getattr(asked, name) != getattr(AuditOptions, name)
+        require(name, not alone, "must be given together with --dp-epsilon")
     noisy = None if asked.dp_epsilon is None else _canaries(asked, asked.dp_epsilon)
     shared.check_memory(asked.dim)
     params = audited[0].params

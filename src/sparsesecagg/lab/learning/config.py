@@ -155,6 +155,9 @@ class TrainingConfig:
         for stage in self.drop_stages:
             if stage not in (names := [*(known.name for known in STAGES), "ANY"]):
                 raise InvalidInput("drop_at", f"must be one of {', '.join(names)}, got {stage!r}")
+        for option in ("dp_delta", "dp_clip"):
+            alone = self.dp_epsilon is None and getattr(self, option) != getattr(TrainingConfig, option)
+            require(option, not alone, "must be given together with --dp-epsilon")
         least = f"{math.ceil(300 / self.clients) / 100:g} with {self.clients} clients"
         require("sample", self.cohort >= 3, f"must be at least {least}, so that 3 take part, got {self.sample:g}")
         fixed = "must be 1 with --authenticated: a roster names the users of all rounds"
