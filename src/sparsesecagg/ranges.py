@@ -11,8 +11,9 @@ group voted for which power, and nothing about any one of them.
 *Followed.* From then on a range is a headroom times the largest magnitude in the array's last means, which the server
 learns anyway. The first mean after a vote says how much wider single updates are than their mean, and that ratio is the
 array's headroom. Where values were clipped, the arrays that may have lost them get more, up to what rounding allows: a
-wider range is a coarser one, and means that are mostly rounding must not set the next range. A mean of zero says
-nothing: an array that stands still, as a frozen layer does, keeps its range for the round in which it moves.
+wider range is a coarser one, and means that are mostly rounding must not set the next range. A mean of zero comes from
+a range that is too wide, or from an array that stands still, as a frozen layer does, and may move again later: its
+range shrinks, but not to nothing.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ MOST_HEADROOM, MOST_GROWN = 1024.0, 8.0
 """The most that is measured, and how many times the least one a headroom grows to where values are clipped.
 
 Rounding alone moves the largest of a million means by a tenth of the range, with ten users and ten steps or so."""
-_SMALLEST = 1e-12
+_SMALLEST, _DEEPEST = 1e-12, 16.0
+"""The narrowest range, and how far below the widest one the range of an array falls that stands still."""
 _State = tuple[list[float], list[float], list[float], list[float]]
 
 
@@ -91,23 +93,25 @@ class Ranges:
     def follow(self, largest: ArrayLike, known: ArrayLike = True, clipped: float = 0.0) -> None:
         """Adapt to a round, given the largest magnitude in each array of its mean, and the part of values clipped.
 
-        `known` says for which arrays the round opened anything; the others keep their ranges, and so do those that
-        have not moved at all.
+        `known` says for which arrays the round opened anything; the others keep their ranges.
         """
         now = np.asarray(largest, np.float64)
-        known = np.asarray(known) & np.isfinite(now) & (now > 0)
+        known = np.asarray(known) & np.isfinite(now)
         self._seen = np.where(known, np.maximum(np.where(known, now, 0), MEMORY * self._seen), self._seen)
-        new = known & np.isnan(self._headroom)
+        new = known & (now > 0) & np.isnan(self._headroom)
         ratio = np.divide(self.values, self._seen, out=np.ones_like(self.values), where=new)
         self._headroom = np.where(new, np.clip(ratio, self._least, MOST_HEADROOM), self._headroom)
-        if clipped > TOLERATED:
+        growing = known & (self._headroom * self._seen > self.values)
+        if clipped > TOLERATED and not growing.any():  # A range that grows anyway explains what was clipped.
             # Only the number is known. Suspects are arrays whose mean came near its range; without any, all are.
             near = known & (8 * self._seen > self.values)
             suspects = near if near.any() else known
             grown = np.minimum(2 * self._headroom, np.maximum(self._headroom, MOST_GROWN * self._least))
             self._headroom = np.where(suspects, grown, self._headroom)
         wanted = np.clip(self._headroom * self._seen, self.values / FASTEST, self.values * FASTEST)
-        self.values = np.where(known, np.maximum(wanted, _SMALLEST), self.values)
+        least = np.where(now == 0, np.minimum(self.values, self.values.max(initial=0) / _DEEPEST), _SMALLEST)
+        # Until a voted array has moved, nobody knows its headroom, and the range that was voted for has to do.
+        self.values = np.where(known & ~np.isnan(wanted), np.maximum(wanted, least), self.values)
 
     def save(self) -> bytes:
         """Return what the next ranges depend on."""
