@@ -152,8 +152,13 @@ def _upload(found: Results, name: str) -> Claim:
         text,
         stated,
         conditions(found[name], settings),
-        compared(middle, claimed),
+        _so_far(found[name], compared(middle, claimed)),
     )
+
+
+def _so_far(result: Mapping[str, Any], verdict: str) -> str:
+    """Return a verdict on runs that are all there: some seeds of some N say nothing yet."""
+    return verdict if result["complete"] else f"{CANNOT_TELL}: not complete"
 
 
 def _few_rounds(found: Results) -> Claim:
@@ -170,7 +175,7 @@ def _few_rounds(found: Results) -> Claim:
     crossed = median_rounds(settings, found["fig3"]["configuration"]["training"]["target"])
     rounds = ", ".join(f"{spread.median:.0f}" for _, spread in crossed if spread)
     near = max(abs(share) for _, share in more) <= 0.1
-    verdict = NEAR if near else NO
+    verdict = _so_far(found["fig3"], NEAR if near else NO)
     ours, condition = f"{text} (of {rounds} rounds)", conditions(found["fig3"], settings)
     return Claim(where, what, paper, ours, "CIFAR-10, IID", condition, verdict)
 
@@ -250,7 +255,7 @@ def _clock(found: Results, name: str) -> Claim:
 
 def _rounds_ratio(result: Mapping[str, Any] | None, clients: int) -> float | None:
     """Return SecAgg's rounds to the target over the published pattern's, the median of the seeds."""
-    if result is None:
+    if result is None or not result["complete"]:
         return None
     ratios = [
         base["reached_target_at"] / run["reached_target_at"]
