@@ -90,11 +90,15 @@ def _so_far(result: Mapping[str, Any]) -> str:
         done = dict.fromkeys((run["figure"], run["clients"]) for run in runs)
         return ", ".join(f"{figure} at N = {clients}" for figure, clients in done)
     texts = []
-    for clients in sorted({run["clients"] for run in runs}):
+    planned = {cohort["clients"] for cohort in result["configuration"]["training"]["cohorts"]}
+    for clients in sorted(planned):
         systems: dict[int, set[str]] = {}
         for run in runs:
             if run["clients"] == clients:
                 systems.setdefault(run["seed"], set()).add(run["system"])
+        if not systems:
+            texts.append(f"N = {clients}: nothing yet")
+            continue
         whole = sum(some == {"secagg", "pairwise", "sliced"} for some in systems.values())
         seeds = (
             f"{whole} seed{'s' * (whole > 1)}"

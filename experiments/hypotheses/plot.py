@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -12,23 +12,30 @@ from experiments.common.plotting import COLOURS, panels, save
 from experiments.hypotheses.config import HYPOTHESES, PAPER_CLOCKS, PAPER_UPLOADS
 
 
-def predicted(result: Mapping[str, Any], hypothesis: str, figure: str) -> float | None:
-    """Return the median saving that a hypothesis gives in a figure, over N and seeds; None without any."""
-    known = [
-        one["saving"]
-        for one in result["numbers"]["table"]
-        if (one["hypothesis"], one["figure"]) == (hypothesis, figure) and one["saving"] is not None
-    ]
-    return median(known) if known else None
+def predicted(
+    result: Mapping[str, Any], hypothesis: str, figure: str, cohort: Callable[..., int] = max
+) -> float | None:
+    """Return the median saving that a hypothesis gives in a figure, with most users unless `cohort` is `min`."""
+    return _median([one["saving"] for one in _entries(result, hypothesis, figure, cohort)])
 
 
 def needed_speedup(result: Mapping[str, Any], hypothesis: str, figure: str) -> float | None:
     """Return τ, by which one round must be faster for the paper's wall clock to come out: its speed-up over R."""
-    known = [
-        PAPER_CLOCKS[figure] / one["ratio"]
-        for one in result["numbers"]["table"]
-        if (one["hypothesis"], one["figure"]) == (hypothesis, figure) and one["ratio"] is not None
-    ]
+    ratios = [one["ratio"] for one in _entries(result, hypothesis, figure, max)]
+    return _median([ratio and PAPER_CLOCKS[figure] / ratio for ratio in ratios])
+
+
+def _entries(
+    result: Mapping[str, Any], hypothesis: str, figure: str, cohort: Callable[..., int]
+) -> list[Mapping[str, Any]]:
+    wanted = hypothesis, figure
+    found = [one for one in result["numbers"]["table"] if (one["hypothesis"], one["figure"]) == wanted]
+    return [one for one in found if one["clients"] == cohort(other["clients"] for other in found)]
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    """Return the median of those that are known; None without any."""
+    known = [value for value in values if value is not None]
     return median(known) if known else None
 
 

@@ -116,6 +116,13 @@ def test_ours_stands_beside_both_with_the_honest_users_of_every_sum(result: dict
     assert measured.ours({"fig5": result}, cohorts=(25,))[2:] == []
 
 
+def test_a_hypothesis_is_judged_with_most_users_and_fewer_stand_behind_it() -> None:
+    about = {"hypothesis": "H1", "figure": "fig5", "seed": 0, "ratio": 1.0}
+    table = [{**about, "clients": 25, "saving": 17.9}, {**about, "clients": 100, "saving": 9.0}]
+    (row,) = [x for x in measured.hypotheses({"hypotheses": {"numbers": {"runs": [], "table": table}}}) if "H1" in x]
+    assert "| 9.0× (17.9×) |" in row
+
+
 def test_a_hypothesis_whose_target_was_not_reached_says_so() -> None:
     about = {"figure": "fig5", "clients": 25, "seed": 0}
     runs = [{**about, "rule": rule} for rule in ("secagg-models", "sparse")]
@@ -139,7 +146,8 @@ def test_every_experiment_has_its_place_on_the_pages_behind_also_where_nothing_i
 
 def test_how_far_a_training_has_come_is_told_by_n(result: dict[str, Any]) -> None:
     result["numbers"]["runs"].append(run("secagg", [0.9], clients=25, seed=1))
-    assert page._so_far(result) == "N = 25: only secagg, N = 100: 1 seed"
+    result["configuration"]["training"]["cohorts"] = [{"clients": clients} for clients in (25, 50, 100)]
+    assert page._so_far(result) == "N = 25: only secagg, N = 50: nothing yet, N = 100: 1 seed"
 
 
 def test_results_that_are_not_complete_say_so(result: dict[str, Any]) -> None:
