@@ -7,6 +7,7 @@ there is only one worker: sums of floats depend on how a library splits them amo
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import multiprocessing
 import os
 import signal
@@ -29,6 +30,7 @@ from sparsesecagg.lab.learning.seeds import Purpose, integer_seed
 # Fixed, so that the sum of the parts does not depend on the number of workers.
 _EVALUATION_PART = 1000
 _PARENT_CHECK_SECONDS = 0.5
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # Of malloc.h.
 
 
 class WorkerError(SparseSecAggError):
@@ -141,6 +143,17 @@ def _start(job: Job, parent: int) -> None:
         threadpool_limits(1)
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
+    _keep_memory()
+
+
+def _keep_memory() -> None:
+    """Have freed arrays used again, where malloc is glibc's: else each step asks the system for zeroed pages anew.
+
+    That is a tenth of the time of a step of McMahan's network.
+    """
+    with contextlib.suppress(OSError, AttributeError, TypeError):
+        for option, size in ((_TRIM_THRESHOLD, 1 << 30), (_MMAP_THRESHOLD, 1 << 25)):  # It takes no larger ones.
+            ctypes.CDLL(None).mallopt(option, size)
 
 
 def _end_with(parent: int) -> None:
