@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from flwr.serverapp.strategy import (
 from flower.enrolment import enrol_users
 from flower.local_grid import LocalGrid, model, secagg, stage_of, training_app, values
 from sparsesecagg.errors import InvalidInput
-from sparsesecagg.flower import SecAgg
+from sparsesecagg.flower import RefusedByAll, SecAgg
 
 USERS = 6
 START = np.zeros(600, np.float32)
@@ -131,6 +131,30 @@ def test_what_a_strategy_remembers_survives_its_process(
     assert not np.allclose(cut("forgetful"), expected, rtol=1e-2), "the test could not fail"
 
 
+class Remembers(FedAvg):
+    """Keeps arrays in other ways than Flower's own strategies do."""
+
+    def __init__(self) -> None:
+        super().__init__(fraction_evaluate=0.0)
+        self.one: Any = None
+        self.pair: Any = None
+        self.by_round: Any = {}
+
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Any:
+        """Note the number of the round in each of them."""
+        number = np.array([server_round])
+        self.one, self.pair = number, (number, -number)
+        self.by_round[server_round] = number
+        return super().aggregate_train(server_round, replies)
+
+
+def test_arrays_are_remembered_in_what_the_strategy_keeps_them_in(tmp_path: Path, ledger: Path) -> None:
+    play, resumed = Play(tmp_path), Remembers()
+    play.start(3, kill=(3, "UPLOAD"), around=Remembers())
+    play.start(3, kill=(3, "UPLOAD"), around=resumed)
+    assert (resumed.one, resumed.pair, resumed.by_round) == (2, (2, -2), {1: 1, 2: 2})
+
+
 def final(result: Result | None) -> np.ndarray:
     assert result is not None
     return values(result.arrays)["w"]
@@ -143,6 +167,40 @@ def test_with_steps_nodes_go_on_from_the_models_that_they_hold(tmp_path: Path, l
     assert result is not None
     assert all(record.line()["downlink_bytes"] < START.nbytes / 3 for record in play.strategy.history)
     np.testing.assert_allclose(values(result.arrays)["w"], 4 * MEAN, rtol=0.1)
+
+
+def test_steps_of_other_bits_begin_with_a_whole_model(tmp_path: Path, ledger: Path) -> None:
+    play = Play(tmp_path)
+    play.start(4, kill=(3, "UPLOAD"), downlink_bits=4)
+    result = play.start(4, downlink_bits=8)
+    assert [record.failure for record in play.strategy.history] == [None, None]
+    assert play.strategy.history[0].line()["downlink_bytes"] == START.nbytes
+    np.testing.assert_allclose(final(result), 4 * MEAN, rtol=0.1)
+
+
+def test_other_options_than_those_of_the_run_hold_from_the_restart_on(
+    tmp_path: Path, ledger: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    play = Play(tmp_path)
+    play.start(3, kill=(2, "UPLOAD"), threshold=5)
+    before = len(play.stages())
+    result = play.start(3, threshold=4)
+    assert "other options than those of the run in the folder" in caplog.text
+    assert "ADVERTISE_KEYS" in play.stages()[before:]
+    assert play.strategy._run.params.threshold == 4
+    np.testing.assert_allclose(final(result), 3 * MEAN, rtol=1e-4)
+
+
+def test_after_a_run_that_all_nodes_refused_all_rounds_are_played(tmp_path: Path, ledger: Path) -> None:
+    def broken(partition: int, arrays: dict[str, np.ndarray], server_round: int) -> dict[str, np.ndarray]:
+        raise RuntimeError
+
+    play = Play(tmp_path)
+    mended, play.grid = play.grid, LocalGrid(training_app(broken), USERS)
+    with pytest.raises(RefusedByAll):
+        play.start(3)
+    play.grid = mended
+    np.testing.assert_allclose(final(play.start(3)), 3 * MEAN, rtol=1e-4)
 
 
 def test_if_the_nodes_are_others_a_new_epoch_begins_with_the_same_model(

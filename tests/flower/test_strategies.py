@@ -194,6 +194,46 @@ def test_clients_may_clip_for_differential_privacy_inside_secure_aggregation() -
     np.testing.assert_allclose(values(result.arrays)["w"], 0.5, atol=1e-5)
 
 
+def test_inside_flowers_noise_a_clipped_update_is_not_stretched() -> None:
+    """Its noise is made for a mean over all nodes: a gain of 1/α would hide that much less."""
+    app = training_app(lambda p, a, r: {"w": a["w"] + np.float32(10)}, mods=[secagg_mod, fixedclipping_mod])
+    inner = secagg(alpha=0.25, max_weight=0)
+    strategy = DifferentialPrivacyClientSideFixedClipping(inner, 0.0, clipping_norm=1.0, num_sampled_clients=4)
+    result = strategy.start(grid=LocalGrid(app, 4), initial_arrays=model(w=np.zeros(64, np.float32)), num_rounds=2)
+    assert [record.gain for record in inner.history] == [1, 1]
+    assert np.linalg.norm(values(result.arrays)["w"]) <= 1.01
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "message"),
+    [
+        (DifferentialPrivacyClientSideFixedClipping, {"gain": 2.0}, "gain must be 1 inside Diff"),
+        (DifferentialPrivacyServerSideFixedClipping, {}, "strategy can't be inside DifferentialPrivacyServerSideFixed"),
+    ],
+    ids=["gain", "server-side"],
+)
+def test_noise_around_secure_aggregation_that_would_hide_too_little_is_refused(
+    outer: Any, inner: dict[str, Any], message: str
+) -> None:
+    strategy = outer(secagg(alpha=0.25, max_weight=0, **inner), 1.0, 1.0, 4)
+    with pytest.raises(InvalidInput, match=message):
+        strategy.start(
+            grid=LocalGrid(training_app(lambda p, a, r: a), 4),
+            initial_arrays=model(w=np.zeros(64, np.float32)),
+            num_rounds=1,
+        )
+
+
+def test_what_is_set_on_secagg_is_set_on_the_wrapped_strategy() -> None:
+    inner = FedAvg(fraction_evaluate=0.0)
+    strategy = SecAgg(inner)
+    strategy.fraction_train = 0.5
+    strategy.mine = 1
+    assert inner.fraction_train == 0.5
+    assert not hasattr(inner, "mine")
+    assert strategy.mine == 1
+
+
 @pytest.mark.parametrize(
     "strategy",
     [

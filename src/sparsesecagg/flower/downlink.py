@@ -212,7 +212,7 @@ class Downlink:
         return msgspec.msgpack.encode((self._log.save(), self._arrangement.order, self._first, self._held))
 
     def restore(self, state: bytes, model: ArrayRecord) -> None:
-        """Go back to what `save` returned; without it the model that is given begins a new log."""
+        """Go back to what `save` returned; without it, or with other bits, the next model begins a new log."""
         if not state or self.bits == WHOLE:
             return
         try:
@@ -220,6 +220,8 @@ class Downlink:
         except msgspec.MsgspecError:
             raise MalformedMessage("the bytes are not a saved downlink") from None
         steps, arrangement = StepLog.restore(log), Arrangement(Template.of(model), order)
+        if steps.bits != self.bits:
+            return
         if len(steps.model) != len(arrangement.join(model)):
             raise MalformedMessage("the steps of a saved downlink are those of another model")
         self._log, self._arrangement = steps, arrangement

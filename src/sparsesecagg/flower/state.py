@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -45,7 +45,7 @@ _HEADROOM, _WHOLE_HEADROOM = 2.0, 16.0
 """The least, of sliced arrays, and of those that have several digits and thus room to spare."""
 _STEPS, _MOST_SPARE = 64, 32.0
 """Long words have more steps than rounding needs: beyond this many they widen ranges, up to so many times."""
-_VERSION = 3
+_VERSION = 4
 MODEL, RUN, _PRIVACY = "model.state", "run.state", "privacy.json"
 _SPENT = f"{NodeBudgetExhausted.__name__}: "
 
@@ -166,8 +166,8 @@ class ModelState(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     """Flower's number of the last round that is done."""
     arrays: SavedArrays
     movement: bytes
-    memory: dict[str, tuple[bool, SavedArrays]]
-    """Of the wrapped strategy, by attribute: whether it is a list, and its arrays."""
+    memory: dict[str, tuple[str, SavedArrays]]
+    """Of the wrapped strategy, by attribute: what holds arrays there, and these."""
 
     @staticmethod
     def of(number: int, model: ArrayRecord, movement: Movement, strategy: Strategy) -> ModelState:
@@ -185,12 +185,12 @@ class ModelState(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 
     def remind(self, strategy: Strategy) -> ArrayRecord:
         """Give a strategy back what it remembered; return the model."""
-        for name, (is_list, arrays) in self.memory.items():
+        for name, (kind, arrays) in self.memory.items():
             try:
                 found = {key: np.array(view(each)) for key, each in saved_arrays(arrays).items()}
-            except InvalidInput:
+                setattr(strategy, name, _HELD[kind](found))
+            except (InvalidInput, KeyError, ValueError):
                 raise _damaged() from None
-            setattr(strategy, name, list(found.values()) if is_list else found)
         return ArrayRecord(saved_arrays(self.arrays))
 
 
@@ -198,14 +198,30 @@ def _damaged() -> InvalidInput:
     return InvalidInput("run_dir", f"holds a damaged {MODEL}: remove it to begin anew, or name another folder")
 
 
-def _memory(strategy: Strategy) -> dict[str, tuple[bool, SavedArrays]]:
+_HELD: dict[str, Callable[[dict[str, NDArray[Any]]], Any]] = {
+    "array": lambda found: found["0"],
+    "list": lambda found: list(found.values()),
+    "tuple": lambda found: tuple(found.values()),
+    "by number": lambda found: {int(key): each for key, each in found.items()},
+    "by name": dict,
+}
+"""What a strategy may keep arrays in, and how it is made of them."""
+
+
+def _memory(strategy: Strategy) -> dict[str, tuple[str, SavedArrays]]:
     """Return what a strategy keeps from round to round: its attributes that hold arrays, such as moments."""
-    memory: dict[str, tuple[bool, SavedArrays]] = {}
+    memory: dict[str, tuple[str, SavedArrays]] = {}
     for name, value in vars(strategy).items():
-        is_list = isinstance(value, list)
-        named = dict(enumerate(value)) if is_list else value if isinstance(value, dict) else {}
-        if named and all(isinstance(each, np.ndarray) for each in named.values()):
-            memory[name] = is_list, written_arrays({str(key): Array(each) for key, each in named.items()})
+        if isinstance(value, np.ndarray):
+            kind, held = "array", {0: value}
+        elif isinstance(value, list | tuple):
+            kind, held = type(value).__name__, dict(enumerate(value))
+        elif isinstance(value, dict):
+            kind, held = "by number" if all(isinstance(key, int) for key in value) else "by name", value
+        else:
+            continue
+        if held and kind in _HELD and all(isinstance(each, np.ndarray) for each in held.values()):
+            memory[name] = kind, written_arrays({str(key): Array(each) for key, each in held.items()})
     return memory
 
 

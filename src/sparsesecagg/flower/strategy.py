@@ -8,6 +8,7 @@ with the next number.
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +25,7 @@ from sparsesecagg.errors import InvalidInput, ProtocolError, SparseSecAggError, 
 from sparsesecagg.flower import settings
 from sparsesecagg.flower.arrays import Template
 from sparsesecagg.flower.downlink import Downlink
-from sparsesecagg.flower.errors import MissingMod
+from sparsesecagg.flower.errors import MissingMod, RefusedByAll
 from sparsesecagg.flower.figures import Evaluate, History, RoundRecord, RunFiles
 from sparsesecagg.flower.messages import Invitation, Terms
 from sparsesecagg.flower.packing import Packing
@@ -113,6 +114,12 @@ class SecAgg(Strategy):
             raise AttributeError(name)
         return getattr(self.strategy, name)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set what the wrapped strategy has there: `strategy.fraction_train = 0.5` must not be lost here."""
+        inner = self.__dict__.get("strategy")
+        its = inner is not None and not name.startswith("_") and not hasattr(type(self), name) and hasattr(inner, name)
+        object.__setattr__(inner if its else self, name, value)
+
     def privacy_spent(self) -> PrivacySpent | None:
         """Return what the rounds so far have cost each node, by Flower's field names; None without `dp`."""
         return None if self._releases is None else self._releases.spent()
@@ -176,10 +183,8 @@ class SecAgg(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Let the wrapped strategy choose nodes, exchange keys with them if need be, return their UPLOAD messages."""
-        if self._folder.path and not self._started:
-            raise InvalidInput(
-                "run_dir", "must not be given to a SecAgg inside another strategy, which can't resume it"
-            )
+        if not self._started and not self.history:
+            self._move_in(sys._getframe(1).f_locals.get("self"))
         server_round += self._rounds_before
         self._playing, self._model = None, arrays
         record, patient = self._history.begin(server_round), self._patient(grid)
@@ -217,10 +222,14 @@ class SecAgg(Strategy):
         (_LOG.warning if record.failure else _LOG.info)("%s", record.sentence())
         self._history.write()
         self._model = self._model if arrays is None else arrays
+        try:
+            self._history.require_hope()
+        except RefusedByAll:
+            self._folder.remove(MODEL)  # Nothing was learnt: once the cause is mended, all rounds are to be played.
+            raise
         if self._folder.path:
             state = ModelState.of(server_round, self._model, self._movement, self.strategy)
             self._folder.write(MODEL, msgspec.msgpack.encode(state), private=True)
-        self._history.require_hope()
         return arrays, MetricRecord({**(metrics or {}), **record.metrics()})
 
     def configure_evaluate(
@@ -254,6 +263,18 @@ class SecAgg(Strategy):
         settings.own(self.strategy, "summary")()
 
     # A round
+
+    def _move_in(self, outer: object) -> None:
+        """Fit the settings to the strategy around this one, which is the caller; Flower has no other way to tell."""
+        require(
+            "run_dir",
+            not self._folder.path,
+            "must not be given to a SecAgg inside another strategy, which can't resume it",
+        )
+        self._settings = self._settings.inside(outer)
+        bits = self.downlink_bits
+        self._movement = Movement(self._settings)
+        self._movement.downlink = Downlink(bits)
 
     def _patient(self, grid: Grid) -> PatientGrid:
         """Return the grid of this run, which knows who still owes an answer, around Flower's."""
@@ -351,7 +372,14 @@ class SecAgg(Strategy):
         downlink, roster = self._movement.downlink, self._settings.roster
         try:
             if (data := self._folder.read(RUN)) is not None:
-                self._run = SecureRun.restore(data, self._timeout, downlink, roster, self._combine)
+                run = SecureRun.restore(data, self._timeout, downlink, roster, self._combine)
+                now = self._settings.parameters(self._template, run.params.clients, run.params.clients)
+                if now.replace(session=run.params.session) == run.params:
+                    self._run = run
+                else:
+                    _LOG.warning(
+                        "SecAgg: other options than those of the run in the folder, so keys are exchanged anew"
+                    )
             self._movement.restore(state.movement, model, self._run.params if self._run else None)
         except SparseSecAggError as problem:
             _LOG.warning("SecAgg: the keys of the run in the folder can't be used: %s", problem)
