@@ -29,6 +29,7 @@ def test_one_thread_and_two_open_the_same_round() -> None:
     assert answer["exact"]
     assert set(answer["seconds"]) == {"1", "2"}
     assert answer["serial_seconds"] > 0
+    assert all(seconds > 0 for seconds in answer["masks_seconds"].values())
     assert answer["speedup"] == pytest.approx(answer["seconds"]["1"] / answer["seconds"]["2"])
 
 
