@@ -15,7 +15,7 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from sparsesecagg.errors import require
-from sparsesecagg.lab.learning.models import Labels, LayeredNetwork, Values, Views, log_softmax
+from sparsesecagg.lab.learning.models import Labels, LayeredNetwork, Values, Vector, Views, log_softmax
 
 KERNEL, TILE, POOL = 5, 4, 2
 _POINTS = (0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5)  # And infinity: as many as a tile of the input has rows.
@@ -37,6 +37,15 @@ class PooledNetwork(LayeredNetwork):
         flat = (side // POOL**2) ** 2 * second
         area = KERNEL**2
         super().__init__(name, [(area, first), (area * first, second), (flat, hidden), (hidden, classes)])
+
+    def initial(self, seed: int) -> Vector:
+        """Draw weights and biases uniformly in ±1/√fan-in, PyTorch's default: with ±√(6 / fan-in) 0.05 diverges."""
+        random = np.random.Generator(np.random.PCG64(seed))
+        parameters = np.empty(self.dim, np.float32)
+        for weight, bias in self._views(parameters):
+            bound = 1 / np.sqrt(len(weight))
+            weight[:], bias[:] = random.uniform(-bound, bound, weight.shape), random.uniform(-bound, bound, bias.shape)
+        return parameters
 
     def _read(self, x: Values) -> Values:
         """Return the patches of the first convolution, (sample, place in a pool, pool, pixel of a patch)."""
