@@ -7,22 +7,14 @@ import pytest
 
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.lab.learning import LocalTraining
-from sparsesecagg.lab.learning.pooled import KERNEL, PooledNetwork, minimal_filter
+from sparsesecagg.lab.learning.pooled import KERNEL, PooledNetwork
 
 ONCE = LocalTraining(epochs=1, batch=6, lr=1.0, momentum=0.0)
 
 
-def test_the_maps_correlate() -> None:
-    """Four places of a kernel of five on eight numbers."""
-    read, kernel, out = minimal_filter()
-    random = np.random.default_rng(0)
-    numbers, weights = random.normal(size=8), random.normal(size=KERNEL)
-    assert np.allclose(out @ ((read @ numbers) * (kernel @ weights)), np.correlate(numbers, weights))
-
-
 @pytest.mark.parametrize(("side", "channels"), [(28, (32, 64)), (8, (3, 5)), (12, (2, 4))])
 def test_one_step_is_that_of_torch(side: int, channels: tuple[int, int]) -> None:
-    """Whole tiles and tiles that reach beyond the image; an empty corner, where all four of a pool are equal."""
+    """With an empty corner, where all four of a pool are equal."""
     torch = pytest.importorskip("torch")
     functional = torch.nn.functional
     random = np.random.default_rng(0)

@@ -1,13 +1,14 @@
 """McMahan's MNIST network in NumPy: two 5 × 5 convolutions with padding, each pooled 2 × 2, and a hidden layer.
 
-A step takes half of torch's time on processors without short floats. The second convolution does nearly all of the
-work; it is computed with Winograd's minimal filtering: an output tile of 4 × 4 pixels is a linear map of the products
-of 64 numbers that depend on the input tile and 64 that depend on the kernel, in place of 400 products. All three maps
-are small fixed matrices, so forward and backward are matrix products.
+The second convolution does nearly all of the work. It is computed on spectra, where a convolution is a product at every
+frequency: a period of 16 does for images of 14 × 14, with 144 products of complex matrices in place of 25 for each of
+196 pixels. Transforms are products with small fixed matrices, so all of it, forward and backward, is matrix products.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,10 +18,10 @@ from numpy.typing import NDArray
 from sparsesecagg.errors import require
 from sparsesecagg.lab.learning.models import Labels, LayeredNetwork, Values, Vector, Views, log_softmax
 
-KERNEL, TILE, POOL = 5, 4, 2
-_POINTS = (0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5)  # And infinity: as many as a tile of the input has rows.
+KERNEL, POOL = 5, 2
 _AROUND = KERNEL // 2
-_READ = TILE + KERNEL - 1
+
+Spectrum = NDArray[np.complex64]
 
 
 class PooledNetwork(LayeredNetwork):
@@ -33,7 +34,7 @@ class PooledNetwork(LayeredNetwork):
     ) -> None:
         require("model", side % POOL**2 == 0, f"{name} needs images whose side is a multiple of 4, got {side}")
         self._side, (first, second) = side, channels
-        self._tiles = _Tiles(side // POOL, first, second)
+        self._spectra = _Spectra(side // POOL, first, second)
         flat = (side // POOL**2) ** 2 * second
         area = KERNEL**2
         super().__init__(name, [(area, first), (area * first, second), (flat, hidden), (hidden, classes)])
@@ -67,18 +68,17 @@ class PooledNetwork(LayeredNetwork):
         """Return all that the way back needs."""
         (weight, bias), (kernels, second_bias), (dense, hidden_bias), (last, last_bias) = views
         one = (read.reshape(-1, KERNEL**2) @ weight).reshape(*read.shape[:3], -1)
-        pooled = _highest(one, 1)
-        image = np.maximum(pooled + bias, 0).reshape(len(read), self._side // POOL, self._side // POOL, -1)
-        tiles = self._tiles.read(image)
-        mapped = self._tiles.kernels(kernels)
-        two = self._tiles.filtered(tiles, mapped)
-        second = _highest(two, 0)
-        flat = np.maximum(self._tiles.image(second) + second_bias, 0).reshape(len(read), -1)
+        pooled = _highest(np.moveaxis(one, 1, 0))
+        image = _samples_last(np.maximum(pooled + bias, 0))
+        spectrum, kernel = self._spectra.of_image(image), self._spectra.of_kernels(kernels)
+        two = self._spectra.image(spectrum @ kernel)
+        second = _highest(_places(two))
+        flat = np.maximum(_samples_first(second) + second_bias, 0).reshape(len(read), -1)
         hidden = np.maximum(flat @ dense + hidden_bias, 0)
-        return _Passed(one, pooled, image, tiles, mapped, two, second, flat, hidden, hidden @ last + last_bias)
+        return _Passed(one, pooled, image, spectrum, kernel, two, second, flat, hidden, hidden @ last + last_bias)
 
     def _gradient(self, views: Views, gradients: Views, samples: Values, y: Labels) -> None:
-        found = self._passed(views, samples)
+        found, spectra = self._passed(views, samples), self._spectra
         back: Values = np.exp(log_softmax(found.scores))
         back[np.arange(len(y)), y] -= 1
         back /= len(y)
@@ -88,15 +88,23 @@ class PooledNetwork(LayeredNetwork):
             back = back @ views[number][0].T
             back *= reads > 0
         channels = len(gradients[1][1])
-        np.matmul(np.ones(back.size // channels, np.float32), back.reshape(-1, channels), out=gradients[1][1])
-        products = self._tiles.back(_to_highest(found.two, found.second, self._tiles.tiled(back), 0))
-        gradients[1][0][:] = self._tiles.kernel_gradient(found.tiles, products).reshape(gradients[1][0].shape)
-        image = self._tiles.image_gradient(products, found.mapped)
+        back = back.reshape(-1, channels)
+        np.matmul(np.ones(len(back), np.float32), back, out=gradients[1][1])
+        second = _samples_last(back.reshape(len(y), -1, channels)).reshape(found.second.shape)
+        two = np.empty_like(found.two)
+        _to_highest(_places(found.two), found.second, second, _places(two))
+        products = spectra.of_image(two)
+        # Correlations have one factor conjugate; forward is done with these.
+        image_spectrum, kernel = (np.conjugate(each, out=each) for each in (found.spectrum, found.kernel))
+        gradients[1][0][:] = spectra.kernels(image_spectrum.transpose(0, 2, 1) @ products)
+        image = spectra.image(products @ kernel.transpose(0, 2, 1))
         image *= found.image > 0
         channels = image.shape[-1]
         np.matmul(np.ones(image.size // channels, np.float32), image.reshape(-1, channels), out=gradients[0][1])
-        first = _to_highest(found.one, found.pooled, image.reshape(found.pooled.shape), 1)
-        np.matmul(samples.reshape(-1, KERNEL**2).T, first.reshape(-1, channels), out=gradients[0][0])
+        one = np.empty_like(found.one)
+        before = _samples_first(image).reshape(found.pooled.shape)
+        _to_highest(np.moveaxis(found.one, 1, 0), found.pooled, before, np.moveaxis(one, 1, 0))
+        np.matmul(samples.reshape(-1, KERNEL**2).T, one.reshape(-1, channels), out=gradients[0][0])
 
 
 @dataclass(frozen=True)
@@ -106,8 +114,8 @@ class _Passed:
     one: Values
     pooled: Values
     image: Values
-    tiles: Values
-    mapped: Values
+    spectrum: Spectrum
+    kernel: Spectrum
     two: Values
     second: Values
     flat: Values
@@ -115,109 +123,102 @@ class _Passed:
     scores: Values
 
 
-def _highest(values: Values, axis: int) -> Values:
-    """Return the maximum of the four along `axis`."""
-    a, b, c, d = np.moveaxis(values, axis, 0)
+def _samples_last(values: Values) -> Values:
+    """Return (sample, pixel, channel) as (row, column, sample, channel) of a square image."""
+    side = math.isqrt(values.shape[1])
+    return np.ascontiguousarray(values.transpose(1, 0, 2)).reshape(side, side, len(values), -1)
+
+
+def _samples_first(image: Values) -> Values:
+    """Return (row, column, sample, channel) as (sample, row, column, channel)."""
+    return np.ascontiguousarray(image.transpose(2, 0, 1, 3))
+
+
+def _places(image: Values) -> list[Values]:
+    """Return the pixels of (row, column, sample, channel) at each of the four places of a pool, as views."""
+    return [image[down::POOL, right::POOL] for down in range(POOL) for right in range(POOL)]
+
+
+def _highest(places: Iterable[Values]) -> Values:
+    """Return the maximum of the four places."""
+    a, b, c, d = places
     found: Values = np.maximum(np.maximum(a, b), np.maximum(c, d))
     return found
 
 
-def _to_highest(values: Values, highest: Values, back: Values, axis: int) -> Values:
-    """Return the gradient before pooling: all of it goes to the first value that is the maximum."""
-    found, left = np.empty_like(values), back.copy()
-    for value, gradient in zip(np.moveaxis(values, axis, 0), np.moveaxis(found, axis, 0), strict=True):
+def _to_highest(places: Iterable[Values], highest: Values, back: Values, gradients: Iterable[Values]) -> None:
+    """Write the gradient before pooling into `gradients`: all of it goes to the first place that has the maximum."""
+    left = back.copy()
+    for value, gradient in zip(places, gradients, strict=True):
         np.multiply(left, value == highest, out=gradient)
         left -= gradient
-    return found
 
 
-class _Tiles:
-    """A convolution of square images with padding, by tiles: which pixels a tile reads, and the maps of tiles.
+class _Spectra:
+    """The spectra of square images and of kernels: (frequency, sample or channel, channel).
 
-    Tiles are (pixel of a tile, sample × row of tiles × column of tiles, channel). Outputs are ordered for pooling:
-    (place in a pool, pool of a tile, sample × tiles, channel).
+    An image has zeros around it, and a kernel reads two pixels beyond each pixel, so a period of two more than the side
+    keeps both ends apart. An image is real: half of its frequencies down the rows say the rest.
     """
 
     def __init__(self, side: int, channels: int, made: int) -> None:
         self._side, self._channels, self._made = side, channels, made
-        self._across = -(-side // TILE)  # The last ones may reach beyond the image.
-        read, kernel, out = minimal_filter()
-        self._read, self._kernel = (np.kron(one, one).astype(np.float32) for one in (read, kernel))
-        pools = TILE // POOL
-        both = np.kron(out, out).reshape(pools, POOL, pools, POOL, -1).transpose(1, 3, 0, 2, 4)
-        self._out = np.ascontiguousarray(both.reshape(TILE**2, -1), np.float32)
+        period = side + _AROUND
+        self._half = period // 2 + 1
+        turn = 2 * np.pi / period
+        pixels, taps = np.arange(side), np.arange(-_AROUND, _AROUND + 1)
+        down = turn * np.outer(np.arange(self._half), pixels)
+        across = turn * np.outer(np.arange(period), pixels)
+        # Of frequency and place: the real part, then the imaginary one.
+        self._rows = np.vstack([np.cos(down), -np.sin(down)]).astype(np.float32)
+        self._columns = np.exp(-1j * across).astype(np.complex64)
+        # Back again, where a frequency stands for its negative too, unless both are the same.
+        twice = np.where(np.arange(self._half) % (period // 2) == 0, 1, 2)[:, None] / period**2
+        self._to_rows = np.vstack([twice * np.cos(down), -twice * np.sin(down)]).T.astype(np.float32).copy()
+        self._to_columns = np.exp(1j * across).T.astype(np.complex64).copy()
+        phase = turn * (
+            np.multiply.outer(np.arange(self._half), taps)[:, None, :, None]
+            + np.multiply.outer(np.arange(period), taps)[None, :, None, :]
+        ).reshape(-1, KERNEL**2)
+        weights = np.repeat(twice, period, axis=0)
+        self._taps = np.vstack([np.cos(phase), np.sin(phase)]).astype(np.float32)
+        self._to_taps = np.vstack([weights * np.cos(phase), weights * np.sin(phase)]).T.astype(np.float32).copy()
 
-    def read(self, images: Values) -> Values:
-        """Map what every tile reads of (sample, row, column, channel)."""
-        across, samples = self._across, len(images)
-        padded = np.zeros((samples, TILE * across + KERNEL - 1, TILE * across + KERNEL - 1, self._channels), np.float32)
-        padded[:, _AROUND : _AROUND + self._side, _AROUND : _AROUND + self._side] = images
-        sample, row, column, channel = padded.strides
-        view = as_strided(
-            padded,
-            (_READ, _READ, samples, across, across, self._channels),
-            (row, column, sample, TILE * row, TILE * column, channel),
-            writeable=False,
-        )
-        tiles = np.ascontiguousarray(view).reshape(_READ**2, -1)
-        return (self._read @ tiles).reshape(_READ**2, -1, self._channels)
+    def of_image(self, image: Values) -> Spectrum:
+        """Transform (row, column, sample, channel)."""
+        samples, channels = image.shape[2:]
+        halves = self._rows @ image.reshape(self._side, -1)
+        rows = _complex(halves).reshape(self._half, self._side, -1)
+        found: Spectrum = self._columns @ rows
+        return found.reshape(-1, samples, channels)
 
-    def kernels(self, weight: Values) -> Values:
-        """Map the kernels, (row × column × channel, channel made)."""
-        return (self._kernel @ weight.reshape(KERNEL**2, -1)).reshape(-1, self._channels, self._made)
+    def image(self, spectrum: Spectrum) -> Values:
+        """Return (row, column, sample, channel)."""
+        samples, channels = spectrum.shape[1:]
+        rows = self._to_columns @ spectrum.reshape(self._half, -1, samples * channels)
+        found: Values = self._to_rows @ _real(rows.reshape(self._half, -1))
+        return found.reshape(self._side, self._side, samples, channels)
 
-    def filtered(self, tiles: Values, kernels: Values) -> Values:
-        """Return the output."""
-        products = (tiles @ kernels).reshape(_READ**2, -1)
-        return (self._out @ products).reshape(POOL**2, TILE**2 // POOL**2, -1, self._made)
+    def of_kernels(self, weight: Values) -> Spectrum:
+        """Transform kernels, (row × column × channel, channel made), with which an image is correlated."""
+        halves = self._taps @ weight.reshape(KERNEL**2, -1)
+        return _complex(halves).reshape(-1, self._channels, self._made)
 
-    def image(self, pooled: Values) -> Values:
-        """Return pooled tiles as (sample, row, column, channel)."""
-        pools, across, after = TILE // POOL, self._across, self._side // POOL
-        tiles = pooled.reshape(pools, pools, -1, across, across, self._made)
-        image = tiles.transpose(2, 3, 0, 4, 1, 5).reshape(-1, across * pools, across * pools, self._made)
-        return image[:, :after, :after]
-
-    def tiled(self, back: Values) -> Values:
-        """Return the gradient of `image` as pooled tiles; beyond the image it is 0."""
-        pools, across, after = TILE // POOL, self._across, self._side // POOL
-        image = np.zeros((len(back), across * pools, across * pools, self._made), np.float32)
-        image[:, :after, :after] = back.reshape(-1, after, after, self._made)
-        tiles = image.reshape(-1, across, pools, across, pools, self._made).transpose(2, 4, 0, 1, 3, 5)
-        return np.ascontiguousarray(tiles).reshape(pools**2, -1, self._made)
-
-    def back(self, output: Values) -> Values:
-        """Return the gradient of the products."""
-        return (self._out.T @ output.reshape(TILE**2, -1)).reshape(_READ**2, -1, self._made)
-
-    def kernel_gradient(self, tiles: Values, products: Values) -> Values:
-        """Return the gradient of the kernels."""
-        return self._kernel.T @ (tiles.transpose(0, 2, 1) @ products).reshape(_READ**2, -1)
-
-    def image_gradient(self, products: Values, kernels: Values) -> Values:
-        """Return the gradient of the images: tiles are added up where they overlap."""
-        mapped = (products @ kernels.transpose(0, 2, 1)).reshape(_READ**2, -1)
-        across, blocks = self._across, _READ // TILE
-        tiles = (self._read.T @ mapped).reshape(blocks, TILE, blocks, TILE, -1, across, across, self._channels)
-        tiles = tiles.transpose(0, 2, 4, 5, 1, 6, 3, 7)
-        rows = across + blocks - 1
-        padded = np.zeros((tiles.shape[2], rows, TILE, rows, TILE, self._channels), np.float32)
-        for down in range(blocks):
-            for right in range(blocks):
-                padded[:, down : down + across, :, right : right + across] += tiles[down, right]
-        image = padded.reshape(-1, rows * TILE, rows * TILE, self._channels)
-        return image[:, _AROUND : _AROUND + self._side, _AROUND : _AROUND + self._side]
+    def kernels(self, spectrum: Spectrum) -> Values:
+        """Return kernels, of the conjugate of what `of_kernels` has."""
+        found: Values = self._to_taps @ _real(spectrum.reshape(len(spectrum), -1))
+        return found.reshape(-1, self._made)
 
 
-def minimal_filter() -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return the maps of input, kernel and products, so that `out @ ((read @ x) * (kernel @ w))` correlates x with w.
+def _complex(halves: Values) -> Spectrum:
+    """Return the numbers whose real parts are the upper half of the rows, and whose imaginary parts the lower."""
+    half = len(halves) // 2
+    found = np.empty((half, halves.shape[1]), np.complex64)
+    found.real, found.imag = halves[:half], halves[half:]
+    return found
 
-    To multiply polynomials, evaluate both at enough points, multiply, interpolate; a correlation is the transpose of
-    that in one factor (Winograd; Lavin and Gray, arXiv 1509.09308). Rows are scaled to equal size, for rounding.
-    """
-    powers = np.vander(_POINTS, _READ, increasing=True)
-    at_infinity = np.eye(_READ)[-1:]
-    read = np.linalg.inv(np.vstack([powers, at_infinity])).T
-    kernel, out = (np.vstack([powers[:, :size], np.eye(size)[-1:]]) for size in (KERNEL, TILE))
-    size = np.sqrt(np.linalg.norm(read, axis=1) / np.linalg.norm(kernel, axis=1))[:, None]
-    return read / size, kernel * size, out.T
+
+def _real(values: Spectrum) -> Values:
+    """Return the real parts, then the imaginary ones."""
+    found: Values = np.concatenate([values.real, values.imag])
+    return found
