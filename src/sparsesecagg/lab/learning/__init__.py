@@ -2,7 +2,7 @@
 
 data/          data sets, and how they are dealt out to users
 models         flat float32 vectors in and out, in NumPy        torch_models   any torch module
-pooled         McMahan's network, by Winograd's convolution
+pooled         McMahan's network, convolved on spectra
 workers        local training on all cores, the same result on any number of them
 aggregation    what is recorded of a round, what an aggregator is, plain averaging
 aggregators    their names
