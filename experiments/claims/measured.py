@@ -300,7 +300,7 @@ def _ours_row(name: str, one: Setting, runs: Sequence[Run]) -> str:
         str(one.clients),
         f"{mine[0]['lr']:g}",
         _middle(rounds, "{:g}"),
-        _middle([[size / MEGABYTE for size in some] for some in totals], "{:.3g}"),
+        _middle([[size / MEGABYTE for size in some] for some in totals], "{:.4g}"),
         ratio.text(1, "×"),
         "–" if (published_ratio := ours_against_published(one, runs)) is None else published_ratio.text(1, "×"),
         " / ".join(str(some[0]["anonymity"]["in_every_sum"]) if some else "–" for some in (secagg, theirs, mine)),
