@@ -41,24 +41,25 @@ def to_target(
 
 
 def draw(result: Mapping[str, Any], folder: Path) -> list[Path]:
-    """Draw accuracy against megabytes, one panel for the smallest cohort and one for the largest."""
+    """Draw accuracy against megabytes: the smallest cohort and the largest, a panel for each learning rate."""
     training, runs = result["configuration"]["training"], result["numbers"]["runs"]
     cohorts = sorted({run["clients"] for run in runs})
-    shown = cohorts if len(cohorts) < 2 else [cohorts[0], cohorts[-1]]
+    shown = sorted({(run["clients"], run["lr"]) for run in runs if run["clients"] in (cohorts[0], cohorts[-1])})
     target = training["target"]
     heading = f"{training['dataset']}, {training['partition']}, target {target:.0%}"
     figure, axes = panels(len(shown), heading, 5.0, 3.8)
-    for panel, clients in zip(axes, shown, strict=True):
+    for panel, (clients, lr) in zip(axes, shown, strict=True):
         named: set[str] = set()
         for run in runs:
-            if run["clients"] == clients:
+            if (run["clients"], run["lr"]) == (clients, lr):
                 _line(panel, run, named)
         panel.axhline(100 * target, color=COLOURS["good"], linewidth=0.8)
         panel.set_xscale("log")
         panel.xaxis.set_major_formatter("{x:g}")
         panel.set_xlabel("MB uploaded per user")
         panel.set_ylabel("test accuracy, %")
-        panel.set_title(f"N = {clients}", fontsize=10)
+        rate = f", learning rate {lr:g}" if len({other for _, other in shown}) > 1 else ""
+        panel.set_title(f"N = {clients}{rate}", fontsize=10)
         panel.legend(fontsize=7, loc="lower right")
     return save(figure, folder, result["name"])
 
