@@ -178,17 +178,19 @@ def test_steps_of_other_bits_begin_with_a_whole_model(tmp_path: Path, ledger: Pa
     np.testing.assert_allclose(final(result), 4 * MEAN, rtol=0.1)
 
 
+@pytest.mark.parametrize("roster", [False, True], ids=["plain", "roster"])
 def test_other_options_than_those_of_the_run_hold_from_the_restart_on(
-    tmp_path: Path, ledger: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, ledger: Path, caplog: pytest.LogCaptureFixture, roster: bool
 ) -> None:
-    play = Play(tmp_path)
-    play.start(3, kill=(2, "UPLOAD"), threshold=5)
+    play = Play(tmp_path, roster)
+    play.start(3, kill=(2, "UPLOAD"), modulus_bits=32)
     before = len(play.stages())
-    result = play.start(3, threshold=4)
+    result = play.start(3, modulus_bits=24)
     assert "other options than those of the run in the folder" in caplog.text
     assert "ADVERTISE_KEYS" in play.stages()[before:]
-    assert play.strategy._run.params.threshold == 4
-    np.testing.assert_allclose(final(result), 3 * MEAN, rtol=1e-4)
+    assert play.strategy._run.params.word.bits == 24
+    assert [record.failure for record in play.strategy.history] == [None, None]
+    np.testing.assert_allclose(final(result), 3 * MEAN, rtol=1e-3)
 
 
 def test_after_a_run_that_all_nodes_refused_all_rounds_are_played(tmp_path: Path, ledger: Path) -> None:
