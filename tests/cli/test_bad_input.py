@@ -99,7 +99,7 @@ train     --clients 999999               --clients must be
 train     --rounds 0                     --rounds must be at least 1
 train     --aggregator best              --aggregator must be one of
 train     --compare=                     --compare must name some of
-train     --compare sliced:33            --modulus-bits must be
+train     --compare sliced:33            --compare must name some of
 train     --compare plain --aggregator plain  --compare
 train     --dropout nan                  --dropout must
 train     --target-accuracy 2            --target-accuracy must
@@ -150,6 +150,7 @@ train     --weights votes                --weights must be one of uniform, examp
 train     --downlink-bits 3              --downlink-bits must be one of 2, 4, 8, got 3
 train     --gain much                    --gain must be a number of at least 1, or auto, got 'much'
 train     --dp-epsilon -1                --dp-epsilon must be above 0, got -1
+train     --dp-epsilon 1e-4              --dp-epsilon must allow noise of at most 10,000 clips
 report    {t}/none                       RUN must be a folder written by
 report    --table html                   --table must be one of md, latex, got 'html'
 report    --table md --json              --table must not be given with --json

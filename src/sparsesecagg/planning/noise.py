@@ -139,10 +139,12 @@ def with_noise(
     bare = Parameters.create(clients, dim, replace(options, modulus_bits=WORD_BITS[-1]), roster=roster)
     goal.check(clients)
     mechanism = _mechanism(goal, bare, FAILURE_LOG2)
+    most, z = _LARGEST_MULTIPLIER, mechanism.multiplier
+    got = f"got {goal.epsilon:g}, which needs {z:,g}"
+    require("epsilon", z <= most, f"must allow noise of at most {most:,g} clips, {got}")
     needed = _word_bits(mechanism, bare, sharing_noise(bare, roster))
     bits, each = min(options.modulus_bits or needed, needed), mechanism.per_example
-    noise = mechanism.multiplier
-    return replace(options, modulus_bits=bits, clip_norm=goal.clip, noise_multiplier=noise, per_example=each)
+    return replace(options, modulus_bits=bits, clip_norm=goal.clip, noise_multiplier=z, per_example=each)
 
 
 def _word_bits(mechanism: Mechanism, params: Parameters, honest: int) -> int:

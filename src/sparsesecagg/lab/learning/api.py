@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparsesecagg.errors import InvalidInput, require
+from sparsesecagg.field import WORD_BITS
 from sparsesecagg.files import write_atomically
 from sparsesecagg.lab.learning.aggregation import RoundLine
 from sparsesecagg.lab.learning.aggregators import AGGREGATORS, SLICED, SPARSE, make_aggregator
@@ -171,7 +172,7 @@ def _entry(entry: Any) -> dict[str, Any]:
         values = [-1.0]
     if values and 0 < values[0] <= 1:
         changes["alpha"] = values.pop(0)
-    if values and values[0].is_integer() and values[0] >= 4:
+    if values and values[0] in WORD_BITS:
         changes["modulus_bits"] = int(values.pop(0))
     if name not in AGGREGATORS or values:
         raise InvalidInput(
