@@ -9,6 +9,8 @@ something a thousand times.
 
 import os
 
+import pytest
+
 # Two workers share the cores: the threads that matrix products and torch would start in each only get in the way.
 # Set before NumPy is imported, and inherited by the processes that tests start.
 for _library in ("OMP", "OPENBLAS", "MKL"):
@@ -22,3 +24,8 @@ settings.register_profile(
 )
 settings.register_profile("explore", settings.get_profile("ci"), derandomize=False, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with real deployments: they wait a lot, which the other worker fills with everything else."""
+    items.sort(key=lambda item: item.path.name != "test_deployment.py")

@@ -158,6 +158,7 @@ def test_tls_node_authentication_a_roster_a_stranger_who_is_rejected_and_a_serve
     assert "Failed to activate SuperNode" in stranger.log_text()
 
 
+@pytest.mark.soak  # In one process, tests/flower/test_privacy.py has the same, with copies of ledgers too.
 def test_nodes_answer_until_their_privacy_budget_and_no_further_also_after_a_restart(tmp_path: Path) -> None:
     """Noise for ε = 3.2 in three rounds; the nodes allow 2, which is one round. Their ledgers say what was spent."""
 
