@@ -14,6 +14,7 @@ def plot(result: Mapping[str, Any], folder: Path) -> list[Path]:
     """Draw one panel per budget."""
     points, training = result["numbers"]["points"], result["configuration"]["training"]
     budgets = list(points[0]["accuracy_at"])
+    alphas = sorted({point["alpha"] for point in points})
     clients = training["cohorts"][0]["clients"]
     heading = f"{training['dataset']}, N={clients}, θ={training['dropout']:g}"
     figure, axes = panels(len(budgets), heading, width=3.9)
@@ -29,6 +30,8 @@ def plot(result: Mapping[str, Any], folder: Path) -> list[Path]:
             look = {"marker": MARKERS[system], "color": COLOURS[system], "markersize": 4}
             panel.plot(*zip(*line, strict=True), style, label=f"{system}, {bits} bits", **look) if line else None
         panel.set_xscale("log")
+        panel.set_xticks(alphas, [f"{alpha:g}" for alpha in alphas])
+        panel.minorticks_off()
         panel.set_title(f"{int(budget) / 1000:,.0f} kB uploaded per user", fontsize=10)
         panel.set_xlabel("α")
     axes[0].set_ylabel("test accuracy, %")
