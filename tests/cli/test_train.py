@@ -187,3 +187,21 @@ def test_a_run_without_a_single_good_round_is_a_failure(capsys: pytest.CaptureFi
     code, out, err = run(capsys, *SMALL, "--out", tmp_path / "run", "--threshold", "10", "--dropout", "0.4", "--json")
     assert code == 1 and json.loads(out)["rounds"] == 2
     assert "none of 2 rounds" in err and "UPLOAD" in err
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ("--shards 20", "--shards 20 is not used without --partition shards"),
+        ("--gain 2 --compare secagg,plain", "--gain 2.0 is not used without --aggregator sliced"),
+        ("--alpha 0.1 --pattern full", "--alpha 0.1 is not used without --aggregator pairwise or --aggregator sliced"),
+        ("--downlink-bits 8 --downlink model", "--downlink-bits 8 is not used without --downlink steps"),
+        ("--shards 20 --partition shards --gain 2 --compare sliced,plain", None),
+    ],
+)
+def test_an_option_that_is_not_used_is_said_unless_one_run_uses_it(
+    given: str, sentence: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = "train --clients 5 --rounds 1 --samples 50 --dropout 0 --workers 1 --json --out".split()
+    said = run(capsys, *arguments, str(tmp_path / "run"), *given.split())[2]
+    assert sentence in " ".join(said.split()) if sentence else "is not used" not in said

@@ -19,6 +19,7 @@ from sparsesecagg.cli.errors import EXIT_INTERRUPTED, Ended
 from sparsesecagg.cli.shared import JsonOption, err, option, out, say
 from sparsesecagg.errors import InvalidInput, MissingExtra, require
 from sparsesecagg.lab.learning.aggregation import RoundLine
+from sparsesecagg.lab.learning.aggregators import SLICED, SPARSE
 from sparsesecagg.lab.learning.api import batches_of, create_runs, new_run_folder, plan_runs, resume_runs
 from sparsesecagg.lab.learning.config import ROUND_OPTIONS, TrainingConfig, option_names
 from sparsesecagg.lab.learning.federated import RECORDED, FederatedRun
@@ -32,6 +33,15 @@ from sparsesecagg.protocol import RoundOptions
 
 _FILES = "Files and processes"
 _LINES = 10  # Of progress for a run, where there is no terminal.
+_USED_WITH = {
+    "alpha": ("aggregator", sorted(SPARSE)),
+    "gain": ("aggregator", [SLICED]),
+    "shards": ("partition", ["shards"]),
+    "concentration": ("partition", ["dirichlet"]),
+    "hidden": ("model", ["mlp"]),
+    "downlink_bits": ("downlink", ["steps"]),
+}
+"""Options that only some values of another one use."""
 
 
 @dataclass(frozen=True)
@@ -175,8 +185,14 @@ def _display(runs: Sequence[FederatedRun], compared: bool) -> Iterator[Callable[
 
 
 def _advise(runs: Sequence[FederatedRun]) -> None:
-    """Say where settings protect little or fail often."""
+    """Say where settings are not used, protect little or fail often."""
     sentences: dict[str, None] = {}
+    for name, (other, values) in _USED_WITH.items():
+        default = TrainingConfig().value(name)
+        given = [run.config.value(name) for run in runs if run.config.value(name) != default]
+        if given and not any(run.config.value(other) in values for run in runs):
+            needed = " or ".join(f"--{other} {value}" for value in values)
+            sentences[f"--{name.replace('_', '-')} {given[0]} is not used without {needed}"] = None
     for run in runs:
         if isinstance(run.aggregator, SecureAggregator):
             sentences |= dict.fromkeys(advice(run.aggregator.parameters))
