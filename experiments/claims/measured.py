@@ -140,7 +140,10 @@ def _upload(found: Results, name: str) -> Claim:
     settings = published(found[name])
     several = len({one.runs[0]["lr"] for one in settings}) > 1
     ratios = [
-        (f"N={one.clients}" + f", lr {one.runs[0]['lr']:g}" * several, one.upload_ratio(in_the_papers_format=True))
+        (
+            f"N={one.clients}" + f", lr {one.runs[0]['lr']:g}" * several + _unusual(one, found[name]),
+            one.upload_ratio(in_the_papers_format=True),
+        )
         for one in settings
     ]
     text = "; ".join(f"{who}: {spread.text(1, '×')}" for who, spread in ratios if spread)
@@ -156,6 +159,12 @@ def _upload(found: Results, name: str) -> Claim:
     )
 
 
+def _unusual(one: Setting, result: Mapping[str, Any]) -> str:
+    """Return a setting's target in words, where it is not the figure's."""
+    usual = result["configuration"]["training"]["target"]
+    return "" if one.target(usual) == usual else f", until {one.target(usual):.0%}"
+
+
 def _so_far(result: Mapping[str, Any], verdict: str) -> str:
     """Return a verdict on runs that are all there: some seeds of some N say nothing yet."""
     return verdict if result["complete"] else f"{CANNOT_TELL}: not complete"
@@ -167,11 +176,14 @@ def _few_rounds(found: Results) -> Claim:
         return missing(where, what, paper, "CIFAR-10, IID", "fig3")
     settings = published(found["fig3"])
     more = [
-        (one.clients, median(run["reached_target_at"] / base["reached_target_at"] - 1 for run, base in one.pairs))
+        (
+            f"N={one.clients}{_unusual(one, found['fig3'])}",
+            median(run["reached_target_at"] / base["reached_target_at"] - 1 for run, base in one.pairs),
+        )
         for one in settings
         if one.pairs
     ]
-    text = "; ".join(f"N={clients}: {100 * share:+.0f} %" for clients, share in more)
+    text = "; ".join(f"{who}: {100 * share:+.0f} %" for who, share in more)
     crossed = median_rounds(settings, found["fig3"]["configuration"]["training"]["target"])
     rounds = ", ".join(f"{spread.median:.0f}" for _, spread in crossed if spread)
     near = max(abs(share) for _, share in more) <= 0.1
@@ -282,7 +294,8 @@ def ours(found: Results, cohorts: Sequence[int] = (25, 100)) -> list[str]:
         settings = settings_of(found[name]["numbers"]["runs"]) if name in found else []
         for one in settings:
             if one.system == "sliced" and one.runs[0]["modulus_bits"] < 32 and one.clients in cohorts and one.pairs:
-                lines.append(_ours_row(name, one, found[name]["numbers"]["runs"]))
+                figure = f"{name}{_unusual(one, found[name])}"
+                lines.append(_ours_row(figure, one, found[name]["numbers"]["runs"]))
     return lines
 
 

@@ -83,6 +83,10 @@ class Setting:
             if base is not None and run["reached_target_at"] and base["reached_target_at"]
         ]
 
+    def target(self, usual: float) -> float:
+        """Return the accuracy to reach: the figure's usual one where runs name none."""
+        return float(self.runs[0].get("target", usual))
+
     def rounds_until(self, target: float) -> list[float]:
         """Return when the target was crossed, interpolated between rounds, seed by seed; of the runs that did."""
         return [found for run in self.runs if (found := crossing(run, target)) is not None]
@@ -117,12 +121,12 @@ def published_of(runs: Sequence[Run], run: Run) -> Run | None:
 
 
 def secagg_of(runs: Sequence[Run], run: Run) -> Run | None:
-    """Return SecAgg's run with as many users, the same seed and learning rate; None if there is none."""
-    wanted = ("secagg", run["clients"], run["seed"], run["lr"])
-    return next(
-        (one for one in runs if (one["system"], one["clients"], one["seed"], one["lr"]) == wanted),
-        None,
-    )
+    """Return SecAgg's run with as many users, the same seed, learning rate and target; None if there is none."""
+
+    def name(one: Run) -> tuple[Any, ...]:
+        return one["clients"], one["seed"], one["lr"], one.get("target")
+
+    return next((one for one in runs if one["system"] == "secagg" and name(one) == name(run)), None)
 
 
 def crossing(run: Run, target: float) -> float | None:

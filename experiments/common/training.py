@@ -50,19 +50,23 @@ class System:
     """At most this many, if other than the experiment's."""
     normalisation: str = "observed"
     """`expected` is the paper's rule, β/(p(1−θ))."""
+    target: float | None = None
+    """The accuracy to reach, if other than the cohort's."""
 
     @property
     def key(self) -> str:
         """The name of its run folders."""
-        return f"{self.aggregator}-{self.alpha:g}-{self.modulus_bits}-{self.normalisation}"
+        until = "" if self.target is None else f"-{self.target:g}"
+        return f"{self.aggregator}-{self.alpha:g}-{self.modulus_bits}-{self.normalisation}{until}"
 
     @property
     def label(self) -> str:
         """The name in tables."""
+        until = "" if self.target is None else f", until {self.target:.0%}"
         if self.aggregator == "secagg":
-            return "SecAgg"
+            return f"SecAgg{until}"
         rule = "" if self.normalisation == _USUAL.get(self.aggregator, "observed") else f", {self.normalisation} mean"
-        return f"{self.aggregator}, α={self.alpha:g}, {self.modulus_bits} bits{rule}"
+        return f"{self.aggregator}, α={self.alpha:g}, {self.modulus_bits} bits{rule}{until}"
 
 
 _USUAL = {"pairwise": "expected"}
@@ -94,6 +98,8 @@ class CohortRuns:
     """None: that of the data set, for the embedded one."""
     samples: int | None = None
     """Training samples used; all unless said otherwise."""
+    target: float | None = None
+    """The accuracy to reach, if other than the training's."""
 
 
 def paper_cohort(clients: int, seeds: int = 1, lr: float | None = LEARNING_RATE) -> CohortRuns:
@@ -144,7 +150,7 @@ class Training:
             group_size=cohort.clients if system.aggregator == "sliced" else None,
             keys_arrive=True,
             rounds=system.rounds or self.rounds,
-            target_accuracy=self.target,
+            target_accuracy=system.target or cohort.target or self.target,
             aggregator=system.aggregator,
             alpha=system.alpha,
             modulus_bits=system.modulus_bits,
@@ -176,7 +182,7 @@ def train_all(
         for number, (cohort, system, one_seed) in enumerate(todo):
             config = training.options(cohort, system, one_seed)
             if known := _known(earlier, config, system, planned[number]):
-                runs.append(known[0])
+                runs.append({**known[0], "target": config.target_accuracy})
                 timings.append(known[1])
                 continue
             run = _opened(config, cohort, system, tasks, work)
@@ -214,18 +220,22 @@ def _earlier(training: Training, work: Work) -> dict[tuple[Json, ...], tuple[Jso
     if any(now[name] != then.get(name) for name in now if name not in ("cohorts", "rounds")):
         return {}
     pairs = zip(work.earlier["numbers"]["runs"], work.earlier["timings"]["runs"], strict=True)
-    return {tuple(run[name] for name in _NAME): (run, timing) for run, timing in pairs if clean(run["commit"])}
+    return {
+        (*(run[name] for name in _NAME), run.get("target", then["target"])): (run, timing)
+        for run, timing in pairs
+        if clean(run["commit"])
+    }
 
 
-_NAME = ("clients", "seed", "lr", "system", "alpha", "modulus_bits", "normalisation", "samples")
+_NAME = ("clients", "seed", "lr", "samples", "label")
 
 
 def _known(
     earlier: Mapping[tuple[Json, ...], tuple[Json, Json]], config: TrainingConfig, system: System, rounds: int
 ) -> tuple[Json, Json] | None:
     """Return a run that is finished as `rounds` has it: it reached the target by then, or had as many."""
-    named = config.clients, config.seed, config.lr, system.aggregator, system.alpha, system.modulus_bits
-    found = earlier.get((*named, system.normalisation, config.samples))
+    named = config.clients, config.seed, config.lr, config.samples, system.label
+    found = earlier.get((*named, config.target_accuracy))
     if found is None:
         return None
     done, reached = found[0]["rounds"], found[0]["reached_target_at"]
@@ -310,6 +320,7 @@ def _numbers(
         "samples": config.samples,
         "rounds": len(lines),
         "failed_rounds": sum(line["status"] == "failed" for line in lines),
+        "target": config.target_accuracy,
         "reached_target_at": run.reached_target_at,
         "accuracy": [line["accuracy"] for line in lines],
         "uploads": [line["uploads"] for line in lines],

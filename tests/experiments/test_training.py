@@ -122,6 +122,22 @@ def test_a_target_that_was_not_reached_is_said_to_be() -> None:
     assert setting.pairs == []
 
 
+def test_runs_until_another_accuracy_are_another_setting() -> None:
+    """The rounds of each are counted to its own target, and SecAgg's run to the same one is what it is compared with."""
+    further = replace(SECAGG, target=0.95)
+    runs = [
+        run(further, 0, [0.5, 0.7, 0.9, 0.92]) | {"target": 0.95, "reached_target_at": None},
+        run(SECAGG, 0, [0.5, 0.9]) | {"target": 0.9},
+        run(PAIRWISE, 0, [0.5, 0.8, 0.9]) | {"target": 0.9},
+    ]
+    result = {"configuration": {"training": {"target": 0.95}}, "numbers": {"runs": runs}}
+    first, _, published = settings_of(runs)
+    assert (first.label, first.pairs) == ("SecAgg, until 95%", [])
+    assert published.bases == (runs[1],)
+    assert row(result, "SecAgg, learning rate 0.01: rounds until 90%").ours == "2.0"
+    assert row(result, "SecAgg, until 95%").ours == "not reached in 4 (92.0%)"
+
+
 @pytest.mark.parametrize("name", ["fig3", "fig5", "fig6"])
 def test_conditions_are_the_papers(name: str) -> None:
     """Learning rate 0.01, dropouts at UPLOAD only, a majority as threshold, whole models down."""
@@ -221,7 +237,8 @@ def test_runs_of_the_result_file_are_not_trained_again(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_runs_of_another_training_are_not_taken(tmp_path: Path) -> None:
     first = trained(Work(tmp_path / "one", {}))
-    for number, other in enumerate((replace(TWO_SEEDS, dropout=0.2), replace(TWO_SEEDS, rounds=2))):
+    until = replace(TWO_SEEDS, cohorts=(replace(TWO_SEEDS.cohorts[0], target=0.9),))
+    for number, other in enumerate((replace(TWO_SEEDS, dropout=0.2), replace(TWO_SEEDS, rounds=2), until)):
         work = Work(tmp_path / f"other{number}", {})
         work.earlier = first
         trained(work, other)
