@@ -167,34 +167,34 @@ def train_all(
 
     Every finished run is saved at once. Those that the result file holds already are not trained again.
     """
-    todo = in_order(training, seed)
-    planned = [system.rounds or training.rounds for _, system, _ in todo]
+    todo = [(training.options(cohort, system, one), cohort, system) for cohort, system, one in in_order(training, seed)]
+    planned = [system.rounds or training.rounds for _, _, system in todo]
     earlier = _earlier(training, work)
-    runs: list[Json] = []
-    timings: list[Json] = []
+    done: dict[int, tuple[Json, Json]] = {}
+    for number, (config, _, system) in enumerate(todo):
+        if known := _known(earlier, config, system, planned[number]):
+            done[number] = {**known[0], "target": config.target_accuracy}, known[1]
     tasks: dict[tuple[Any, ...], Task] = {}
 
     def found(complete: bool) -> Findings:
+        runs, timings = ([done[number][part] for number in sorted(done)] for part in (0, 1))
         return Findings({"runs": runs} | more(runs), {"runs": timings}, complete)
 
     with ExitStack() as stack, suppress(OutOfTime):
         pools = Pools(stack)
-        for number, (cohort, system, one_seed) in enumerate(todo):
-            config = training.options(cohort, system, one_seed)
-            if known := _known(earlier, config, system, planned[number]):
-                runs.append({**known[0], "target": config.target_accuracy})
-                timings.append(known[1])
+        for number, (config, cohort, system) in enumerate(todo):
+            if number in done:
                 continue
             run = _opened(config, cohort, system, tasks, work)
-            before, rounds = sum(planned[:number]), sum(planned)
-            _train(run, f"N={cohort.clients}, seed {one_seed}, {system.label}", work, before, rounds, pools)
+            label = f"N={cohort.clients}, seed {config.seed}, {system.label}"
+            _train(run, label, work, sum(planned[:number]), sum(planned), pools)
             lines = run.folder.metrics()
-            runs.append(_numbers(config, system, run, lines) | {"commit": work.commit})
-            timings.append(_timings(config, system, lines))
+            numbers = _numbers(config, system, run, lines) | {"commit": work.commit}
+            done[number] = numbers, _timings(config, system, lines)
             work.save(found(False))
-    if not runs:
+    if not done:
         raise OutOfTime
-    return found(len(runs) == len(todo))
+    return found(len(done) == len(todo))
 
 
 def in_order(training: Training, seed: int) -> list[tuple[CohortRuns, System, int]]:

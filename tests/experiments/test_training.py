@@ -123,7 +123,7 @@ def test_a_target_that_was_not_reached_is_said_to_be() -> None:
 
 
 def test_runs_until_another_accuracy_are_another_setting() -> None:
-    """The rounds of each are counted to its own target, and SecAgg's run to the same one is what it is compared with."""
+    """Rounds are counted to a run's own target, and compared with those of SecAgg to the same one."""
     further = replace(SECAGG, target=0.95)
     runs = [
         run(further, 0, [0.5, 0.7, 0.9, 0.92]) | {"target": 0.95, "reached_target_at": None},
@@ -232,6 +232,17 @@ def test_runs_of_the_result_file_are_not_trained_again(tmp_path: Path) -> None:
     again = trained(work)
     assert [one["commit"] for one in again["numbers"]["runs"]] == ["abc1234", "old4321", "abc1234", "abc1234"]
     assert len(list((tmp_path / "two" / "runs").iterdir())) == 2
+
+
+@pytest.mark.slow
+def test_what_is_saved_first_holds_all_that_was_finished_before(tmp_path: Path) -> None:
+    """Also runs that come later in the order: training may end at any time."""
+    work, saved = Work(tmp_path / "two", {}), []
+    work.earlier = trained(Work(tmp_path / "one", {}))
+    work.earlier["numbers"]["runs"][0]["commit"] = "abc1234+"
+    work.save = lambda found: saved.append(len(found.numbers["runs"]))
+    trained(work)
+    assert saved == [4]
 
 
 @pytest.mark.slow
