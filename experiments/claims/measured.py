@@ -162,7 +162,7 @@ def _upload(found: Results, name: str) -> Claim:
 def _unusual(one: Setting, result: Mapping[str, Any]) -> str:
     """Return a setting's target in words, where it is not the figure's."""
     usual = result["configuration"]["training"]["target"]
-    return "" if one.target(usual) == usual else f", until {one.target(usual):.0%}"
+    return "" if one.target(usual) == usual else f", until {100 * one.target(usual):g} %"
 
 
 def _so_far(result: Mapping[str, Any], verdict: str) -> str:
