@@ -20,8 +20,8 @@ SCALES = {
         Training(
             "cifar10",
             (
-                CohortRuns(100, systems=(replace(SECAGG, target=TARGET),)),
                 *in_waves((paper_cohort(25, 3), replace(paper_cohort(100, 3), target=TARGET_OF_MANY, ablations=()))),
+                CohortRuns(100, systems=(replace(SECAGG, target=TARGET),)),
             ),
             target=TARGET,
             rounds=120,
