@@ -7,7 +7,7 @@ Draws the plots again, too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +24,12 @@ DOCUMENT, WEAKNESS = DOCS / "reproduction.md", DOCS / "weakness.md"
 
 def main() -> None:
     """Publish every result file that there is; one that can't be repeated, from a tree with changes, is refused."""
+    for path in sorted(RESULTS.glob("*.json")):
+        require_repeatable(path.stem, results.read(path))
     for name in NAMES:
         path = RESULTS / f"{name}.json"
         if path.exists():
-            result = results.read(path)
-            require_repeatable(result)
-            load(name).plot(result, RESULTS / "plots")
+            load(name).plot(results.read(path), RESULTS / "plots")
     rewrite(DOCUMENT, published(DOCUMENT.read_text(encoding="utf-8"), RESULTS))
     for name, text in appendix.pages(RESULTS).items():
         rewrite(DOCS / name, text)
@@ -44,12 +44,18 @@ def rewrite(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
 
 
-def require_repeatable(result: Mapping[str, Any]) -> None:
-    """Raise `InvalidInput` for a result that no commit stands for."""
-    if not results.clean(result["commit"]):
-        raise InvalidInput(
-            "commit", f"of results/{result['name']}.json must be a clean one, got {result['commit']}: measure again"
-        )
+def require_repeatable(name: str, result: Mapping[str, Any]) -> None:
+    """Raise `InvalidInput` for a result that no commit stands for, in whole or for one of its parts."""
+    commits = list(_commits(result))
+    for commit in commits or [None]:
+        if not results.clean(commit):
+            raise InvalidInput("commit", f"of results/{name}.json must be a clean one, got {commit}: measure again")
+
+
+def _commits(result: Any) -> Iterator[str | None]:
+    parts = result.items() if isinstance(result, Mapping) else enumerate(result) if isinstance(result, list) else ()
+    for key, part in parts:
+        yield from (part,) if key == "commit" else _commits(part)
 
 
 if __name__ == "__main__":

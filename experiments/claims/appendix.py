@@ -61,7 +61,8 @@ def provenance(result: Mapping[str, Any]) -> str:
     machine, seeds = result["machine"], result["seeds"]
     which = f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}"
     note = "" if result["data"]["sha256"] is None else f", {result['data']['name']} ({result['data']['note']})"
-    return f"commit {result['commit']}, {result['date']}, {which}{note}, {machine['processor']}"
+    load = f"load {machine['load_before']:g} before, on {machine['cores']} cores"
+    return f"commit {result['commit']}, {result['date']}, {which}{note}, {machine['processor']}, {load}"
 
 
 def _network(result: Mapping[str, Any] | None) -> str:
@@ -74,7 +75,8 @@ def _network(result: Mapping[str, Any] | None) -> str:
         f"{machine['cores']} cores, load {machine['load']:g}. {config['users']} processes in network namespaces, each "
         f"line limited to {config['mbit']:g} Mbit/s both ways by the kernel; no latency is added. Transfers in seconds "
         "as measured, beside what the bytes take at that rate; computing of one user and of the server in processor "
-        "time.\n\n"
+        f"time. {config['dropout']:.0%} drop out. The model down is the same bytes in all rows of a model: its seconds "
+        "differ by chance.\n\n"
         "| parameters | system | model down | update up | UNMASK | user | server | round | modelled round |\n"
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
     )

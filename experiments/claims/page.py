@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from experiments.claims import measured, theory
 from experiments.claims.claim import VERDICTS, Claim, Results, known
 from experiments.common.experiment import NAMES
+from experiments.common.summaries import published as published_settings
 
 HEAD = "| where | claim | paper | ours | stated condition | our condition | agree? |"
 
@@ -29,9 +31,10 @@ def parts(folder: Path) -> dict[str, str]:
     found = known(folder, NAMES)
     claims = tables(found)
     lines = {name: _table(rows) for name, rows in claims.items()}
-    lines["outcome"] = [f"{_counted(claims)} {_missing(found)}"]
+    lines["outcome"] = [f"{_counted(claims)} {_rounds(found)} {_missing(found)}"]
     lines["hypotheses"] = measured.hypotheses(found)
     lines["ours"] = measured.ours(found)
+    lines["rerun"] = [measured.rerun(found, known(folder / "rerun", tuple(measured.UPLOADS)))]
     return {name: "\n".join(some) + "\n" for name, some in lines.items()}
 
 
@@ -66,15 +69,29 @@ def _counted(claims: Mapping[str, Sequence[Claim]]) -> str:
     return f"Of {kinds.total()} rows below: {counts}. Only the published pattern is counted."
 
 
+def _rounds(found: Results) -> str:
+    """Return SecAgg's rounds to the target over the published pattern's, the least and the most of all runs."""
+    ratios = [
+        base["reached_target_at"] / run["reached_target_at"]
+        for name in measured.UPLOADS
+        if name in found
+        for one in published_settings(found[name])
+        for run, base in one.pairs
+    ]
+    if not ratios:
+        return "Nothing is trained yet."
+    return (
+        f"SecAgg needed {min(ratios):.2f} to {max(ratios):.2f} times the published pattern's rounds, in the median "
+        f"{median(ratios):.2f} times, in {len(ratios)} pairs of runs."
+    )
+
+
 def _missing(found: Results) -> str:
     absent = [name for name in NAMES if name not in found]
     partial = [name for name in NAMES if name in found and not found[name]["complete"]]
     sentences = []
     if absent:
-        sentences.append(
-            f"**Missing**: {', '.join(absent)} (not measured on this version for want of time; earlier figures "
-            "described a pattern whose steps were 8.7 % too short, and are withdrawn)."
-        )
+        sentences.append(f"**Missing**: {', '.join(absent)} (not measured on this version).")
     if partial:
         texts = (f"{name} ({_so_far(found[name])})" for name in partial)
         sentences.append(f"**Not complete**: {'; '.join(texts)}.")

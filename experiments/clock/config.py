@@ -35,7 +35,7 @@ class Config:
     users: int = 2
     """Users whose training is timed; the mean counts."""
     repeats: int = 3
-    """Rounds of each system; the least of each part counts, which a busy machine changes least."""
+    """Of each user's training and of each system's round; the least counts, which a busy machine changes least."""
     alpha: float = 0.1
     dropout: float = 0.3
     bandwidth_mbit: float = 100.0

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from experiments.common.experiment import Experiment, Row
 from experiments.common.plotting import COLOURS, panels, save
-from experiments.common.summaries import Run, Setting, Spread, one_more, settings_of
+from experiments.common.summaries import Run, Setting, Spread, one_more, settings_of, times
 from experiments.common.training import Training, train_all
 
 MEGABYTE = 1e6
@@ -50,13 +51,13 @@ def draw(result: Mapping[str, Any], folder: Path) -> list[Path]:
     for panel, (clients, lr) in zip(axes, shown, strict=True):
         named: set[str] = set()
         mine = [run for run in runs if (run["clients"], run["lr"]) == (clients, lr)]
-        for run in mine:
-            _line(panel, run, named)
         target = min(run.get("target", training["target"]) for run in mine)
+        for run in mine:
+            _line(panel, run, named, run.get("target", target) > target)
         panel.axhline(100 * target, color=COLOURS["good"], linewidth=0.8)
         panel.set_xscale("log")
         panel.xaxis.set_major_formatter("{x:g}")
-        panel.set_xlabel("MB uploaded per user")
+        panel.set_xlabel("MB uploaded per user, in our UPLOAD messages")
         panel.set_ylabel("test accuracy, %")
         rate = f", learning rate {lr:g}" if len({other for _, other in shown}) > 1 else ""
         panel.set_title(f"N = {clients}{rate}, target {target:.0%}", fontsize=10)
@@ -64,10 +65,10 @@ def draw(result: Mapping[str, Any], folder: Path) -> list[Path]:
     return save(figure, folder, result["name"])
 
 
-def _line(axes: Any, run: Run, named: set[str]) -> None:
+def _line(axes: Any, run: Run, named: set[str], longer: bool) -> None:
     sent = list(accumulate(size / MEGABYTE for size in run["upload_bytes"]))
     # Dotted: what is trained beside SecAgg, the published pattern and ours, to tell effects apart.
-    beside = {"secagg": False, "pairwise": run["normalisation"] != "expected", "sliced": run["modulus_bits"] == 32}
+    beside = {"secagg": longer, "pairwise": run["normalisation"] != "expected", "sliced": run["modulus_bits"] == 32}
     axes.plot(
         sent,
         [100 * value for value in run["accuracy"]],
@@ -91,9 +92,9 @@ def compare(result: Mapping[str, Any], paper: float) -> list[Row]:
         if setting.published:
             ratio = setting.upload_ratio(in_the_papers_format=True)
             note = "d(32p + 1) bits beside SecAgg's 32d, computed"
-            rows.append(Row(f"{who}: upload less than SecAgg's, paper's format", f"{paper:g}×", _times(ratio), note))
+            rows.append(Row(f"{who}: upload less than SecAgg's, paper's format", f"{paper:g}×", times(ratio), note))
         rows.append(
-            Row(f"{who}: upload less than SecAgg's, our messages", "–", _times(setting.upload_ratio()), _hides(setting))
+            Row(f"{who}: upload less than SecAgg's, our messages", "–", times(setting.upload_ratio()), _hides(setting))
         )
     return rows
 
@@ -104,7 +105,7 @@ def _rounds_row(who: str, setting: Setting, target: float) -> Row:
     notes = [f"{len(crossed)} of {len(setting.runs)} seeds reached it"]
     if expected := one_more(crossed):
         notes.append(f"one more seed (95 %): {expected[0]:.1f} to {expected[1]:.1f}")
-    notes.append(f"uploads missing {setting.runs[0]['effective_dropout']:.0%}")
+    notes.append(f"uploads missing {fmean(run['effective_dropout'] for run in setting.runs):.0%}")
     found = Spread.of(crossed)
     ours = found.text() if found else f"not reached in {longest} ({best:.1%})"
     return Row(f"{who}: rounds until {target:.0%}", "–", ours, "; ".join(notes))
@@ -116,10 +117,6 @@ def _hides(setting: Setting) -> str:
         f"honest users per value, a third colluding: {found['honest_contributors']:.1f} on average, "
         f"{found['in_every_sum']} at least; read in the clear {found['revealed_fraction']:.0%}"
     )
-
-
-def _times(ratio: Spread | None) -> str:
-    return "–" if ratio is None else ratio.text(1, "×")
 
 
 def median_rounds(settings: Sequence[Setting], usual: float) -> list[tuple[int, Spread | None]]:

@@ -36,6 +36,11 @@ class Spread:
         return middle if self.least == self.most else f"{middle} ({self.least:.{digits}f} to {self.most:.{digits}f})"
 
 
+def times(ratio: Spread | None) -> str:
+    """Return how many times, or a dash where it is not known."""
+    return "–" if ratio is None else ratio.text(1, "×")
+
+
 def t_limit(samples: int, error_rate: float, comparisons: int = 1) -> float:
     """Return what no |t| of so many exceeds, except with probability `error_rate` (Student, `samples` − 1 degrees)."""
     from scipy.stats import t

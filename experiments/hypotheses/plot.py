@@ -47,7 +47,11 @@ def plot(result: Mapping[str, Any], folder: Path) -> list[Path]:
     for panel, name in zip(axes, figures, strict=True):
         panel.bar(names, [predicted(result, one, name) or 0 for one in names], color=COLOURS["pairwise"], alpha=0.7)
         panel.axhline(PAPER_UPLOADS[name], color=COLOURS["theory"], linewidth=1.2)
-        panel.set_title(name, fontsize=10)
+        tried = [one for one in result["numbers"]["table"] if one["figure"] == name]
+        panel.set_title(f"{name}, N = {max(one['clients'] for one in tried)}", fontsize=10)
+        for place, one in enumerate(names):
+            if predicted(result, one, name) is None:
+                panel.annotate("not reached", (place, 0), rotation=90, ha="center", va="bottom", fontsize=7)
         panel.tick_params("x", labelsize=7, rotation=40)
     return save(figure, folder, result["name"])
 

@@ -65,7 +65,8 @@ def measure(config: Lemmas, seed: int) -> dict[str, Any]:
 def measure_run(config: InARun, way: str, seed: int) -> dict[str, Any]:
     """Drive the aggregator of training through one run in which every update is 1; return each round's mean estimate.
 
-    Unequal β: user i has i + 1 samples, so that the mean is weighted, and is still 1.
+    Unequal β: user i has i + 1 samples, so that the mean is weighted, and is still 1. Most of an estimate's error is in
+    how many survived, so it is also returned as a multiple of what these survivors have sent on average.
     """
     keys_arrive, weighted = WAYS[way]
     options = RoundOptions(
@@ -80,7 +81,7 @@ def measure_run(config: InARun, way: str, seed: int) -> dict[str, Any]:
     )
     aggregator = SecureAggregator(training, options, [Layer("all", 0, config.dim)], 2.0)
     weights = [1 + user for user in range(config.clients)] if weighted else None
-    update, means = np.ones(config.dim, np.float32), []
+    update, means, given = np.ones(config.dim, np.float32), [], []
     for number in range(1, config.rounds + 1):
         rng = np.random.default_rng([seed, number])
         drops = draw_dropouts(config.clients, config.dropout, [Stage.UPLOAD], rng, first_round=number == 1)
@@ -91,26 +92,30 @@ def measure_run(config: InARun, way: str, seed: int) -> dict[str, Any]:
         )
         if found.step is not None and number >= config.first:
             means.append(float(found.step.mean()))
-    return {"way": way, "means": means}
+            sent, missing = found.uploads or 0, found.dropped[Stage.UPLOAD.name]
+            share = sent / (sent + missing) if weights is None else sum(weights[one] for one in users) / sum(weights)
+            given.append(means[-1] * (1 - config.dropout) / share)
+    return {"way": way, "means": means, "given_survivors": given}
 
 
 def run_checks(config: InARun, points: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Test that the mean over the rounds of a run is 1."""
+    """Test that the mean over the rounds of a run is 1, also beside how many survived, where chance is smaller."""
     found = []
     for point in points:
-        t, rounds = t_statistic(point["means"], 1.0), len(point["means"])
-        found.append(
-            check(
-                "Lemma 1",
-                f"N = {config.clients}, α = {config.alpha:g}, θ = {config.dropout:g}, one run, {point['way']}: mean of "
-                f"the aggregate in {rounds} rounds from the {config.first}rd on",
-                float(np.mean(point["means"])),
-                expected=1.0,
-                holds=abs(t) <= t_limit(rounds, ERROR_RATE),
-                error_rate=ERROR_RATE,
-                note=f"t = {t:+.2f}",
+        for name, beside in (("means", ""), ("given_survivors", ", for those who survived")):
+            t, rounds = t_statistic(point[name], 1.0), len(point[name])
+            found.append(
+                check(
+                    "Lemma 1",
+                    f"N = {config.clients}, α = {config.alpha:g}, θ = {config.dropout:g}, one run, {point['way']}: "
+                    f"mean of the aggregate in {rounds} rounds from the {config.first}rd on{beside}",
+                    float(np.mean(point[name])),
+                    expected=1.0,
+                    holds=abs(t) <= t_limit(rounds, ERROR_RATE),
+                    error_rate=ERROR_RATE,
+                    note=f"t = {t:+.2f}",
+                )
             )
-        )
     return found
 
 

@@ -180,8 +180,10 @@ def test_data_is_named_with_its_hash_and_what_is_known_of_it(monkeypatch: pytest
 
 def test_results_from_a_tree_with_changes_are_not_published() -> None:
     with pytest.raises(InvalidInput, match="clean"):
-        publish.require_repeatable({"name": "fig5", "commit": "abc1234+"})
-    publish.require_repeatable({"name": "fig5", "commit": "abc1234"})
+        publish.require_repeatable("fig5", {"commit": "abc1234+"})
+    with pytest.raises(InvalidInput, match="clean"):
+        publish.require_repeatable("defaults", {"bytes": {"commit": "abc1234"}, "ranges": {"commit": None}})
+    publish.require_repeatable("fig5", {"commit": "abc1234", "runs": [{"commit": "def5678, abc1234"}]})
 
 
 TWO_SEEDS = training.Training(
