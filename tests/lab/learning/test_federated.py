@@ -220,6 +220,20 @@ def test_weights_follow_the_sizes_of_the_users(tmp_path: Path) -> None:
     assert np.abs(models["plain"] - models["sliced"]).max() < 0.02 * np.abs(models["plain"]).max()
 
 
+def test_the_published_pattern_trains_on_users_of_unequal_size(tmp_path: Path) -> None:
+    """Each user scales by its own β before rounding and masking; accuracy follows that of plain averaging."""
+    reached = {}
+    for name in ("plain", "pairwise"):
+        config, task = small_task(
+            partition="dirichlet", concentration=0.3, weights="examples", aggregator=name, alpha=0.3, rounds=6, seed=0
+        )
+        run = FederatedRun.create(config, task, tmp_path / name)
+        reached[name] = [line["accuracy"] for line in finish(run)]
+    assert len(set(map(len, task.partition.indices))) > 3
+    assert reached["pairwise"][-1] > reached["pairwise"][0] + 0.2
+    assert abs(reached["pairwise"][-1] - reached["plain"][-1]) < 0.1
+
+
 def test_a_run_with_noise_says_what_it_cost_and_can_not_be_prolonged(tmp_path: Path) -> None:
     """Noise is made for the rounds that were planned."""
     config, task = small_task(rounds=3, dp_epsilon=25.0)
