@@ -238,7 +238,7 @@ def _larger_alpha(found: Results) -> Claim:
     rounds.append((1.0, rows[0]["rounds"][0]))
     text = ", ".join(f"{number:g} rounds with α = {alpha:g}" for alpha, number in rounds)
     faster = all(later <= earlier for (_, earlier), (_, later) in pairwise(rounds))
-    condition = f"MNIST, IID, 97 %, N = {clients}, d = 21,840, one seed (`hypotheses`)"
+    condition = f"MNIST, IID, 97 %, N = {clients}, small network, one seed (`hypotheses`)"
     return Claim(where, what, paper, text, "strongly convex", condition, holds(faster))
 
 

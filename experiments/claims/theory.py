@@ -163,7 +163,7 @@ def _theorems(found: Results) -> list[Claim]:
             "training converges at the rate of the bound",
             "O(1/J)",
             f"loss is at most {100 * most:.2g} % of the bound, so it can't fail; the bound falls from "
-            f"{' and '.join(f'{first:,.3g} to {last:,.3g}' for first, last in bounds)} here, and in the end grows with "
+            f"{' and '.join(f'{first:,.4g} to {last:,.4g}' for first, last in bounds)} here, and in the end grows with "
             "J (errata)",
             "strongly convex",
             f"logistic regression, digits, {config['convergence']['rounds']} rounds, E = "

@@ -150,7 +150,7 @@ class AuditReport:
         self.mean_component = sum(size * fraction for size, fraction in self.histogram.items())
         """The mean size of the component that a value sits in."""
         self.contributors_mean = tally.values / max(1, tally.coordinates)
-        """Honest survivors who sent a coordinate, on average over those that one of them sent; the paper's T, over all."""
+        """Honest survivors who sent a coordinate, on average over those that one sent. The paper's T is over all."""
         self.singled_out_fraction = tally.singled_out / values
         """Share of values whose coordinate no other honest survivor sent: what the paper counts."""
 
