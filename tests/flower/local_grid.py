@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import fields
 from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
-from flwr.serverapp.strategy import FedAvg
+from flwr.serverapp.strategy import FedAvg, Strategy
 
 from sparsesecagg.flower import SecAgg, secagg_mod
 from sparsesecagg.lab.attacks.local_grid import RUN, SERVER, LocalGrid, Silent, stage_of, travel
@@ -19,6 +19,7 @@ __all__ = [
     "RUN",
     "SERVER",
     "LocalGrid",
+    "PassThrough",
     "Silent",
     "content_of",
     "model",
@@ -98,3 +99,25 @@ def training_app(
         return Message(RecordDict({"metrics": metrics}), reply_to=message)
 
     return app
+
+
+class PassThrough(Strategy):
+    """A strategy around another one that changes nothing."""
+
+    def __init__(self, inner: Strategy) -> None:
+        self.inner = inner
+
+    def configure_train(self, *arguments: Any) -> Iterable[Message]:
+        return self.inner.configure_train(*arguments)
+
+    def aggregate_train(self, *arguments: Any) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        return self.inner.aggregate_train(*arguments)
+
+    def configure_evaluate(self, *arguments: Any) -> Iterable[Message]:
+        return self.inner.configure_evaluate(*arguments)
+
+    def aggregate_evaluate(self, *arguments: Any) -> Any:
+        return self.inner.aggregate_evaluate(*arguments)
+
+    def summary(self) -> None:
+        self.inner.summary()

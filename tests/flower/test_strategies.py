@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 from flwr.app import Message, MetricRecord
-from flwr.clientapp.mod import fixedclipping_mod
 from flwr.serverapp.strategy import (
     Bulyan,
+    DifferentialPrivacyClientSideAdaptiveClipping,
     DifferentialPrivacyClientSideFixedClipping,
+    DifferentialPrivacyServerSideAdaptiveClipping,
     DifferentialPrivacyServerSideFixedClipping,
     FedAdagrad,
     FedAdam,
@@ -30,7 +31,7 @@ from flwr.serverapp.strategy import (
 )
 from msgspec.structs import replace
 
-from flower.local_grid import LocalGrid, content_of, model, secagg, training_app, values
+from flower.local_grid import LocalGrid, PassThrough, content_of, model, secagg, training_app, values
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.flower import RefusedByAll, RoundOptions, SecAgg, secagg_mod
 from sparsesecagg.protocol.messages import decode_client_message, encode
@@ -44,6 +45,12 @@ AVERAGING: dict[str, Callable[[], Strategy]] = {
     "FedProx": lambda: FedProx(fraction_evaluate=0.0, proximal_mu=0.1),
 }
 
+NOISE: tuple[Any, ...] = (
+    DifferentialPrivacyClientSideAdaptiveClipping,
+    DifferentialPrivacyClientSideFixedClipping,
+    DifferentialPrivacyServerSideAdaptiveClipping,
+    DifferentialPrivacyServerSideFixedClipping,
+)
 NODES = 7
 START: dict[str, Any] = {
     "weight": np.linspace(-1, 1, 24, dtype=np.float32).reshape(4, 6),
@@ -185,43 +192,24 @@ class TestMetrics:
         assert result.train_metrics_clientapp[1]["loss"] == pytest.approx(0.8, abs=1e-3)
 
 
-def test_clients_may_clip_for_differential_privacy_inside_secure_aggregation() -> None:
-    """Flower's client-side clipping wraps SecAgg, and its mod comes after ours."""
-    app = training_app(lambda p, a, r: {"w": a["w"] + np.float32(10)}, mods=[secagg_mod, fixedclipping_mod])
-    inner = secagg(max_weight=0)
-    strategy = DifferentialPrivacyClientSideFixedClipping(inner, 0.0, clipping_norm=1.0, num_sampled_clients=4)
-    result = strategy.start(grid=LocalGrid(app, 4), initial_arrays=model(w=np.zeros(4, np.float32)), num_rounds=1)
-    np.testing.assert_allclose(values(result.arrays)["w"], 0.5, atol=1e-5)
-
-
-def test_inside_flowers_noise_a_clipped_update_is_not_stretched() -> None:
-    """Its noise is made for a mean over all nodes: a gain of 1/α would hide that much less."""
-    app = training_app(lambda p, a, r: {"w": a["w"] + np.float32(10)}, mods=[secagg_mod, fixedclipping_mod])
-    inner = secagg(alpha=0.25, max_weight=0)
-    strategy = DifferentialPrivacyClientSideFixedClipping(inner, 0.0, clipping_norm=1.0, num_sampled_clients=4)
-    result = strategy.start(grid=LocalGrid(app, 4), initial_arrays=model(w=np.zeros(64, np.float32)), num_rounds=2)
-    assert [record.gain for record in inner.history] == [1, 1]
-    assert np.linalg.norm(values(result.arrays)["w"]) <= 1.01
-
-
-@pytest.mark.parametrize(
-    ("outer", "inner", "message"),
-    [
-        (DifferentialPrivacyClientSideFixedClipping, {"gain": 2.0}, "gain must be 1 inside Diff"),
-        (DifferentialPrivacyServerSideFixedClipping, {}, "strategy can't be inside DifferentialPrivacyServerSideFixed"),
-    ],
-    ids=["gain", "server-side"],
-)
-def test_noise_around_secure_aggregation_that_would_hide_too_little_is_refused(
-    outer: Any, inner: dict[str, Any], message: str
-) -> None:
-    strategy = outer(secagg(alpha=0.25, max_weight=0, **inner), 1.0, 1.0, 4)
-    with pytest.raises(InvalidInput, match=message):
+@pytest.mark.parametrize("outer", NOISE, ids=lambda outer: outer.__name__)
+@pytest.mark.parametrize("between", [lambda inner: inner, PassThrough], ids=["directly", "through another one"])
+def test_flowers_noise_around_secure_aggregation_is_refused(outer: Any, between: Any) -> None:
+    """Nodes are sent ranges and steps without it, and rounding makes updates longer than its clip."""
+    strategy = outer(between(secagg(max_weight=0)), 0.1, 10, 3)
+    with pytest.raises(InvalidInput, match=f"strategy can't be inside {outer.__name__}: its noise does not cover"):
         strategy.start(
             grid=LocalGrid(training_app(lambda p, a, r: a), 4),
             initial_arrays=model(w=np.zeros(64, np.float32)),
             num_rounds=1,
         )
+
+
+def test_another_strategy_may_be_around_secure_aggregation() -> None:
+    app = training_app(lambda p, a, r: {"w": a["w"] + np.float32(p + 1)})
+    strategy = PassThrough(secagg())
+    result = strategy.start(grid=LocalGrid(app, 3), initial_arrays=model(w=np.zeros(8, np.float32)), num_rounds=1)
+    np.testing.assert_allclose(values(result.arrays)["w"], 2, atol=1e-2)
 
 
 def test_what_is_set_on_secagg_is_set_on_the_wrapped_strategy() -> None:
@@ -244,8 +232,7 @@ def test_what_is_set_on_secagg_is_set_on_the_wrapped_strategy() -> None:
         FedTrimmedAvg(),
         QFedAvg(client_learning_rate=0.1),
         FedXgbBagging(),
-        DifferentialPrivacyServerSideFixedClipping(FedAvg(), 1.0, 1.0, 3),
-        DifferentialPrivacyClientSideFixedClipping(FedAvg(), 1.0, 1.0, 3),
+        *(each(FedAvg(), 0.1, 10, 3) for each in NOISE),
         SecAgg(FedAvg()),
     ],
     ids=lambda strategy: type(strategy).__name__,

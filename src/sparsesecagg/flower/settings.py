@@ -94,21 +94,6 @@ class Settings:
         """Whether nodes vote for the first ranges. With noise the update is clipped by its norm, in its own units."""
         return self.options.clip is None and self.dp is None
 
-    def inside(self, outer: object) -> Settings:
-        """Return the settings for a `SecAgg` inside another strategy; raise if that one needs single updates.
-
-        It would get none, and promise differential privacy without having clipped anything. The noise of the one that
-        can be outside is made for a mean over all nodes in which a clipped update is not stretched: no gain, and all
-        groups send the same coordinates.
-        """
-        for name in (ancestor.__name__ for ancestor in type(outer).__mro__):
-            if name == _CLIENT_SIDE:
-                require("gain", self.gain in (None, 1), f"must be 1 inside {name}, whose noise is made for that")
-                return replace(self, gain=1.0, options=replace(self.options, same_slices=True))
-            if name in REFUSED:
-                raise InvalidInput("strategy", f"can't be inside {name}: {REFUSED[name]}")
-        return self
-
     def parameters(self, template: Template, invited: int, online: int) -> Parameters:
         """Return the parameters of a run among the invited, with room for the model, metrics and votes for ranges.
 
@@ -238,17 +223,19 @@ _SINGLE = (
     "it compares single updates, and secure aggregation shows the server only their sum; over='groups', groups=9 gives "
     "it one mean per group instead"
 )
-_DP = "DifferentialPrivacy"
-_CLIENT_SIDE = f"{_DP}ClientSideFixedClipping"
-_INSIDE_OUT = f"wrap the other way round: {_CLIENT_SIDE}(SecAgg(...), ...), secagg_mod before its own mod"
+_NOISE = (
+    "its noise does not cover what rounding adds to an update, nor the ranges and steps that nodes are sent: use "
+    "SecAgg(..., dp=DifferentialPrivacy(...))"
+)
 REFUSED = {
     **dict.fromkeys(("Krum", "MultiKrum", "Bulyan", "FedMedian", "FedTrimmedAvg"), _SINGLE),
     "QFedAvg": "it weighs each update by that client's own loss",
     **dict.fromkeys(("FedXgbBagging", "FedXgbCyclic"), "it collects trees as bytes, which have no sum"),
-    _DP + "ServerSideFixedClipping": "the server would have to clip single updates",
-    _DP + "ServerSideAdaptiveClipping": "the server would have to clip single updates",
-    _DP + "ClientSideAdaptiveClipping": "it reads a bit of every single client",
-    _CLIENT_SIDE: _INSIDE_OUT,
+    **{
+        f"DifferentialPrivacy{side}Side{kind}Clipping": _NOISE
+        for side in ("Server", "Client")
+        for kind in ("Fixed", "Adaptive")
+    },
     "SecAgg": "it is already secure aggregation",
 }
 """By name, with the reason: whoever needs single updates gets one sum instead."""
@@ -263,6 +250,13 @@ def require_averaging(strategy: object, over: str = "nodes") -> Strategy:
         if name in REFUSED and not (over == "groups" and REFUSED[name] is _SINGLE):
             raise InvalidInput("strategy", f"can't be {name}: {REFUSED[name]}")
     return strategy
+
+
+def require_around(strategy: Strategy) -> None:
+    """Raise for a strategy around a `SecAgg` that needs single updates or adds noise."""
+    for name in (ancestor.__name__ for ancestor in type(strategy).__mro__):
+        if name in REFUSED:
+            raise InvalidInput("strategy", f"can't be inside {name}: {REFUSED[name]}")
 
 
 @contextmanager

@@ -184,7 +184,7 @@ class SecAgg(Strategy):
     ) -> Iterable[Message]:
         """Let the wrapped strategy choose nodes, exchange keys with them if need be, return their UPLOAD messages."""
         if not self._started and not self.history:
-            self._move_in(sys._getframe(1).f_locals.get("self"))
+            self._check_outer()
         server_round += self._rounds_before
         self._playing, self._model = None, arrays
         record, patient = self._history.begin(server_round), self._patient(grid)
@@ -264,17 +264,18 @@ class SecAgg(Strategy):
 
     # A round
 
-    def _move_in(self, outer: object) -> None:
-        """Fit the settings to the strategy around this one, which is the caller; Flower has no other way to tell."""
+    def _check_outer(self) -> None:
+        """Refuse strategies around this one that can't be. They are among the callers: Flower does not name them."""
         require(
             "run_dir",
             not self._folder.path,
             "must not be given to a SecAgg inside another strategy, which can't resume it",
         )
-        self._settings = self._settings.inside(outer)
-        bits = self.downlink_bits
-        self._movement = Movement(self._settings)
-        self._movement.downlink = Downlink(bits)
+        frame = sys._getframe(1)
+        while caller := frame.f_back:
+            frame = caller
+            if isinstance(outer := frame.f_locals.get("self"), Strategy) and outer is not self:
+                settings.require_around(outer)
 
     def _patient(self, grid: Grid) -> PatientGrid:
         """Return the grid of this run, which knows who still owes an answer, around Flower's."""
