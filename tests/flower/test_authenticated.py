@@ -192,6 +192,25 @@ class TestRounds:
         failure = run(grid, users.roster)[0].history[0].failure
         assert "epoch must be at most 16 in a run of several groups" in str(failure)
 
+    def test_in_several_groups_as_many_as_may_collude_can_not_end_the_run_by_made_up_numbers(
+        self, tmp_path: Path
+    ) -> None:
+        """Two of twenty, which is more than a tenth of a group of five."""
+        users = enrol_users(tmp_path, 20)
+        dataclasses.replace(Roster.load(users.roster), group_size=5).save(users.roster)
+
+        def after(node: int, reply: Message) -> list[Message]:
+            if node in (100, 101) and stage_of(reply) == "ADVERTISE_KEYS":
+                lie = {"last-round": 1 << 40, "last-epoch": 15}
+                reply.content["secagg"] = ConfigRecord({**content_of(reply)["secagg"], **lie})
+            return [reply]
+
+        for _ in range(2):
+            grid = LocalGrid(training_app(step), 20, after=after, node_config=users.node_config)
+            strategy, _ = run(grid, users.roster)
+            assert strategy.history[0].failure is None
+            assert strategy.history[0].survivors >= 18
+
 
 class TestDowngrade:
     """A server that wants the protection gone: nodes that have a roster take part in nothing less."""

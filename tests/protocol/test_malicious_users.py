@@ -140,30 +140,31 @@ class TestFraming:
     """Colluding users say that an honest one has sent no valid tag."""
 
     @staticmethod
-    def accusing(run: Run, accusers: Collection[int], victim: int) -> Change:
-        """Claim not to have counted the victim; the share is of the kind that fits the claim, and false."""
+    def accusing(run: Run, accusers: Collection[int], *victims: int) -> Change:
+        """Claim not to have counted the victims; the share is of the kind that fits the claim, and false."""
 
         def change(user: int, data: bytes) -> bytes:
             if user not in accusers:
                 return data
             message = decode_client_message(data)
             assert isinstance(message, Unmask)
-            left = [each for each in decode_users(message.survivors, USERS).tolist() if each != run.index(victim)]
-            return tampered_by_user(data, survivors=encode_users(np.array(left), USERS))
+            size, away = len(run.updates), {run.index(victim) for victim in victims}
+            left = [each for each in decode_users(message.survivors, size).tolist() if each not in away]
+            return tampered_by_user(data, survivors=encode_users(np.array(left), size))
 
         return change
 
     def test_as_many_as_may_collude_are_not_believed(self, run: Run) -> None:
         assert run.params.accusers == 1
         for _ in range(3):
-            result = play(run, unmask=self.accusing(run, [0], victim=BAD))
+            result = play(run, unmask=self.accusing(run, [0], BAD))
             assert is_right(run, result, range(USERS))
             assert not run.server.excluded
 
     def test_with_more_colluders_planned_more_are_not_believed(self) -> None:
         run = Run(small(clients=USERS, dim=12, threshold=THRESHOLD, colluding=0.3))
         for _ in range(2):
-            assert is_right(run, play(run, unmask=self.accusing(run, [0, 1, 2], victim=BAD)), range(USERS))
+            assert is_right(run, play(run, unmask=self.accusing(run, [0, 1, 2], BAD)), range(USERS))
         assert not run.server.excluded
 
     def test_who_accuses_nearly_everybody_is_not_believed(self, run: Run) -> None:
@@ -177,8 +178,25 @@ class TestFraming:
         assert not run.server.excluded
 
     def test_control_one_more_accuser_excludes(self, run: Run) -> None:
-        play(run, unmask=self.accusing(run, [0, 1], victim=BAD))
+        play(run, unmask=self.accusing(run, [0, 1], BAD))
         assert set(run.server.excluded) == {BAD}
+
+    @pytest.mark.parametrize("roster", [False, True])
+    def test_in_a_large_group_no_more_are_excluded_than_may_collude(self, roster: bool) -> None:
+        """34 answer and 31 shares are needed: whom four do not count looks as if it had dealt false shares."""
+        run = Run(small(clients=40, dim=12, threshold=31, colluding=0.1, roster=roster))
+        assert run.params.accusers == 4
+        assert play(run, unmask=self.accusing(run, range(4), *range(4, 24)), silent=range(34, 40)) is None
+        assert not run.server.excluded
+        for round_number in range(3):  # A few at a time, who might as well have dealt false shares.
+            victims, silent = (
+                range(4 + 3 * round_number, 7 + 3 * round_number),
+                range(34 + len(run.server.excluded), 40),
+            )
+            assert play(run, unmask=self.accusing(run, range(4), *victims), silent=silent) is None
+        assert len(run.server.excluded) == run.params.colluders == 4
+        left = [user for user in range(40) if user not in run.server.excluded]
+        assert is_right(run, play(run), left)
 
     @pytest.mark.parametrize("silent", [1, 2, 3])
     def test_a_false_share_does_not_make_its_owner_look_false(self, run: Run, silent: int) -> None:

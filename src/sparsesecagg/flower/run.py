@@ -151,7 +151,7 @@ class SecureRun:
         """Return a number beyond what colluding users could make up: somebody honest has seen at least that much."""
         told = [getattr(packet, name) or 0 for packet in answers.values()]
         numbers = sorted((number for number in told if number <= _LARGEST_CLAIM), reverse=True)
-        return (numbers[self.params.accusers :] or [0])[0]
+        return (numbers[self.params.colluders :] or [0])[0]
 
     def _learn_app(self, answers: Mapping[int, Packet]) -> None:
         """Take what most nodes say the run's number and configuration are."""

@@ -217,7 +217,7 @@ class SecAgg(Strategy):
             except (ProtocolError, InvalidInput) as error:  # The latter for a model that no node could be brought to.
                 record.fail(error)
                 if self._releases:
-                    require_budgets(record.refusals.values(), self._run.params.accusers)
+                    require_budgets(record.refusals.values(), self._run.params.colluders)
             self._excluded |= self._run.excluded_nodes  # Also of a round that they have made fail.
         (_LOG.warning if record.failure else _LOG.info)("%s", record.sentence())
         self._history.write()

@@ -234,6 +234,11 @@ class Parameters(Layout, frozen=True):
         """Users of a group that may collude, as the server counts: who has more accusers gets no more rounds."""
         return planned_colluders(self.contributors, self.colluding)
 
+    @property
+    def colluders(self) -> int:
+        """Users of all groups together that may collude."""
+        return planned_colluders(self.clients, self.colluding)
+
     def epoch_seed(self, epoch_number: int, roster: Roster | None) -> bytes:
         """Return the public seed of an epoch's groups and slices; raise if there may be no such epoch."""
         if self.groups > 1 and epoch_number > MAX_EPOCHS:

@@ -29,7 +29,7 @@ from sparsesecagg.protocol.messages import (
     decode_client_message,
 )
 from sparsesecagg.protocol.parameters import Parameters
-from sparsesecagg.protocol.server_group import GroupRound, GroupState, Kept, ServerEpoch
+from sparsesecagg.protocol.server_group import FALSE_DEALER, GroupRound, GroupState, Kept, ServerEpoch
 from sparsesecagg.protocol.stages import ROUND_STAGES, SERVER_TRANSITIONS, STAGES, Stage, after
 
 MESSAGE_OF: dict[Stage, type[Message]] = {
@@ -306,7 +306,10 @@ class Server:
                 known |= accusers
                 if len(known) > self.params.accusers:
                     self.excluded.setdefault(user, f"{len(known)} users found no valid tag or share of it")
-            self.excluded = each.suspects | self.excluded
+            for user, reason in each.suspects.items():
+                dealers = list(self.excluded.values()).count(FALSE_DEALER)
+                if reason != FALSE_DEALER or dealers < self.params.colluders:
+                    self.excluded.setdefault(user, reason)
         return {user: reason for user, reason in self.excluded.items() if user not in before}
 
     def _require_any(self, stage: Stage) -> None:

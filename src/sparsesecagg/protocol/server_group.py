@@ -34,6 +34,8 @@ from sparsesecagg.protocol.opening import restore_secrets
 from sparsesecagg.protocol.parameters import Parameters
 from sparsesecagg.protocol.stages import Stage
 
+FALSE_DEALER = "shared secrets that can't be restored"
+"""Why the server excludes who seems to have dealt false shares."""
 IN_MEMORY = 1 << 29
 """Bytes of a round's uploads that are kept in memory; more go to a temporary file."""
 
@@ -321,16 +323,17 @@ class GroupRound:
         for holder in {holder for holder, _ in false_shares}:
             if 2 * sum(each == holder for each, _ in false_shares) > members:
                 self.suspects[self.epoch.user(holder)] = "sent false shares"
-        if 2 * len(failed) <= members:
+        if len(failed) <= self.epoch.params.accusers:  # More dealers can't be false, but holders can name any number.
             for index in failed:
                 if self._is_to_blame(index):
-                    self.suspects[self.epoch.user(index)] = "shared secrets that can't be restored"
+                    self.suspects[self.epoch.user(index)] = FALSE_DEALER
 
     def _is_to_blame(self, index: int) -> bool:
         """Tell whether a secret would have been restored if its owner had dealt it well and c of its holders lied.
 
         Where all sets of holders can't be tried, false shares are certain to be corrected up to half of the spare ones;
-        there one must be, or a single holder could have somebody excluded.
+        there one must be, or a single holder could have somebody excluded. That c of them can is why the server takes
+        no more than c users to be false dealers in a run.
         """
         params = self.epoch.params
         answered = len({index, *self.header.partners(index).tolist()} & self._unmask.keys())
