@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,6 @@ Pieces = Callable[[], Iterable[Floats]]
 class Step(ABC):
     """One step of an upload."""
 
-    name: ClassVar[str]
     clipped: int = 0
     """How many values the step has cut off so far."""
 
@@ -88,8 +87,6 @@ class Quantizer:
 class Clip(Step):
     """Cut off what lies beyond the clip, and scale values so that the clip becomes the limit, or its weighted part."""
 
-    name = "clip"
-
     def __init__(self, quantizer: Quantizer, factor: float) -> None:
         self._quantizer = quantizer
         self._rate = quantizer.scale * factor
@@ -119,8 +116,6 @@ class Clip(Step):
 
 class Round(Step):
     """Round scaled values stochastically, so that the mean is right."""
-
-    name = "round"
 
     def __init__(self, quantizer: Quantizer, rng: np.random.Generator) -> None:
         """`rng` must draw 64 bits at a time, as all but the oldest do."""

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from cli.commands import run, run_json
+from experiments.common.command import _estimate
 from experiments.common.experiment import NAMES, load
-from sparsesecagg.lab.cli.reproduce import _estimate
 
 pytestmark = pytest.mark.slow
 

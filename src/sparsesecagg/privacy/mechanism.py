@@ -118,8 +118,6 @@ class ClipNorm(Step):
     What is not finite counts as 0.
     """
 
-    name = "clip"
-
     def __init__(self, mechanism: Mechanism) -> None:
         self._mechanism = mechanism
         self._factor = np.full((1, 1), mechanism.scale)
@@ -145,8 +143,6 @@ class ClipNorm(Step):
 
 class RoundWithin(Step):
     """Round rows at random so that the mean is right and each integer norm within its bound; add them up."""
-
-    name = "round"
 
     def __init__(self, squared_norm: int, seed: int) -> None:
         """`seed` needs no secrecy: privacy rests on the norm, whatever is drawn."""
@@ -186,8 +182,6 @@ class RoundWithin(Step):
 
 class Noise(Step):
     """Add Skellam noise from a cryptographic stream."""
-
-    name = "noise"
 
     def __init__(self, table: SkellamTable, stream: KeyStream) -> None:
         self._table, self._stream = table, stream

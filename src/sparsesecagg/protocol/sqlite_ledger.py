@@ -210,7 +210,7 @@ class SqliteLedger:
             yield
         except sqlite3.OperationalError as problem:
             raise LedgerUnusable(f"can't be read or written: {problem}") from None
-        except sqlite3.DatabaseError as problem:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as problem:
             raise LedgerUnusable(f"is damaged: {problem}") from None
 
 

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import importlib
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from sparsesecagg.cli.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, Ended
-from sparsesecagg.cli.shared import JsonOption, SeedOption, at_least, err, out, print_json, progress, say
-from sparsesecagg.lab.learning.data import load_dataset
+from sparsesecagg.cli.errors import EXIT_BAD_INPUT, Ended
+from sparsesecagg.cli.shared import JsonOption, SeedOption, at_least
 
 CHECKOUT = Path(__file__).parents[4]
 SOURCE_TREE = "https://github.com/sparsesecagg/sparsesecagg"
-ALL = "all"
 
 
 def reproduce(
@@ -48,42 +42,11 @@ def reproduce(
     Long ones say how long they take, save their work after every round, and resume when the same command is given
     again. Results go to NAME.json, plots to plots/.
     """
-    common = _experiments()
-    scale = "quick" if quick else "default"
-    experiments = [common.load(one) for one in (common.NAMES if name == ALL else (name,))]
-    folder = results_dir or CHECKOUT / "results" / ("" if scale == "default" else scale)
-    work_dir = (results_dir or CHECKOUT) / "runs" / "reproduce"
-    # Complain about missing files before the first experiment, not hours later.
-    for dataset in dict.fromkeys(each for one in experiments for each in one.needs(one.configurations[scale])):
-        load_dataset(dataset, data_dir)
-    deadline = None if minutes is None else time.monotonic() + 60 * minutes
-    done = []
-    for one in experiments:
-        if not quick:
-            say(_estimate(one), err)
-        given = {"data_dir": data_dir, "deadline": deadline, "fresh": fresh}
-        try:
-            with _reporting(one.name) as report:
-                done.append(common.reproduce(one.name, scale, seed, folder, work_dir, report=report, **given))
-        except KeyboardInterrupt:
-            raise Ended(f"interrupted: the same command resumes {one.name}", EXIT_INTERRUPTED) from None
-        if not as_json:
-            _show(done[-1], one.title)
-    if as_json:
-        print_json(
-            {
-                "scale": scale,
-                "results": {one.name: str(one.results_file) for one in done if one.result is not None},
-                "complete": {one.name: bool(one.result and one.result["complete"]) for one in done},
-                "plots": [str(path) for one in done for path in one.plots],
-                "comparison": {one.name: [row._asdict() for row in one.rows] for one in done},
-                "seconds": {one.name: one.seconds for one in done},
-            }
-        )
+    _experiments().reproduce_all(name, quick, data_dir, results_dir, minutes, fresh, as_json, seed)
 
 
 def _experiments() -> ModuleType:
-    """Return the experiments' common module. They write into a checkout, so they are not part of the package."""
+    """Return the experiments' module that does it. They write into a checkout, so they are not part of the package."""
     if not (CHECKOUT / "experiments" / "common").is_dir():
         raise Ended(
             "reproduce needs the source tree, which an installed package does not carry: "
@@ -92,41 +55,4 @@ def _experiments() -> ModuleType:
         )
     if str(CHECKOUT) not in sys.path:
         sys.path.insert(0, str(CHECKOUT))
-    return importlib.import_module("experiments.common.experiment")
-
-
-def _estimate(experiment: Any) -> str:
-    """Say what the default scale takes."""
-    minutes = experiment.cpu_minutes
-    time_taken = f"{minutes / 60:.0f} hours" if minutes >= 120 else f"{minutes:.0f} minutes"
-    return f"{experiment.name}: about {time_taken} on one idle core; the same command resumes it after an interruption"
-
-
-@contextmanager
-def _reporting(name: str) -> Iterator[Any]:
-    """Show a bar on a terminal, and a line per piece of work where there is none."""
-    with progress() as bar:
-        task = bar.add_task(name, total=None)
-        last = ""
-
-        def report(what: str, done: int, total: int) -> None:
-            nonlocal last
-            bar.update(task, description=f"{name}: {what}", completed=done, total=total)
-            if not err.is_terminal and what != last:
-                say(f"{name}: {what} ({done}/{total})", err)
-            last = what
-
-        yield report
-
-
-def _show(done: Any, title: str) -> None:
-    if done.result is None:
-        say(f"{done.name}: out of time before there was anything to show; the same command resumes it.", err)
-        return
-    table = Table("", "paper", "ours", "note", title=f"{done.name}: {title}", title_justify="left", show_lines=True)
-    for row in done.rows:
-        table.add_row(*row)
-    out.print(table)
-    say(f"{done.results_file}{'' if done.result['complete'] else ' (not complete: the same command resumes it)'}")
-    for path in done.plots:
-        say(str(path))
+    return importlib.import_module("experiments.common.command")
