@@ -192,6 +192,15 @@ class TestRounds:
         failure = run(grid, users.roster)[0].history[0].failure
         assert "epoch must be at most 16 in a run of several groups" in str(failure)
 
+    def test_accusers_and_exclusions_are_remembered_in_the_next_epoch(self, enrolled: Enrolled) -> None:
+        strategy, _ = run(grid_of(enrolled), enrolled.roster)
+        assert strategy._run is not None and strategy._template is not None
+        before = strategy._run.server
+        before.accusers, before.excluded = {4: {1}}, {3: "sent false shares"}
+        after = strategy._new_run(before.params, strategy._template, USERS).server
+        assert after.epoch_number == before.epoch_number + 1
+        assert (after.accusers, after.excluded) == (before.accusers, before.excluded)
+
     def test_in_several_groups_as_many_as_may_collude_can_not_end_the_run_by_made_up_numbers(
         self, tmp_path: Path
     ) -> None:

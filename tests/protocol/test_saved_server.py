@@ -50,14 +50,14 @@ def test_a_restored_server_goes_on_where_it_was(params: Any) -> None:
 def test_everything_that_is_saved_is_restored() -> None:
     run = Run(grouped(), absent=[3])
     run.round(silent=[1, 2])
-    run.server.excluded, run.server._accusers = {5: "for a reason"}, {5: {1, 2}}
+    run.server.excluded, run.server.accusers = {5: "for a reason"}, {5: {1, 2}}
     restored = Server.restore(run.server.save())
     assert restored.save() == run.server.save()
     assert (restored.stage, restored.epoch_number, restored.round_number) == (Stage.SHARE_KEYS, 1, 1)
     for user in range(12):
         assert restored.lacking(user) == run.server.lacking(user)
     assert restored.shared(2) == run.server.shared(2) != set()
-    assert (restored.excluded, restored._accusers) == (run.server.excluded, run.server._accusers)
+    assert (restored.excluded, restored.accusers) == (run.server.excluded, run.server.accusers)
 
 
 def test_a_later_epoch_is_restored_as_such() -> None:

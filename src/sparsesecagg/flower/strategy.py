@@ -334,6 +334,8 @@ class SecAgg(Strategy):
             if roster:
                 server.begin_epoch(before.epoch_number + 1)
                 server.excluded |= before.excluded
+                if params.groups == 1:  # Else others were in the group, who may collude too.
+                    server.accusers |= before.accusers
         return SecureRun(server, self._timeout, self._movement.downlink)
 
     def _aggregate(

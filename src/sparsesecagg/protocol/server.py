@@ -79,7 +79,7 @@ class Server:
         self.excluded: dict[int, str] = {}
         """By user that gets no more rounds: why."""
         self.combine = combine
-        self._accusers: dict[int, set[int]] = {}
+        self.accusers: dict[int, set[int]] = {}
         """By user: who found no valid tag or share of it, in all rounds."""
         self._result: Result | None = None
         self._begin_epoch(1)
@@ -302,7 +302,7 @@ class Server:
         before = set(self.excluded)
         for each in self.rounds:
             for user, accusers in each.accused.items():
-                known = self._accusers.setdefault(user, set())
+                known = self.accusers.setdefault(user, set())
                 known |= accusers
                 if len(known) > self.params.accusers:
                     self.excluded.setdefault(user, f"{len(known)} users found no valid tag or share of it")
@@ -358,7 +358,7 @@ class Server:
             round_number=self.round_number,
             groups=self._epoch.save(),
             excluded=self.excluded,
-            accusers={user: sorted(accusers) for user, accusers in self._accusers.items()},
+            accusers={user: sorted(accusers) for user, accusers in self.accusers.items()},
         )
         return msgspec.msgpack.encode(state)
 
@@ -379,6 +379,6 @@ class Server:
         server._epoch.restore(state.groups, state.round_number)
         server.round_number, server._stage = state.round_number, Stage.SHARE_KEYS
         server.excluded = dict(state.excluded)
-        server._accusers = {user: set(accusers) for user, accusers in state.accusers.items()}
+        server.accusers = {user: set(accusers) for user, accusers in state.accusers.items()}
         server._forget_sizes()
         return server
