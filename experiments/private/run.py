@@ -141,6 +141,7 @@ def quantised(mechanism: Mechanism, slices: Matrix, rng: np.random.Generator) ->
     """Clip and round the slices of many users; as `Mechanism.steps` does for one, which a test compares."""
     norms = np.linalg.norm(slices.astype(np.float64), axis=1, keepdims=True)
     scaled = slices * (mechanism.scale * np.minimum(1.0, mechanism.slice_clip / np.maximum(norms, 1e-30)) * (1 - 1e-12))
+    scaled = np.clip(scaled, -mechanism.peak, mechanism.peak)
     rounded: NDArray[np.int64] = np.floor(scaled + rng.random(scaled.shape)).astype(np.int64)
     for _ in range(3):
         again = np.flatnonzero(np.square(rounded).sum(axis=1) > mechanism.squared_norm)
