@@ -5,6 +5,8 @@ wrong length), `ProtocolError` is what a peer did or what dropouts made impossib
 error texts reach logs and, through engines such as Flower, the server.
 """
 
+from numbers import Integral
+
 
 def install_command(*extras: str) -> str:
     """Return the command that installs this package with some extras; the one place that says where it comes from."""
@@ -31,6 +33,19 @@ def require(option: str, holds: bool, problem: str) -> None:
     """Raise `InvalidInput` unless it holds."""
     if not holds:
         raise InvalidInput(option, problem)
+
+
+def require_type(option: str, value: object, kind: type, *, optional: bool = False) -> None:
+    """Raise `InvalidInput` unless a value is of a type, or None where that is allowed."""
+    if not (isinstance(value, kind) or (optional and value is None)):
+        raise InvalidInput(option, f"must be {kind.__name__}, got {type(value).__name__}")
+
+
+def whole_number(option: str, value: object) -> int:
+    """Return a whole number, NumPy's too, as Python's own; raise `InvalidInput` for anything else."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise InvalidInput(option, f"must be a whole number, got {value!r}")
+    return int(value)
 
 
 class MissingExtra(SparseSecAggError):

@@ -19,12 +19,13 @@ import typer
 
 from cli.commands import run, run_json
 from lab.report.synthetic import write_run
-from sparsesecagg import RoundOptions, Stage, secure_sum
+from sparsesecagg import Client, Parameters, RoundOptions, Server, Stage, secure_sum
 from sparsesecagg.cli import errors
 from sparsesecagg.errors import InvalidInput
 from sparsesecagg.lab.cli import main
 from sparsesecagg.lab.learning import Dataset, TrainingConfig, train_federated
 from sparsesecagg.lab.report import write_report
+from sparsesecagg.planning.noise import DifferentialPrivacy
 from sparsesecagg.planning.planner import Goal, plan_round
 
 PREFIX = {
@@ -274,6 +275,7 @@ def data(x: Any, y: Any, **options: Any) -> Callable[[], object]:
 
 
 NINE = np.ones((9, 2))
+FIVE = Parameters.create(5, 8)
 CALLS: list[tuple[Callable[[], object], str]] = [
     (lambda: secure_sum(TEN[:2]), "updates must come from at least 3 users, got 2"),
     (lambda: secure_sum(7), "updates must be a list of vectors, one per user, got int"),  # type: ignore[arg-type]
@@ -303,6 +305,24 @@ CALLS: list[tuple[Callable[[], object], str]] = [
     (planned(clients=1), "clients must be from 3 to 1048576, got 1"),
     (planned(server="evil"), "server must be one of malicious, semi-honest, got 'evil'"),
     (planned(min_anonymity=0), "min_anonymity must be from 1 to the 100 clients, got 0"),
+    (planned(clients="10"), "clients must be a whole number, got '10'"),
+    (planned(dropout="x"), "dropout must be a number, got 'x'"),
+    (planned(noise=8), "noise must be DifferentialPrivacy, got int"),
+    (lambda: DifferentialPrivacy("8", 9), "epsilon must be a number, got '8'"),  # type: ignore[arg-type]
+    (lambda: DifferentialPrivacy(8, 2.5), "rounds must be a whole number, got 2.5"),  # type: ignore[arg-type]
+    (lambda: DifferentialPrivacy(8, 9, delta=None), "delta must be a number, got None"),  # type: ignore[arg-type]
+    (lambda: DifferentialPrivacy(8, 9, clip="x"), "clip must be a number, got 'x'"),  # type: ignore[arg-type]
+    (lambda: Parameters.create("5", 8), "clients must be a whole number, got '5'"),  # type: ignore[arg-type]
+    (lambda: Parameters.create(5, 8.0), "dim must be a whole number, got 8.0"),  # type: ignore[arg-type]
+    (lambda: Parameters.create(5, 8, {}), "options must be RoundOptions, got dict"),  # type: ignore[arg-type]
+    (lambda: Parameters.create(5, 8, roster=3), "roster must be Roster, got int"),  # type: ignore[arg-type]
+    (lambda: Parameters.create(5, 8, session="x" * 32), "session must be bytes, got str"),  # type: ignore[arg-type]
+    (lambda: Client("x", 0), "params must be Parameters, got int"),  # type: ignore[arg-type]
+    (lambda: Client("x", FIVE), "user must be a whole number, got 'x'"),  # type: ignore[arg-type]
+    (lambda: Client(0, FIVE, 2), "policy must be Policy, got int"),  # type: ignore[arg-type]
+    (lambda: Server(5), "params must be Parameters, got int"),  # type: ignore[arg-type]
+    (lambda: Server(FIVE, 2), "roster must be Roster, got int"),  # type: ignore[arg-type]
+    (lambda: Server(FIVE, threads="x"), "threads must be a whole number, got 'x'"),  # type: ignore[arg-type]
     (planned(failure_log2=1), "failure_log2 must be at least -1000 and below 0, got 1"),
     (trained(3), "dataset must be a name or a Dataset, got int"),
     (trained("cats"), "dataset must be one of digits, mnist, fashion-mnist, cifar10, got 'cats'"),

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.rounds import grouped, identities, make, small
 from sparsesecagg.errors import InvalidInput, MalformedMessage, SparseSecAggError
-from sparsesecagg.protocol import Parameters, RoundOptions
+from sparsesecagg.protocol import Client, Parameters, RoundOptions, Server
 from sparsesecagg.protocol.parameters import MAX_CLIENTS, VERSION, check_kinds
 
 
@@ -340,6 +341,20 @@ def test_every_field_but_those_left_out_must_be_of_its_kind() -> None:
         with pytest.raises(InvalidInput) as caught:
             check_kinds(wrong, skip=("first",))
         assert caught.value.option == option
+
+
+def test_numbers_of_numpy_become_those_of_python() -> None:
+    """Messages, digests and JSON know no others; a function that caches would hand them to later runs."""
+    kinds = Kinds(np.int64(3), np.float32(0.5), np.bool_(False))  # type: ignore[arg-type]
+    check_kinds(kinds)
+    assert [type(value) for value in vars(kinds).values()] == [int, float, bool]
+    numbers = np.array([6, 8, 5])
+    made = make(numbers[0], numbers[1], threshold=numbers[2])
+    assert made.encode() == make(6, 8, threshold=5).encode()
+    server, client = Server(made), Client(numbers[2], made)
+    server.begin_epoch(numbers[0])
+    assert server.handle(5, client.advertise_keys(numbers[0])) == {}
+    assert type(client.user) is type(client.epoch_number) is type(server.epoch_number) is int
 
 
 def test_an_alpha_of_zero_is_refused_as_such() -> None:

@@ -20,7 +20,7 @@ from sparsesecagg.field import WORD_BITS
 from sparsesecagg.privacy.accountant import l1_bound, noise_for, require_epsilon, usable_delta
 from sparsesecagg.privacy.anonymity import availability
 from sparsesecagg.privacy.mechanism import LARGEST_VARIANCE, Mechanism
-from sparsesecagg.protocol.parameters import LARGEST_CLIP, Parameters, RoundOptions
+from sparsesecagg.protocol.parameters import LARGEST_CLIP, Parameters, RoundOptions, check_kinds
 from sparsesecagg.protocol.policy import sharing_noise
 
 LARGEST_NORM: Final = 3.0
@@ -50,6 +50,10 @@ class DifferentialPrivacy:
     """C: the largest 2-norm of an update, or of one example's part in it."""
     unit: Unit = "user"
     """What is protected: all that a user sends, or each single example, for 5 to 50 silos."""
+
+    def __post_init__(self) -> None:
+        """Check the types; ranges depend on the users (`check`)."""
+        check_kinds(self, skip=("unit",))
 
     @property
     def meaning(self) -> str:

@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from sparsesecagg.downlink.gain import DEFAULT_ALPHA
-from sparsesecagg.errors import InvalidInput, require
+from sparsesecagg.errors import InvalidInput, require, require_type
 from sparsesecagg.patterns.groups import SMALLEST_GROUP, group_count, group_sizes
 from sparsesecagg.planning.message_sizes import default_levels, message_bytes, secagg_upload, shortest_word
 from sparsesecagg.planning.noise import (
@@ -43,7 +43,7 @@ from sparsesecagg.privacy.anonymity import (
     promise,
     require_server,
 )
-from sparsesecagg.protocol.parameters import MAX_CLIENTS, MAX_DIM, Parameters, RoundOptions
+from sparsesecagg.protocol.parameters import MAX_CLIENTS, MAX_DIM, Parameters, RoundOptions, check_kinds
 from sparsesecagg.protocol.policy import kept_by
 
 LOST_ROUNDS: Final = (0.05, 0.1)
@@ -85,6 +85,8 @@ class Goal:
 
     def __post_init__(self) -> None:
         """Refuse what no plan can be made for."""
+        check_kinds(self, skip=("server", "noise"))
+        require_type("noise", self.noise, DifferentialPrivacy, optional=True)
         clients, least, chance, low = self.clients, self.min_anonymity, self.failure_log2, LOWEST_FAILURE_LOG2
         some = SMALLEST_GROUP <= clients <= MAX_CLIENTS
         require("clients", some, f"must be from {SMALLEST_GROUP} to {MAX_CLIENTS}, got {clients}")

@@ -19,7 +19,7 @@ from sparsesecagg.crypto.kdf import CHECKSUM_SIZE, DIGEST_SIZE, checksum
 from sparsesecagg.crypto.keys import PUBLIC_KEY_SIZE
 from sparsesecagg.crypto.sealing import SEAL_OVERHEAD
 from sparsesecagg.crypto.shamir import SHARE_SIZE
-from sparsesecagg.errors import MalformedMessage
+from sparsesecagg.errors import InvalidInput, MalformedMessage
 from sparsesecagg.patterns.groups import Users
 from sparsesecagg.protocol.parameters import MAX_CLIENTS, VERSION
 
@@ -150,6 +150,8 @@ def decode_server_message(data: bytes) -> ServerMessage:
 
 
 def _decode(data: bytes, decoder: msgspec.msgpack.Decoder[Kind]) -> Kind:
+    if not isinstance(data, bytes | bytearray | memoryview):  # The caller's mistake, not the peer's.
+        raise InvalidInput("data", f"must be the bytes of a message, got {type(data).__name__}")
     if data[:1] != _VERSION:
         found = f"version {data[0]}" if data else "nothing"
         raise MalformedMessage(f"expected a message of version {VERSION}, found {found}")

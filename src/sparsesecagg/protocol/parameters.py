@@ -19,7 +19,7 @@ import numpy as np
 from sparsesecagg.crypto.identity import Roster
 from sparsesecagg.crypto.kdf import DIGEST_SIZE, derive, digest
 from sparsesecagg.crypto.secrets import Entropy
-from sparsesecagg.errors import InvalidInput, MalformedMessage, PolicyViolation, require
+from sparsesecagg.errors import InvalidInput, MalformedMessage, PolicyViolation, require, require_type, whole_number
 from sparsesecagg.field import WORD_BITS
 from sparsesecagg.patterns import PATTERNS
 from sparsesecagg.patterns.base import Layout, Pattern
@@ -44,9 +44,15 @@ _KINDS: dict[str, tuple[str, type]] = {
 
 
 def check_kinds(options: Any, skip: tuple[str, ...] = ()) -> None:
-    """Raise unless every field of a dataclass holds a value of the type that it declares."""
+    """Raise unless every field of a dataclass holds a value of the type that it declares.
+
+    NumPy's numbers become Python's own, the only ones that messages and JSON can hold.
+    """
     for field in fields(options):
         value, declared = getattr(options, field.name), str(field.type).split(" | ")
+        if isinstance(value, np.generic):
+            value = value.item()
+            object.__setattr__(options, field.name, value)
         if field.name in skip or (value is None and "None" in declared):
             continue
         wanted, kind = _KINDS[declared[0]]
@@ -117,7 +123,9 @@ class Parameters(Layout, frozen=True):
         roster: Roster | None = None,
     ) -> Parameters:
         """Return checked parameters. `session` is random by default; a roster decides group size and collusion."""
-        options = options or RoundOptions()
+        require_type("options", options, RoundOptions, optional=True)
+        require_type("roster", roster, Roster, optional=True)
+        clients, dim, options = whole_number("clients", clients), whole_number("dim", dim), options or RoundOptions()
         require("alpha", 0 < options.alpha <= 1, f"must be in (0, 1], got {options.alpha}")
         _require_range("clients", clients, SMALLEST_GROUP, MAX_CLIENTS)
         groups = _group_count(clients, options, roster)
@@ -176,7 +184,8 @@ class Parameters(Layout, frozen=True):
         require("clip", SMALLEST_CLIP <= self.clip <= LARGEST_CLIP, f"must be from 1e-30 to 1e30, got {self.clip}")
         require("max_weight", 0 <= self.max_weight <= MAX_WEIGHT, f"must be from 0 to 2^40, got {self.max_weight}")
         for name in ("session", "roster_digest"):
-            require(name, len(getattr(self, name)) == DIGEST_SIZE, f"must have {DIGEST_SIZE} bytes")
+            require_type(name, value := getattr(self, name), bytes)
+            require(name, len(value) == DIGEST_SIZE, f"must have {DIGEST_SIZE} bytes, got {len(value)}")
         _require_range("groups", self.groups, 1, self.clients // SMALLEST_GROUP)
         require("groups", self.groups == 1 or several, f"must be 1 with {self.pattern}, got {self.groups}")
         _require_range("slices", self.slices, 1, self.groups)

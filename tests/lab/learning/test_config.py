@@ -1,5 +1,8 @@
 """Every option of a run, checked."""
 
+import json
+
+import numpy as np
 import pytest
 
 from sparsesecagg.errors import InvalidInput
@@ -66,6 +69,12 @@ def test_several_stages_may_lose_users() -> None:
     config = TrainingConfig.create("digits", drop_at="share-keys, unmask")
     assert config.drop_stages == ("SHARE_KEYS", "UNMASK")
     assert len(TrainingConfig.create("digits", drop_at="any").drop_stages) == 4
+
+
+def test_numbers_of_numpy_can_be_written_down() -> None:
+    """A sweep over an array must not fail when the run folder is there."""
+    made = TrainingConfig.create(clients=np.int64(7), seed=np.int64(3), lr=np.float32(2))
+    assert json.dumps(made.to_json()) == json.dumps(TrainingConfig.create(clients=7, seed=3, lr=2.0).to_json())
 
 
 def test_json_and_back() -> None:
