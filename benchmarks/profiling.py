@@ -113,10 +113,10 @@ def _play(
             answer = timed(of_client, clients[user].upload, inbox[user], update)
         else:
             answer = clients[user].upload(inbox[user], update)
-        timed(of_server, server.receive, answer)
+        timed(of_server, server.receive, user, answer)
     inbox = timed(of_server, server.close_stage)
     for user, request in inbox.items():
-        timed(of_server, server.receive, clients[user].unmask(request))
+        timed(of_server, server.receive, user, clients[user].unmask(request))
     for each in server.rounds:  # As `close_stage` does, which has threads of its own that a profiler does not see.
         timed(of_server, each.open)
     return {"client_upload": min(spent[of_client]), "server": sum(spent[of_server])}, of_client, of_server

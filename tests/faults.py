@@ -256,7 +256,7 @@ class Schedule:
     def _offer(self, arriving: list[bytes]) -> None:
         for place in self.rng.permutation(len(arriving)):
             try:
-                self.server.receive(arriving[place])
+                self.server.receive(None, arriving[place])
             except SparseSecAggError as error:
                 self.seen[type(error).__name__] += 1
 

@@ -118,7 +118,7 @@ class ReplayedRun:
         user, data = step["from"], raw(step["bytes"])
         answer = self._answer(user, step)
         assert (answer == data) != step.get("forged", False)
-        self.server.receive(data, sender=user)
+        self.server.receive(user, data)
 
     def _answer(self, user: int, step: Vector) -> bytes:
         client = self.clients[user]

@@ -168,7 +168,7 @@ class Recorder:
 
     def _send(self, user: int, stage: Stage, data: bytes, forge: Forge | None = None, **facts: Any) -> None:
         sent = forge(user, data) if forge else data
-        self.server.receive(sent, sender=user)
+        self.server.receive(user, sent)
         lie = {"forged": True} if sent != data else {}
         self._steps.append({"from": user, "stage": stage.name, **facts, **lie, "bytes": sent.hex()})
 

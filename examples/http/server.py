@@ -179,7 +179,7 @@ class Run:
             if len(data) > 8 * self.server.params.dim + (1 << 20):
                 return Response("larger than any message of this run", 413)
         try:
-            await self.alone(partial(self.server.receive, bytes(data), user))
+            await self.alone(partial(self.server.receive, user, bytes(data)))
         except DuplicateMessage:
             pass  # Sent again because our answer was lost.
         except ProtocolError as problem:

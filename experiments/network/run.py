@@ -142,11 +142,11 @@ def one_round(cohort: Users, params: Parameters, number: int) -> dict[str, dict[
     dropped = exactly_dropped(params.clients, DROPOUT, np.random.default_rng(number))
     keys, _ = cohort.ask(Kind.PARAMETERS, dict.fromkeys(everybody, params.encode()))
     for user, answer in keys.items():
-        server.receive(answer, sender=user)
+        server.receive(user, answer)
     packages, _ = cohort.ask(Kind.EPOCH_KEYS, server.close_stage())
     for user, answer in packages.items():
         for package in msgspec.msgpack.decode(answer):
-            server.receive(package, sender=user)
+            server.receive(user, package)
 
     model = os.urandom(4 * params.dim)
     _, down = cohort.ask(Kind.MODEL, dict.fromkeys(everybody, model))
@@ -158,13 +158,13 @@ def one_round(cohort: Users, params: Parameters, number: int) -> dict[str, dict[
     began = time.process_time()
     for user, answer in uploads.items():
         for message in msgspec.msgpack.decode(answer):
-            server.receive(message, sender=user)
+            server.receive(user, message)
     requests = server.close_stage()
     computing += time.process_time() - began
     shares, unmask = cohort.ask(Kind.UNMASK, requests)
     began = time.process_time()
     for user, answer in shares.items():
-        server.receive(answer, sender=user)
+        server.receive(user, answer)
     server.close_stage()
     computing += time.process_time() - began
     if server.result is None or len(server.result.survivors) != len(headers):

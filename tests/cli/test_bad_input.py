@@ -322,6 +322,8 @@ CALLS: list[tuple[Callable[[], object], str]] = [
     (lambda: Client(0, FIVE, 2), "policy must be Policy, got int"),  # type: ignore[arg-type]
     (lambda: Server(5), "params must be Parameters, got int"),  # type: ignore[arg-type]
     (lambda: Server(FIVE, 2), "roster must be Roster, got int"),  # type: ignore[arg-type]
+    (lambda: Server(FIVE).handle(b"", 0), "data must be the bytes of a message, got int"),  # type: ignore[arg-type]
+    (lambda: Client(0, FIVE).handle("", TEN[0]), "data must be the bytes of a message, got str"),  # type: ignore[arg-type]
     (lambda: Server(FIVE, threads="x"), "threads must be a whole number, got 'x'"),  # type: ignore[arg-type]
     (planned(failure_log2=1), "failure_log2 must be at least -1000 and below 0, got 1"),
     (trained(3), "dataset must be a name or a Dataset, got int"),

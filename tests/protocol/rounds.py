@@ -148,7 +148,7 @@ class Run:
         """Let everybody send the key packages that it has not sent yet."""
         for user in sorted(self.members.difference(silent)):
             for package in self.clients[user].share_keys(self.server.round_number):
-                self.server.receive(package)
+                self.server.receive(None, package)
 
     # A round
 
@@ -171,7 +171,7 @@ class Run:
         """Run one stage without the silent users; with UPLOAD everybody else sends its next key package."""
         silent = set(silent)
         for user in [user for user in self.inbox if user not in silent]:
-            self.server.receive(self.answer(user))
+            self.server.receive(None, self.answer(user))
         if self.server.stage is Stage.UPLOAD:
             self.share_keys(silent)
         self.inbox = self.server.close_stage()

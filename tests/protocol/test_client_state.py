@@ -114,7 +114,7 @@ class TestMissingParts:
     def test_the_sealing_key(self) -> None:
         run = Run(small(), set_up=False)
         for client in run.clients.values():
-            run.server.receive(client.advertise_keys())
+            run.server.receive(None, client.advertise_keys())
         keys = run.server.close_stage()[2]
         with pytest.raises(WrongStage):
             self.lost(run, sealing_private=None).join(keys)

@@ -276,7 +276,7 @@ class TestEpochNumbers:
         assert run.server.epoch_number == 16
         one = Run(small(roster=roster), set_up=False)
         one.server.begin_epoch(10**6)
-        one.server.receive(one.clients[0].advertise_keys(10**6))
+        one.server.receive(None, one.clients[0].advertise_keys(10**6))
 
     def test_epochs_of_a_server_only_go_up(self) -> None:
         run = Run(small())
@@ -294,7 +294,7 @@ class TestEpochNumbers:
         for absent in ([2], []):
             run.server.begin_epoch()
             for user in set(range(5)).difference(absent):
-                run.server.receive(run.clients[user].advertise_keys(run.server.epoch_number))
+                run.server.receive(None, run.clients[user].advertise_keys(run.server.epoch_number))
             run.inbox = run.server.close_stage()
             run.join()
         assert run.round().survivors == (0, 1, 2, 3, 4)
@@ -347,17 +347,17 @@ class TestServer:
     def test_a_key_that_occurs_twice_is_refused(self) -> None:
         run = Run(small(), set_up=False)
         first = run.answer(0)
-        run.server.receive(first)
+        run.server.receive(None, first)
         with pytest.raises(InvalidKey, match="twice"):
-            run.server.receive(tampered_by_user(first, number=user_number(1)))
+            run.server.receive(None, tampered_by_user(first, number=user_number(1)))
         assert 1 in run.server.waiting_for
 
     @pytest.mark.parametrize("point", low_order_points(), ids=bytes.hex)
     def test_a_low_order_key_is_refused_and_costs_only_its_owner(self, point: bytes) -> None:
         run = Run(small(), set_up=False)
         with pytest.raises(InvalidKey):
-            run.server.receive(tampered_by_user(run.answer(0), sealing_key=point))
-        run.server.receive(run.answer(0))
+            run.server.receive(None, tampered_by_user(run.answer(0), sealing_key=point))
+        run.server.receive(None, run.answer(0))
 
     def test_messages_that_do_not_fit_are_refused(self) -> None:
         run = Run(small(), set_up=False)
@@ -370,12 +370,12 @@ class TestServer:
             (b"", MalformedMessage),
         ):
             with pytest.raises(error):
-                run.server.receive(wrong)
+                run.server.receive(None, wrong)
         with pytest.raises(UnknownSender):
-            run.server.receive(answer, sender=1)
-        assert run.server.receive(answer, sender=0) == 0
+            run.server.receive(1, answer)
+        assert run.server.receive(0, answer) == 0
         with pytest.raises(DuplicateMessage):
-            run.server.receive(answer)
+            run.server.receive(None, answer)
 
     def test_absent_users_are_dropouts_of_every_round(self) -> None:
         run = Run(small(), absent=[2])
@@ -383,7 +383,7 @@ class TestServer:
         result = run.round()
         assert result.survivors == (0, 1, 3, 4)
         with pytest.raises(WrongStage):
-            run.server.receive(run.clients[2].advertise_keys())
+            run.server.receive(None, run.clients[2].advertise_keys())
 
     def test_too_few_users_end_the_run(self) -> None:
         """And no round begins after that."""

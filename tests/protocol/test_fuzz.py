@@ -110,7 +110,7 @@ def test_the_server_meets_mutants_with_typed_errors(stage: Stage, pattern: str) 
     taken = 0
     for mutant in resealed(answer, DEEP // 5, seed=1):
         try:
-            run.server.receive(mutant)
+            run.server.receive(None, mutant)
         except SparseSecAggError:
             continue
         taken += 1

@@ -172,14 +172,14 @@ class TestTables:
 
         go("advertise_keys")
         for user in range(1, 5):
-            run.server.receive(run.answer(user))
-        run.server.receive(client.advertise_keys())
+            run.server.receive(None, run.answer(user))
+        run.server.receive(None, client.advertise_keys())
         run.inbox = run.server.close_stage()
         go("join")
         go("share_keys")
         run.join()
         for package in client.share_keys(again=True):
-            run.server.receive(package)
+            run.server.receive(None, package)
         run.begin()
         go("accept")
         go("upload")

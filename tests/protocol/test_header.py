@@ -193,15 +193,15 @@ class TestDigest:
         }[what]
         answer = run.clients[0].upload(told, run.updates[0], context=context)
         with pytest.raises((WrongBinding, MalformedMessage)):
-            run.server.receive(answer)
+            run.server.receive(None, answer)
         # The server pretends that it does not notice.
         message = decode_client_message(answer)
         assert isinstance(message, Upload)
         tags = message.tags + bytes(48 - len(message.tags))
         binding = run.server.rounds[0].header.binding
-        run.server.receive(encode(msgspec.structs.replace(message, binding=binding, tags=tags)))
+        run.server.receive(None, encode(msgspec.structs.replace(message, binding=binding, tags=tags)))
         for user in range(1, 7):
-            run.server.receive(run.answer(user))
+            run.server.receive(None, run.answer(user))
         run.inbox = run.server.close_stage()
         with pytest.raises(WrongBinding):
             run.answer(0)
@@ -218,7 +218,7 @@ class TestDigest:
                 tampered(run.inbox[user], context=context), run.updates[user], context=context
             )
             binding = run.server.rounds[0].header.binding
-            run.server.receive(encode(msgspec.structs.replace(decode_client_message(answer), binding=binding)))
+            run.server.receive(None, encode(msgspec.structs.replace(decode_client_message(answer), binding=binding)))
         run.inbox = run.server.close_stage()
         for user in range(3, 6):
             with pytest.raises(PolicyViolation, match="3 survivors have valid tags for this round, 4 are needed"):

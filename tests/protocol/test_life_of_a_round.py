@@ -211,9 +211,9 @@ class TestHeaderOnRecord:
         answer = client.upload(run.inbox[0], run.updates[0])
         assert run.restored(0, client.save()).upload(run.inbox[0], -run.updates[0]) == answer
         run.clients[0] = client
-        run.server.receive(answer)
+        run.server.receive(None, answer)
         for user in range(1, 5):
-            run.server.receive(run.answer(user))
+            run.server.receive(None, run.answer(user))
         run.inbox = run.server.close_stage()
         assert run.run_to(Stage.SHARE_KEYS).result.survivors == (0, 1, 2, 3, 4)
 
@@ -308,7 +308,7 @@ class TestFailures:
         run.updates[1] = np.where(np.arange(40) < 3, [np.nan] * 40, 0.5).astype(np.float32)
         run.updates[2] = np.where(np.arange(40) < 2, [np.inf] * 40, 0.5)
         for user in range(5):
-            run.server.receive(run.clients[user].upload(run.inbox[user], run.updates[user], weights[user]))
+            run.server.receive(None, run.clients[user].upload(run.inbox[user], run.updates[user], weights[user]))
         run.inbox = run.server.close_stage()
         result = run.run_to(Stage.SHARE_KEYS).result
         assert result.combined.weights is not None

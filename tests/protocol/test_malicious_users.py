@@ -46,7 +46,7 @@ def play(run: Run, upload: Change = honest, unmask: Change = honest, silent: Col
             assert run.server.stage is stage
             for user in run.inbox:
                 if not (stage is Stage.UNMASK and user in silent):
-                    run.server.receive(change(user, run.answer(user)))
+                    run.server.receive(None, change(user, run.answer(user)))
             if stage is Stage.UPLOAD:
                 run.share_keys()
             run.inbox = run.server.close_stage()
@@ -346,7 +346,7 @@ def with_wrong_package(wrong: Callable[[Run, KeyPackage], KeyPackage], roster: b
     package = wrong(run, state.packages[1])
     client._journal.state = state.with_changes(packages={**state.packages, 1: package})
     for each in client._state.packages.values():
-        run.server.receive(each.for_upload().message)
+        run.server.receive(None, each.for_upload().message)
     return run
 
 
@@ -396,7 +396,7 @@ class TestWrongPackages:
         package = resent(client._state.packages[1], commitment=bytes(32))
         client._journal.state = client._state.with_changes(packages={**client._state.packages, 1: package})
         for each in client._state.packages.values():
-            run.server.receive(each.for_upload().message)
+            run.server.receive(None, each.for_upload().message)
         assert play(run) is None
         assert set(run.server.excluded) == {0}
         assert is_right(run, play(run), range(1, clients))

@@ -43,7 +43,7 @@ def open_with(
     run.run_to(Stage.UNMASK)
     for user in run.inbox:
         if user not in late:
-            run.server.receive(with_lies(run, user, liars[user]) if user in liars else run.answer(user))
+            run.server.receive(None, with_lies(run, user, liars[user]) if user in liars else run.answer(user))
     run.server.close_stage()
     return run.result
 

@@ -158,13 +158,13 @@ class TestReceiving:
         before = {number: dict(held) for number, held in run.server._epoch.groups[0].packages.items() if held}
         sizes = {stage: dict(each) for stage, each in run.server.sent_bytes.items()}
         with pytest.raises(error):
-            run.server.receive(data)
+            run.server.receive(None, data)
         after = {number: dict(held) for number, held in run.server._epoch.groups[0].packages.items() if held}
         assert (after, run.server.sent_bytes) == (before, sizes)
 
     def test_a_second_package_for_a_round_is_refused(self, run: Run) -> None:
         first, _ = run.clients[0].share_keys(0)
-        run.server.receive(first)
+        run.server.receive(None, first)
         self.refused(run, first, DuplicateMessage)
         self.refused(run, tampered_by_user(first, shares=bytes(4 * SEALED_SIZE)), DuplicateMessage)
 
@@ -175,14 +175,14 @@ class TestReceiving:
         run.share_keys([0])
         run.begin()
         self.refused(run, first, WrongRound)
-        assert run.server.receive(second) == 0
+        assert run.server.receive(None, second) == 0
 
     def test_packages_travel_at_any_stage(self, run: Run) -> None:
         late = run.clients[0].share_keys(0)[1]
         run.share_keys([0])
         run.begin().step()
         assert run.server.stage is Stage.UNMASK
-        assert run.server.receive(late) == 0
+        assert run.server.receive(None, late) == 0
 
     def test_another_epoch_and_other_senders_are_refused(self, run: Run) -> None:
         first, _ = run.clients[0].share_keys(0)
@@ -190,8 +190,8 @@ class TestReceiving:
         for stranger in (5, 77):
             self.refused(run, tampered_by_user(first, number=stranger.to_bytes(4, "little")), UnknownSender)
         with pytest.raises(UnknownSender):
-            run.server.receive(first, sender=1)
-        run.server.receive(first, sender=0)
+            run.server.receive(1, first)
+        run.server.receive(0, first)
 
     def test_who_has_not_joined_sends_no_package(self) -> None:
         run = Run(small(), absent=[4])
@@ -199,7 +199,7 @@ class TestReceiving:
         self.refused(run, tampered_by_user(package, number=b"\4\0\0\0"), UnknownSender)
         early = Run(small(), set_up=False)
         with pytest.raises(UnknownSender):
-            early.server.receive(package)
+            early.server.receive(None, package)
 
     @pytest.mark.parametrize("wrong", [b"", bytes(SEALED_SIZE), bytes(5 * SEALED_SIZE), bytes(4 * SEALED_SIZE - 1)])
     def test_shares_for_too_few_or_too_many_holders_are_refused(self, run: Run, wrong: bytes) -> None:
@@ -211,18 +211,18 @@ class TestReceiving:
         """Passed on, it would make its whole group refuse the header."""
         first, _ = run.clients[0].share_keys(0)
         self.refused(run, tampered_by_user(first, mask_key=point), InvalidKey)
-        run.server.receive(first)
+        run.server.receive(None, first)
 
     def test_a_mask_key_that_occurs_twice_is_refused(self, run: Run) -> None:
         first, other = run.clients[0].share_keys(0)[0], run.clients[1].share_keys(0)[0]
-        run.server.receive(first)
+        run.server.receive(None, first)
         key = decode_client_message(first).mask_key  # type: ignore[union-attr]
         self.refused(run, tampered_by_user(other, mask_key=key), InvalidKey)
 
     def test_sizes_are_counted_in_the_round_that_they_arrive_in(self, run: Run) -> None:
         first, second = run.clients[0].share_keys(0)
-        run.server.receive(first)
-        run.server.receive(second)
+        run.server.receive(None, first)
+        run.server.receive(None, second)
         assert run.server.sent_bytes["SHARE_KEYS"] == {0: len(first) + len(second)}
         run.share_keys([0])
         run.begin()

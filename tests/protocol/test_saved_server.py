@@ -64,7 +64,7 @@ def test_a_later_epoch_is_restored_as_such() -> None:
     run = Run(grouped())
     run.server.begin_epoch(3)
     for client in run.clients.values():
-        run.server.receive(client.advertise_keys(3))
+        run.server.receive(None, client.advertise_keys(3))
     run.server.close_stage()
     restored = Server.restore(run.server.save())
     assert restored.epoch_number == 3

@@ -40,7 +40,7 @@ def refused(server: Server, data: bytes, error: type[ProtocolError]) -> None:
     """The message is refused, and the genuine one of the same user is still welcome afterwards."""
     waiting, stage = server.waiting_for, server.stage
     with pytest.raises(error):
-        server.receive(data)
+        server.receive(None, data)
     assert (server.waiting_for, server.stage) == (waiting, stage)
 
 
@@ -52,7 +52,7 @@ class TestEveryStage:
 
     def test_a_second_message_is_refused(self, run: Run) -> None:
         answer = run.answer(0)
-        run.server.receive(answer)
+        run.server.receive(None, answer)
         refused(run.server, answer, DuplicateMessage)
 
     def test_an_unknown_sender_is_refused(self, run: Run) -> None:
@@ -61,7 +61,7 @@ class TestEveryStage:
 
     def test_a_sender_that_is_not_who_the_transport_says_is_refused(self, run: Run) -> None:
         with pytest.raises(WrongSender) as refusal:
-            run.server.receive(run.answer(0), sender=1)
+            run.server.receive(1, run.answer(0))
         assert (refusal.value.sender, refusal.value.origin) == (0, 1)
         assert "sender 0" in str(refusal.value)
         assert "user 1" in str(refusal.value)
@@ -114,7 +114,7 @@ class TestEveryStage:
 
     def test_whom_the_server_waits_for(self, run: Run) -> None:
         assert run.server.waiting_for == {0, 1, 2, 3, 4}
-        run.server.receive(run.answer(2))
+        run.server.receive(None, run.answer(2))
         assert run.server.waiting_for == {0, 1, 3, 4}
 
 
@@ -137,9 +137,9 @@ def test_uploads_that_do_not_fit_are_refused_and_nothing_of_them_stays_in_the_su
         {"tags": b""},
     ):
         refused(run.server, tampered_by_user(genuine, **change), MalformedMessage)
-    run.server.receive(genuine)
+    run.server.receive(None, genuine)
     for user in range(1, 5):
-        run.server.receive(run.answer(user))
+        run.server.receive(None, run.answer(user))
     run.inbox = run.server.close_stage()
     run.run_to(Stage.SHARE_KEYS)
     if pattern != "pairwise":
@@ -154,7 +154,7 @@ class TestUnmask:
     def test_shares_of_secrets_that_the_sender_does_not_hold_are_refused(self, run: Run) -> None:
         everybody = tampered_by_user(run.answer(0), owners=b"\xff\x01", shares=bytes(20 * 9))
         refused(run.server, everybody, InvalidShare)
-        run.server.receive(run.answer(0))
+        run.server.receive(None, run.answer(0))
 
     def test_a_share_outside_the_field_or_of_another_length_is_refused(self, run: Run) -> None:
         genuine = run.answer(0)
@@ -272,7 +272,7 @@ def test_uploads_are_kept_until_the_round_is_over_and_may_lie_in_a_file(monkeypa
         run = Run(small()).begin()
         for user in range(5):
             answer = run.answer(user)
-            run.server.receive(tampered_by_user(answer, tags=bytes(32)) if user == 3 else answer)
+            run.server.receive(None, tampered_by_user(answer, tags=bytes(32)) if user == 3 else answer)
         run.inbox = run.server.close_stage()
         results.append(run.run_to(Stage.SHARE_KEYS).result)
         assert results[-1].survivors == (0, 1, 2, 4)
@@ -286,9 +286,9 @@ def test_an_upload_that_can_not_be_kept_is_not_in_the_sum(monkeypatch: pytest.Mo
     with monkeypatch.context() as patch:
         patch.setattr(server_group.Kept, "keep", full_disk)
         with pytest.raises(OSError, match="No space left"):
-            run.server.receive(answers.pop(3))
+            run.server.receive(None, answers.pop(3))
     for answer in answers.values():
-        run.server.receive(answer)
+        run.server.receive(None, answer)
     run.inbox = run.server.close_stage()
     result = run.run_to(Stage.SHARE_KEYS).result
     assert result.survivors == (0, 1, 2, 4)
@@ -306,7 +306,7 @@ def test_a_server_knows_which_packages_it_lacks() -> None:
     assert run.server.lacking(4) == []
     run.begin()
     assert run.server.lacking(0) == [3]
-    run.server.receive(run.clients[0].share_keys(1)[0])
+    run.server.receive(None, run.clients[0].share_keys(1)[0])
     assert run.server.lacking(0) == []
     assert run.server.shared(2) == {0, 1, 2, 3}
     assert run.server.shared(3) == {0}
@@ -319,7 +319,7 @@ def test_the_order_of_arrival_does_not_matter() -> None:
         run = Run(small(pattern="pairwise")).begin()
         while run.server.stage is not Stage.SHARE_KEYS:
             for user in order(list(run.inbox)):
-                run.server.receive(run.answer(user))
+                run.server.receive(None, run.answer(user))
             run.inbox = run.server.close_stage()
         results.append(run.result.total)
     assert (results[0] == results[1]).all()
@@ -336,11 +336,11 @@ def test_the_sizes_of_all_messages_are_counted(params: object) -> None:
         sent[stage.name] = {}
         for user in run.inbox:
             answer = run.answer(user)
-            run.server.receive(answer)
+            run.server.receive(None, answer)
             sent[stage.name][user] = len(answer)
             if stage is Stage.UPLOAD:
                 (package,) = run.clients[user].share_keys(1)
-                run.server.receive(package)
+                run.server.receive(None, package)
                 sent["SHARE_KEYS"][user] = len(package)
         run.inbox = run.server.close_stage()
     assert run.inbox == {}
@@ -354,7 +354,7 @@ def test_weights_are_summed_by_group() -> None:
     run = Run(grouped(max_weight=50)).begin()
     weights = {user: user % 7 for user in range(12)}
     for user in run.inbox:
-        run.server.receive(run.clients[user].upload(run.inbox[user], run.updates[user], weights[user]))
+        run.server.receive(None, run.clients[user].upload(run.inbox[user], run.updates[user], weights[user]))
     run.inbox = run.server.close_stage()
     result = run.run_to(Stage.SHARE_KEYS).result
     assert result.combined.weights is not None

@@ -52,13 +52,13 @@ class Run:
         self.folder = folder
         self.server = Server(PARAMS)
         for user in range(4):
-            self.server.receive(Client(user, PARAMS, ledger=self.ledger(user)).advertise_keys())
+            self.server.receive(None, Client(user, PARAMS, ledger=self.ledger(user)).advertise_keys())
         self.epoch = self.server.close_stage()
         for user, data in self.epoch.items():
             client = self.client(user)
             client.join(data)
             for package in client.share_keys(0):
-                self.server.receive(package)
+                self.server.receive(None, package)
 
     def ledger(self, user: int) -> SqliteLedger:
         return SqliteLedger(self.folder, PARAMS.run, user)
@@ -72,11 +72,11 @@ class Run:
     def round(self) -> None:
         """Run one round, with a package of each user for a later one."""
         for user, header in self.server.begin_round().items():
-            self.server.receive(self.client(user).upload(header, UPDATE))
+            self.server.receive(None, self.client(user).upload(header, UPDATE))
             for package in self.client(user).share_keys(self.server.round_number):
-                self.server.receive(package)
+                self.server.receive(None, package)
         for user, request in self.server.close_stage().items():
-            self.server.receive(self.client(user).unmask(request))
+            self.server.receive(None, self.client(user).unmask(request))
         self.server.close_stage()
 
 
@@ -103,7 +103,7 @@ def test_the_same_request_gets_the_same_bytes_and_another_one_is_refused(tmp_pat
 def test_a_copy_of_the_state_from_before_an_answer_answers_nothing_else(tmp_path: Path) -> None:
     run = Run(tmp_path / "ledger")
     for user, header in run.server.begin_round().items():
-        run.server.receive(run.client(user).upload(header, UPDATE))
+        run.server.receive(None, run.client(user).upload(header, UPDATE))
     copy = run.client(0).save()
     requests = run.server.close_stage()
     run.client(0).unmask(requests[0])
@@ -115,7 +115,7 @@ def test_of_two_that_race_from_one_state_one_answers(tmp_path: Path) -> None:
     run = Run(tmp_path / "ledger")
     headers = run.server.begin_round()
     for user, header in headers.items():
-        run.server.receive(run.client(user).upload(header, UPDATE))
+        run.server.receive(None, run.client(user).upload(header, UPDATE))
     requests = run.server.close_stage()
     # The second request names one survivor less; either could be answered, but not both.
     whole = decode_server_message(requests[0])
@@ -223,13 +223,13 @@ def test_the_parts_that_were_written_down_make_up_the_state(tmp_path: Path) -> N
         headers = run.server.begin_round()
         for user, header in headers.items():
             one = client if user == 0 else run.client(user)
-            run.server.receive(one.upload(header, UPDATE))
+            run.server.receive(None, one.upload(header, UPDATE))
             check()
             for package in one.share_keys(run.server.round_number):
-                run.server.receive(package)
+                run.server.receive(None, package)
             check()
         for user, request in run.server.close_stage().items():
-            run.server.receive((client if user == 0 else run.client(user)).unmask(request))
+            run.server.receive(None, (client if user == 0 else run.client(user)).unmask(request))
             check()
         run.server.close_stage()
 

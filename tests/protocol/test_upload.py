@@ -72,7 +72,7 @@ def test_a_source_is_asked_for_what_is_sent_and_nothing_else(pattern: str) -> No
     run = Run(small(clients=12, dim=400, pattern=pattern, alpha=0.25)).begin()
     sources = [Source(update) for update in run.updates]
     for user in run.inbox:
-        run.server.receive(run.clients[user].upload(run.inbox[user], sources[user]))
+        run.server.receive(None, run.clients[user].upload(run.inbox[user], sources[user]))
     run.inbox = run.server.close_stage()
     run.run_to(Stage.SHARE_KEYS)
     assert sum(source.asked for source in sources) == run.result.contributors.sum()

@@ -77,7 +77,7 @@ def _server_receives(case: Case) -> None:
     replayed = ReplayedRun(case["run"])
     replayed.play(0, case["after"])
     try:
-        replayed.server.receive(raw(case["bytes"]), case.get("transport_sender"))
+        replayed.server.receive(case.get("transport_sender"), raw(case["bytes"]))
     finally:
         replayed.play(case["after"])
 
@@ -86,7 +86,7 @@ def _server_closes(case: Case) -> None:
     replayed = ReplayedRun(case["run"])
     replayed.play(0, case["after"])
     for data in case["messages"]:
-        replayed.server.receive(raw(data))
+        replayed.server.receive(None, raw(data))
     try:
         replayed.server.close_stage()
     finally:

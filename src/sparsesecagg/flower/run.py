@@ -315,9 +315,9 @@ class SecureRun:
             raise MalformedMessage(f"node {node} has not been assigned a user number")
         with self._record.timed(packet.stage):
             for package in packet.packages:
-                self.server.receive(package, sender=user)
+                self.server.receive(user, package)
             if packet.refused is None and (packet.payload or packet.stage is not Stage.SHARE_KEYS):
-                self.server.receive(packet.payload, sender=user)
+                self.server.receive(user, packet.payload)
         figures = self._record.at(packet.stage)
         figures.codec[node] += packet.codec_bytes
         figures.wire[node] += wire_bytes(reply)

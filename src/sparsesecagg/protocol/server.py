@@ -79,12 +79,13 @@ class Server:
         require_type("params", params, Parameters)
         require_type("roster", roster, Roster, optional=True)
         params.check()
-        self.threads = (os.cpu_count() or 1) if threads is None else whole_number("threads", threads)
-        require("threads", self.threads >= 1, f"must be at least 1, got {threads}")
+        some = threads is None or whole_number("threads", threads) >= 1
+        require("threads", some, f"must be at least 1, got {threads}")
         known = not params.authenticated or (roster is not None and roster.digest == params.roster_digest)
         require("roster", known, "must be given in an authenticated run, the one that the parameters name")
         self.params = params
         self.roster = roster if params.authenticated else None
+        self.threads = threads or os.cpu_count() or 1
         self.round_number = 0
         self.excluded: dict[int, str] = {}
         """By user that gets no more rounds: why."""
@@ -102,16 +103,16 @@ class Server:
         Returns the next message for each user then, and nothing while others may still answer. Raises as `receive` does
         for a message that does not fit, and as `close_stage` does when a round fails.
         """
-        self.receive(data, sender)
+        self.receive(sender, data)
         if self.stage is Stage.SHARE_KEYS or len(self._heard) < len(self._present):
             return {}
         return self.close_stage()
 
-    def receive(self, data: bytes, sender: int | None = None) -> int:
+    def receive(self, sender: int | None, data: bytes) -> int:
         """Take one message; return its sender.
 
-        `sender` is who the transport says it came from, if it knows. Raises a typed error, and changes nothing, for
-        a message that is malformed, late, early, of another round, a second one, or from somebody unknown.
+        `sender` is who the transport says it came from, or None if it does not know. Raises a typed error, and changes
+        nothing, for a message that is malformed, late, early, of another round, a second one, or from somebody unknown.
         """
         message = decode_client_message(data)
         user = message.sender

@@ -104,7 +104,7 @@ class Delivery:
     def to_server(self, stage: Stage, user: int, data: bytes) -> None:
         """Let the server take a message."""
         self._observer.to_server(stage, user, data)
-        self.at_server(stage, self._server.receive, data, user)
+        self.at_server(stage, self._server.receive, user, data)
 
     def exchange(self, stage: Stage, inbox: Mapping[int, bytes], answer: Callable[[int, bytes], bytes]) -> None:
         """Let everybody who is there answer its message. Who refuses has dropped out, as the server sees it."""

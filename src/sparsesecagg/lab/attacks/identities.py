@@ -188,7 +188,7 @@ def _new_epoch(run: InProcessRun, number: int) -> None:
     adverts = {user: each.advertise_keys(number) for user, each in run.clients.items()}
     run.server.begin_epoch(number)
     for user, data in adverts.items():
-        run.server.receive(data, user)
+        run.server.receive(user, data)
     for user, data in run.server.close_stage().items():
         run.clients[user].join(data)
     run.share_keys(run.clients)

@@ -109,7 +109,7 @@ def _subtract(world: World, tolerance: float | None) -> None:
     for user, each in world.run.clients.items():
         for package in each.share_keys(period):
             if user != absent:
-                server.receive(package, user)
+                server.receive(user, package)
     second = play_round(world)
     if first is None or second is None:
         return

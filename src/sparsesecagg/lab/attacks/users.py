@@ -34,7 +34,7 @@ def play_round(world: World, changed: Change = lambda user, message: message, we
     index_of = world.epoch.group.index_of
 
     def send(user: int, data: bytes) -> None:
-        server.receive(encode(changed(user, decode_client_message(data))), user)
+        server.receive(user, encode(changed(user, decode_client_message(data))))
 
     result = None
     with world.play.noting():

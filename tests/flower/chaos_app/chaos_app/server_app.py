@@ -55,10 +55,10 @@ class Book:
 book = Book()
 
 
-def receive(self: Server, data: bytes, sender: int | None = None) -> int:
+def receive(self: Server, sender: int | None, data: bytes) -> int:
     """Write an answer down, and receive it."""
     book.answer(self, data)
-    return _receive(self, data, sender)
+    return _receive(self, sender, data)
 
 
 def close_stage(self: Server) -> dict[int, bytes]:
