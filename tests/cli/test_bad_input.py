@@ -280,10 +280,25 @@ CALLS: list[tuple[Callable[[], object], str]] = [
     (lambda: secure_sum(TEN[:2]), "updates must come from at least 3 users, got 2"),
     (lambda: secure_sum(7), "updates must be a list of vectors, one per user, got int"),  # type: ignore[arg-type]
     (lambda: secure_sum([["a"]] * 5), "updates must be vectors of numbers, got <U1 from user 0"),
-    (lambda: secure_sum([np.ones(2), np.ones(3), np.ones(2)]), "update must have shape (2,), got (3,)"),
+    (
+        lambda: secure_sum([np.ones(2), np.ones(3), np.ones(2)]),
+        "updates must be vectors of one length, here 2, got shape (3,) from user 1",
+    ),
     (lambda: secure_sum(TEN, weights=[1]), "weights must be one for each of 10 users, got 1"),
-    (lambda: secure_sum(TEN, weights=[0.5] * 10), "weights must be whole numbers of at least 0, got 0.5"),  # type: ignore[list-item]
-    (lambda: secure_sum(TEN, weights=[-1] * 10), "weights must be whole numbers of at least 0, got -1"),
+    (lambda: secure_sum(TEN, weights=[0.5] * 10), "weights must be whole numbers from 0 to 2^40, got 0.5"),  # type: ignore[list-item]
+    (lambda: secure_sum(TEN, weights=[-1] * 10), "weights must be whole numbers from 0 to 2^40, got -1"),
+    (
+        lambda: secure_sum(TEN, weights=[1 << 41] * 10),
+        "weights must be whole numbers from 0 to 2^40, got 2199023255552",
+    ),
+    (lambda: secure_sum(TEN, weights=[0] * 10), "weights must not all be 0"),
+    (lambda: secure_sum(TEN, weights=3), "weights must be a list of whole numbers, one per user, got int"),  # type: ignore[arg-type]
+    (lambda: secure_sum([*TEN, [np.inf] * 20]), "updates must be finite, got inf from user 10"),
+    (lambda: secure_sum([*TEN, [1.0, np.nan]]), "updates must be finite, got nan from user 10"),
+    (lambda: secure_sum([[[1], [2, 3]]] * 5), "updates must be vectors, got lists of unequal length from user 0"),
+    (lambda: secure_sum(TEN, drops=[0]), "drops must map users to stages, as {2: 'UPLOAD'} does, got list"),  # type: ignore[arg-type]
+    (lambda: secure_sum(TEN, drops={"0": "UPLOAD"}), "drops must name users from 0 to 9, got '0'"),  # type: ignore[dict-item]
+    (lambda: secure_sum(TEN, drops={0.5: "UPLOAD"}), "drops must name users from 0 to 9, got 0.5"),  # type: ignore[dict-item]
     (lambda: secure_sum(TEN, drops={77: Stage.UPLOAD}), "drops must name users from 0 to 9, got 77"),
     (lambda: secure_sum(TEN, drops={1: "LUNCH"}), "drops must name one of ADVERTISE_KEYS, "),
     (lambda: secure_sum(TEN, options={"alpha": 1}), "options must be RoundOptions, got dict"),  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sparsesecagg import RoundOptions, Stage, secure_sum
+from sparsesecagg import Parameters, RoundOptions, Stage, run_round, secure_sum
 from sparsesecagg.errors import InvalidInput, ThresholdNotMet
 
 FIVE = [np.full(10, user, np.float32) for user in range(5)]
@@ -48,6 +48,7 @@ def test_weights_are_private_and_set_the_largest() -> None:
     result = secure_sum(updates, weights=[1, 1, 2])
     assert result.mean() == pytest.approx([1.25] * 4, abs=1e-6)
     assert result.params.max_weight == 2
+    assert secure_sum(updates, weights=np.array([1, 1, 2])).mean() == pytest.approx([1.25] * 4, abs=1e-6)
     assert secure_sum(updates).params.max_weight == 0
 
 
@@ -90,9 +91,9 @@ def test_a_given_clip_counts() -> None:
 
 
 def test_what_is_not_finite_counts_as_zero_and_as_clipped() -> None:
-    """Nobody's answer may depend on its data, so nobody refuses."""
+    """Nobody's answer may depend on its data, so nobody refuses. `secure_sum`, which sees all data, does."""
     bad = np.array([np.nan, np.inf, -np.inf, 1.0])
-    result = secure_sum([bad, np.ones(4), np.ones(4)], options=RoundOptions(clip=1.0))
+    result = run_round(Parameters.create(3, 4), [bad, np.ones(4), np.ones(4)]).result
     assert result.sum() == pytest.approx([2.0, 2.0, 2.0, 3.0])
     assert result.clipped == 3
 
@@ -115,7 +116,9 @@ def test_integers_and_single_numbers_are_added_up_as_well() -> None:
         ({"drops": {1: "LUNCH"}}, "drops must name one of ADVERTISE_KEYS, SHARE_KEYS, UPLOAD, UNMASK, got 'LUNCH'"),
         ({"weights": [1, 2]}, "weights must be one for each of 5 users, got 2"),
         ({"updates": [["a", "b"]] * 5}, "updates must be vectors of numbers, got <U1 from user 0"),
-        ({"updates": [np.ones(3)] * 4 + [np.ones(4)]}, "update"),
+        ({"updates": [np.ones(3)] * 4 + [np.ones(4)]}, r"one length, here 3, got shape \(4,\) from user 4"),
+        ({"updates": [np.ones(4)] * 4 + [[np.nan] * 4]}, "updates must be finite, got nan from user 4"),
+        ({"options": RoundOptions(clip=1.0), "updates": [[np.inf]] * 5}, "updates must be finite, got inf from user 0"),
         ({"updates": [np.array([])] * 5}, "update"),
         ({"options": RoundOptions(alpha=2)}, r"alpha must be in \(0, 1\], got 2"),
     ],
