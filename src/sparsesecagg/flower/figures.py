@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from flwr.app import ArrayRecord, MetricRecord
 
-from sparsesecagg.errors import InvalidInput
+from sparsesecagg.errors import InvalidInput, require
 from sparsesecagg.files import write_atomically
 from sparsesecagg.flower.errors import RefusedByAll, remedy_of
 from sparsesecagg.flower.settings import Settings, described
@@ -180,6 +180,8 @@ class RunFiles:
 
     def __init__(self, path: str | Path | None) -> None:
         self.path = None if path is None else Path(path)
+        free = self.path is None or self.path.is_dir() or not self.path.exists()
+        require("run_dir", free, f"must name a folder, got the file {path}")
 
     def write(self, name: str, content: bytes | str, *, private: bool = False) -> None:
         """Write a file as a whole or not at all, on disk when this returns."""

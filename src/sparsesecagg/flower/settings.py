@@ -12,7 +12,7 @@ from flwr.serverapp.strategy import Strategy
 
 from sparsesecagg.crypto.identity import USUAL_COLLUDING, Roster
 from sparsesecagg.downlink.gain import DEFAULT_ALPHA, Gain
-from sparsesecagg.errors import InvalidInput, require
+from sparsesecagg.errors import InvalidInput, require, require_type
 from sparsesecagg.flower.arrays import Template
 from sparsesecagg.flower.packing import Packing
 from sparsesecagg.patterns.groups import SMALLEST_GROUP, group_count
@@ -22,6 +22,7 @@ from sparsesecagg.planning.planner import PAIRWISE_WARNING
 from sparsesecagg.privacy.anonymity import ServerModel, failed_rounds, planned_colluders
 from sparsesecagg.protocol import Parameters, RoundOptions
 from sparsesecagg.protocol.combine import SMALLEST_NUMBER
+from sparsesecagg.protocol.parameters import LARGEST_CLIP, SMALLEST_CLIP, check_kinds
 from sparsesecagg.protocol.policy import kept_by, sharing_noise
 
 DEFAULTS = RoundOptions(alpha=DEFAULT_ALPHA)
@@ -53,9 +54,12 @@ class Settings:
     groups: int | None = None
 
     def __post_init__(self) -> None:
+        for name, kind in (("options", RoundOptions), ("roster", Roster), ("dp", DifferentialPrivacy)):
+            require_type(name, getattr(self, name), kind, optional=name != "options")
+        check_kinds(self, skip=("options", "roster", "dp", "gain", "metrics", "over"))
         self._check_groups()
         options, clip = self.options, self.options.clip
-        if self.gain is not None and not (isinstance(self.gain, int | float) and self.gain >= 1):
+        if self.gain is not None and not (is_positive(self.gain) and self.gain >= 1):
             raise InvalidInput("gain", f"must be 'auto' or a number of at least 1, got {self.gain!r}")
         if self.dp and self.metrics:
             raise InvalidInput("metrics", "must not be given with dp: they would be outside of the noise")
@@ -64,7 +68,8 @@ class Settings:
         for name, bound in self.metrics.items():
             require("metrics", is_positive(bound), f"must map names to largest magnitudes, got {bound!r} for {name!r}")
         object.__setattr__(self, "metrics", {name: float(bound) for name, bound in self.metrics.items()})
-        require("clip", clip is None or is_positive(clip), f"must be positive and finite, got {clip}")
+        fits = clip is None or SMALLEST_CLIP <= clip <= LARGEST_CLIP
+        require("clip", fits, f"must be from 1e-30 to 1e30, got {clip}")
         if options.clip_norm is not None or options.noise_multiplier or options.per_example:
             raise InvalidInput("clip_norm", "must not be given here: use dp=DifferentialPrivacy(...)")
         if self.dp and clip is not None:
@@ -84,7 +89,7 @@ class Settings:
             require("groups", self.groups is None, "must not be given with over='nodes': use options.group_size")
             return
         groups = self.groups
-        if isinstance(groups, bool) or not isinstance(groups, int) or groups < SMALLEST_NUMBER:
+        if groups is None or groups < SMALLEST_NUMBER:
             raise InvalidInput("groups", f"must be {SMALLEST_NUMBER} or more with over={self.over!r}, got {groups}")
         require("group_size", self.options.group_size is None, "must not be given with groups, from which it follows")
         object.__setattr__(self, "options", replace(self.options, same_slices=True))

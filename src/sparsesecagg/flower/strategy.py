@@ -92,7 +92,8 @@ class SecAgg(Strategy):
         self.strategy = settings.require_averaging(strategy, over)
         roster = Roster.load(Path(roster)) if isinstance(roster, str | Path) else roster
         told = None if gain == "auto" else gain
-        self._settings = settings.Settings(options or settings.DEFAULTS, roster, dp, told, metrics or {}, over, groups)
+        options = settings.DEFAULTS if options is None else options
+        self._settings = settings.Settings(options, roster, dp, told, metrics or {}, over, groups)
         self._combine: Combine = {"nodes": Sum, "groups": ByGroup}.get(over) or CentredClipping()
         self._timeout, self._upload_timeout = settings.require_positive("timeout", timeout), 3600.0
         self._folder = RunFiles(run_dir)
