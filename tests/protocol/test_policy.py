@@ -139,11 +139,20 @@ def test_the_default_policy_refuses_to_open_single_users() -> None:
 @pytest.mark.parametrize(
     ("demands", "sentence"),
     [
-        ({"min_clients": 9, "max_clients": 8}, "min_clients must be at most max_clients, which is 8, got 9"),
-        ({"min_anonymity": 95, "max_clients": 100, "colluding": 0.1}, "min_anonymity must be at most 90, the honest"),
+        ({"min_clients": 9, "max_clients": 8}, "min_clients must be from 0 to max_clients, which is 8, got 9"),
+        ({"min_anonymity": 95, "max_clients": 100, "colluding": 0.1}, "min_anonymity must be from 0 to 90, the honest"),
         ({"colluding": 1.0}, "colluding must be in"),
         ({"server": "lying"}, "server must be one of malicious, semi-honest, got 'lying'"),
-        ({"patterns": frozenset()}, "patterns must allow at least one"),
+        ({"min_anonymity": -5}, "min_anonymity must be from 0 to .*, got -5"),
+        ({"min_anonymity": "5"}, "min_anonymity must be a whole number, got '5'"),
+        ({"min_clients": -1}, "min_clients must be from 0 to .*, got -1"),
+        ({"max_dim": 0}, "max_dim must be at least 1, got 0"),
+        ({"authenticated": "no"}, "authenticated must be true or false, got 'no'"),
+        ({"max_epsilon": "8"}, "max_epsilon must be a number, got '8'"),
+        ({"clip_norm": 0.0}, "clip_norm must be above 0, got 0.0"),
+        ({"patterns": frozenset()}, r"patterns must be a set of some of sliced, full, pairwise, got frozenset\(\)"),
+        ({"patterns": "pairwise"}, "patterns must be a set of some of sliced, full, pairwise, got 'pairwise'"),
+        ({"patterns": {"slized"}}, "patterns must be a set of some of sliced, full, pairwise, got {'slized'}"),
         ({"delta": 2.0**-40}, r"delta must be from 2\^-33\.4, 100 times .*, to 1"),
         ({"delta": 1.0}, r"delta must be from 2\^-33\.4, .* to 1, got 1.0"),
     ],
@@ -160,7 +169,7 @@ def test_a_policy_may_allow_one_size_of_cohort_only() -> None:
 def test_a_policy_may_demand_that_all_are_honest() -> None:
     Policy(min_anonymity=100, max_clients=100)
     Policy(min_anonymity=90, max_clients=100, colluding=0.1)
-    with pytest.raises(InvalidInput, match="min_anonymity must be at most 100"):
+    with pytest.raises(InvalidInput, match="min_anonymity must be from 0 to 100"):
         Policy(min_anonymity=101, max_clients=100)
 
 

@@ -20,7 +20,7 @@ from sparsesecagg.privacy import anonymity
 from sparsesecagg.privacy.accountant import Cost, require_epsilon, usable_delta
 from sparsesecagg.privacy.anonymity import Promise, ServerModel
 from sparsesecagg.privacy.mechanism import LARGEST_VARIANCE
-from sparsesecagg.protocol.parameters import Parameters
+from sparsesecagg.protocol.parameters import Parameters, check_kinds
 
 _RUNS = 100
 """Runs of one ledger that δ must be able to pay for."""
@@ -56,16 +56,18 @@ class Policy:
     """What `max_epsilon` protects: all that this user sends, or each "example" of its data."""
 
     def __post_init__(self) -> None:
-        """Refuse demands that no run could meet, with what could be met."""
+        """Refuse demands that no run could meet, with what could be met, and typos, which would demand nothing."""
+        check_kinds(self, skip=("server", "patterns"))
         share, most_clients = self.colluding or 0.0, self.max_clients
         require("colluding", 0 <= share < 1, f"must be in [0, 1), got {share}")
         known = self.server is None or self.server in anonymity.SERVER_MODELS
         require("server", known, f"must be one of {', '.join(anonymity.SERVER_MODELS)}, got {self.server!r}")
-        problem = f"must be at most max_clients, which is {most_clients}, got {self.min_clients}"
-        require("min_clients", self.min_clients <= most_clients, problem)
+        problem = f"must be from 0 to max_clients, which is {most_clients}, got {self.min_clients}"
+        require("min_clients", 0 <= self.min_clients <= most_clients, problem)
+        require("max_dim", self.max_dim >= 1, f"must be at least 1, got {self.max_dim}")
         most = most_clients - anonymity.colluder_count(most_clients, share)
-        problem = f"must be at most {most}, the honest users of the largest cohort that is allowed ({most_clients})"
-        require("min_anonymity", self.min_anonymity <= most, f"{problem}, got {self.min_anonymity}")
+        problem = f"must be from 0 to {most}, the honest users of the largest cohort that is allowed ({most_clients})"
+        require("min_anonymity", 0 <= self.min_anonymity <= most, f"{problem}, got {self.min_anonymity}")
         if self.max_epsilon is not None:
             require_epsilon(self.max_epsilon, "max_epsilon")
         require("unit", self.unit in ("user", "example"), f"must be 'user' or 'example', got {self.unit!r}")
@@ -73,7 +75,10 @@ class Policy:
         possible = _RUNS * 2**self.failure_log2 <= self.delta < 1
         lowest = f"2^{self.failure_log2 + log2(_RUNS):.3g}, {_RUNS} times the chance that the groups of a run fail"
         require("delta", possible, f"must be from {lowest}, to 1, got {self.delta}")
-        require("patterns", bool(self.patterns), "must allow at least one, or no run is good enough")
+        norm = self.clip_norm
+        require("clip_norm", norm is None or norm > 0, f"must be above 0, got {norm}")
+        known = isinstance(self.patterns, set | frozenset) and set() < self.patterns <= PATTERNS.keys()
+        require("patterns", known, f"must be a set of some of {', '.join(PATTERNS)}, got {self.patterns!r}")
 
     def check(self, params: Parameters, roster: Roster | None = None) -> Promise:
         """Return what a run keeps; raise `PolicyViolation`, with both figures, if that is less than is demanded."""
