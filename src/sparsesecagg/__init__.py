@@ -4,7 +4,7 @@ Three levels of API:
 
 - `secure_sum(updates, options=RoundOptions(alpha=0.1))`: a first try, everything in one process;
 - `Client` and `Server`: state machines without I/O, for your own transport (`sparsesecagg.protocol`);
-- `sparsesecagg.flower`: for Flower apps, one line per side.
+- `sparsesecagg.flower`: for Flower apps, four lines in all.
 
 Package layout, each importing only those before it. The product: errors and files, field, crypto, rounding, ranges,
 privacy, patterns, protocol, simulate, downlink, planning, flower, cli. On top of it the lab (`sparsesecagg.lab`):

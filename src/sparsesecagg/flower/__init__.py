@@ -1,4 +1,4 @@
-"""Secure aggregation for Flower: one line on each side.
+"""Secure aggregation for Flower: four lines in all.
 
 from sparsesecagg.flower import SecAgg, secagg_mod
 
