@@ -357,6 +357,12 @@ def test_numbers_of_numpy_become_those_of_python() -> None:
     assert type(client.user) is type(client.epoch_number) is type(server.epoch_number) is int
 
 
+def test_full_also_goes_by_the_name_of_its_protocol() -> None:
+    """As in every command; there is one name on the wire."""
+    assert RoundOptions(pattern="secagg") == RoundOptions(pattern="full")
+    assert small(pattern="secagg").pattern == "full"
+
+
 def test_an_alpha_of_zero_is_refused_as_such() -> None:
     with pytest.raises(InvalidInput, match=r"alpha must be in \(0, 1\], got 0"):
         Parameters.create(10, 100, RoundOptions(alpha=0.0))

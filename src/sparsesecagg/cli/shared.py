@@ -171,11 +171,6 @@ def counting(what: str, total: int) -> Iterator[Callable[[int], None]]:
         yield count
 
 
-def pattern_of(name: str) -> str:
-    """Return a pattern by its name in any command: `train` calls full by the protocol's name, secagg."""
-    return "full" if name == "secagg" else name
-
-
 def word_bits(pattern: str, asked: int | None, users: int = USUAL_GROUP) -> int:
     """Return the bits of a word: the given number, or what the group size needs, or the paper's 32."""
     if asked is not None:

@@ -15,7 +15,7 @@ from sparsesecagg.cli.shared import DEFAULT_ALPHA, JsonOption, bytes_text, optio
 from sparsesecagg.crypto.identity import USUAL_COLLUDING
 from sparsesecagg.crypto.kdf import DIGEST_SIZE
 from sparsesecagg.errors import InvalidInput, ProtocolError, RoundRefused, ThresholdNotMet, TooLittleOpened, require
-from sparsesecagg.patterns import PATTERNS
+from sparsesecagg.patterns import PATTERNS, pattern_of
 from sparsesecagg.planning.planner import advice
 from sparsesecagg.privacy.anonymity import planned_colluders
 from sparsesecagg.protocol import STAGES, Parameters, Policy, RoundOptions, Stage
@@ -66,7 +66,7 @@ def simulate(asked: SimulateOptions, *, json: JsonOption = False) -> None:
     seconds are per round in steady state. They include the keys for a later round, but not the model.
     """
     require("rounds", 1 <= asked.rounds <= MOST_ROUNDS, f"must be from 1 to {MOST_ROUNDS}, got {asked.rounds}")
-    stages, pattern = _drop_stages(asked.drop_at), shared.pattern_of(asked.pattern)
+    stages, pattern = _drop_stages(asked.drop_at), pattern_of(asked.pattern)
     sparse = pattern not in PATTERNS or PATTERNS[pattern].sparse
     options = RoundOptions(
         pattern=pattern,

@@ -14,3 +14,8 @@ from sparsesecagg.patterns.pairwise import Pairwise
 from sparsesecagg.patterns.sliced import Full, Sliced
 
 PATTERNS: dict[str, type[Pattern]] = {pattern.name: pattern for pattern in (Sliced, Full, Pairwise)}
+
+
+def pattern_of(name: str) -> str:
+    """Return a pattern by any of its names: full also goes by the protocol's, secagg."""
+    return "full" if name == "secagg" else name

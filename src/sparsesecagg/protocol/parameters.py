@@ -21,7 +21,7 @@ from sparsesecagg.crypto.kdf import DIGEST_SIZE, derive, digest
 from sparsesecagg.crypto.secrets import Entropy
 from sparsesecagg.errors import InvalidInput, MalformedMessage, PolicyViolation, require, require_type, whole_number
 from sparsesecagg.field import WORD_BITS
-from sparsesecagg.patterns import PATTERNS
+from sparsesecagg.patterns import PATTERNS, pattern_of
 from sparsesecagg.patterns.base import Layout, Pattern
 from sparsesecagg.patterns.groups import SMALLEST_GROUP, Groups, draw_groups, group_count, group_sizes
 from sparsesecagg.privacy.anonymity import MAX_EPOCHS, planned_colluders
@@ -95,6 +95,7 @@ class RoundOptions:
     def __post_init__(self) -> None:
         """Check the types; ranges depend on the users and the model (`Parameters.create`)."""
         check_kinds(self)
+        object.__setattr__(self, "pattern", pattern_of(self.pattern))
 
 
 class Parameters(Layout, frozen=True):

@@ -14,7 +14,7 @@ from sparsesecagg.errors import InvalidInput, require
 from sparsesecagg.lab.audit.audit import run_audit
 from sparsesecagg.lab.audit.audit_report import AuditReport, AuditSettings, Score
 from sparsesecagg.lab.audit.canaries import CanarySettings, compare_noise, dp_in_words
-from sparsesecagg.patterns import PATTERNS
+from sparsesecagg.patterns import PATTERNS, pattern_of
 from sparsesecagg.planning.planner import advice
 from sparsesecagg.protocol import RoundOptions, Stage
 
@@ -62,7 +62,7 @@ def audit(asked: AuditOptions, *, json: JsonOption = False) -> None:
     truth.
     """
     require("drop_at", asked.drop_at in Stage.__members__, f"must be one of UPLOAD, SHARE_KEYS, got {asked.drop_at!r}")
-    pattern = shared.pattern_of(asked.pattern)
+    pattern = pattern_of(asked.pattern)
 
     def settings_of(name: str) -> AuditSettings:
         kind = PATTERNS.get(name)
