@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -55,6 +56,39 @@ def test_arrays_that_do_not_fit_are_refused_by_name(arrays, options, named: str)
     """The error names the argument."""
     with pytest.raises(InvalidInput) as caught:
         Dataset.from_arrays(*arrays, **options)
+    assert caught.value.option == named
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"train_y": Y - 1}, "train_y"),
+        ({"train_y": Y * 1.0}, "train_y"),
+        ({"train_y": Y.astype(str)}, "train_y"),
+        ({"test_y": Y + 1}, "classes"),
+        ({"train_x": X[:, 0]}, "train_x"),
+        ({"train_y": Y[:5]}, "train_x"),
+        ({"test_x": X * np.nan}, "test_x"),
+        ({"test_x": X[:, :1]}, "test_x"),
+        ({"name": "../x/y"}, "name"),
+        ({"name": ".."}, "name"),
+        ({"name": ""}, "name"),
+        ({"name": 5}, "name"),
+    ],
+)
+def test_the_constructor_checks_as_well(changed, named: str) -> None:
+    """Or training blames its learning rate, and a run folder lands outside of `runs`."""
+    given: dict[str, Any] = {
+        "name": "own",
+        "train_x": X,
+        "train_y": Y,
+        "test_x": X,
+        "test_y": Y,
+        "classes": tuple("abcd"),
+    }
+    assert Dataset(**given).train_x.dtype == np.float32
+    with pytest.raises(InvalidInput) as caught:
+        Dataset(**given | changed)
     assert caught.value.option == named
 
 

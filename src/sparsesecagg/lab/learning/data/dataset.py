@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,7 +35,24 @@ class Dataset:
     train_y: NDArray[np.int64]  # (samples,), 0 … classes − 1
     test_x: NDArray[np.float32]
     test_y: NDArray[np.int64]
-    classes: tuple[str, ...]
+    classes: tuple[str, ...] = ()
+    """Their names; by default the numbers from 0 to the highest label."""
+
+    def __post_init__(self) -> None:
+        """Check everything, and turn it into the types above."""
+        known = isinstance(self.name, str) and Path(self.name).name == self.name not in ("", "..")
+        require("name", known, f"must be a name without slashes, for run folders, got {self.name!r}")
+        for part in ("train", "test"):
+            x, y = _samples(part, getattr(self, f"{part}_x"), getattr(self, f"{part}_y"))
+            object.__setattr__(self, f"{part}_x", x)
+            object.__setattr__(self, f"{part}_y", y)
+        if self.test_x.shape[1:] != self.sample_shape:
+            got = f"{self.test_x.shape[1:]}, train_x of {self.sample_shape}"
+            raise InvalidInput("test_x", f"has samples of shape {got}")
+        highest = int(max(self.train_y.max(), self.test_y.max()))
+        names = tuple(self.classes) or tuple(str(label) for label in range(highest + 1))
+        require("classes", highest < len(names), f"has {len(names)} names, but a label is {highest}")
+        object.__setattr__(self, "classes", names)
 
     @classmethod
     def from_arrays(
@@ -49,23 +67,16 @@ class Dataset:
         test_fraction: float = 0.2,
         seed: int = 0,
     ) -> Dataset:
-        """Check the arrays and make a data set of them.
+        """Make a data set of arrays.
 
         Samples are (samples, ...) numbers, labels whole numbers from 0. Without a test part, `test_fraction` of the
         samples becomes one, drawn with `seed`.
         """
-        x, y = _samples("train", train_x, train_y)
         require("test_x", (test_x is None) == (test_y is None), "must be given together with test_y")
-        if test_x is None or test_y is None:
-            x, y, other_x, other_y = _split(x, y, test_fraction, seed)
-        else:
-            other_x, other_y = _samples("test", test_x, test_y)
-            if other_x.shape[1:] != x.shape[1:]:
-                raise InvalidInput("test_x", f"has samples of shape {other_x.shape[1:]}, train_x of {x.shape[1:]}")
-        highest = int(max(y.max(), other_y.max()))
-        names = tuple(classes) if classes is not None else tuple(str(label) for label in range(highest + 1))
-        require("classes", highest < len(names), f"has {len(names)} names, but a label is {highest}")
-        return cls(name, x, y, other_x, other_y, names)
+        parts: tuple[Any, Any, Any, Any] = train_x, train_y, test_x, test_y
+        if test_x is None:
+            parts = _split(*_samples("train", train_x, train_y), test_fraction, seed)
+        return cls(name, *parts, classes=() if classes is None else tuple(classes))
 
     @property
     def sample_shape(self) -> tuple[int, ...]:
@@ -103,7 +114,7 @@ def _samples(part: str, x: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float32]
         raise InvalidInput(f"{part}_x", f"must hold {wanted}, got shape {samples.shape}")
     require(f"{part}_y", bool(labels.min() >= 0), f"must count the classes from 0, got {labels.min()}")
     require(f"{part}_x", bool(np.isfinite(samples).all()), "must be finite numbers, got NaN or infinity")
-    return samples, labels.astype(np.int64)
+    return samples, labels.astype(np.int64, copy=False)
 
 
 def _split(
