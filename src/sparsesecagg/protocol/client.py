@@ -13,21 +13,13 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
+from sparsesecagg import errors
 from sparsesecagg.crypto import shamir
 from sparsesecagg.crypto.identity import Identity
 from sparsesecagg.crypto.keys import KeyAgreement, public_key
 from sparsesecagg.crypto.sealing import PairCipher
 from sparsesecagg.crypto.secrets import Entropy
-from sparsesecagg.errors import (
-    AlreadyAnswered,
-    InvalidInput,
-    PolicyViolation,
-    WrongBinding,
-    WrongRound,
-    WrongStage,
-    require_type,
-    whole_number,
-)
+from sparsesecagg.errors import AlreadyAnswered, InvalidInput, PolicyViolation, WrongBinding, WrongRound, WrongStage
 from sparsesecagg.field import pack
 from sparsesecagg.patterns.base import Trace, Update, UpdateSource
 from sparsesecagg.patterns.masks import Pair
@@ -66,10 +58,10 @@ class Client:
 
         A simulation has one in memory, and so has, by default, a client without a roster.
         """
-        require_type("params", params, Parameters)
-        require_type("policy", policy, Policy, optional=True)
+        errors.require_type("params", params, Parameters)
+        errors.require_type("policy", policy, Policy, optional=True)
         params.check()
-        user = whole_number("user", user)
+        user = errors.whole_number("user", user)
         if not 0 <= user < params.clients:
             raise InvalidInput("user", f"must be from 0 to {params.clients - 1}, got {user}")
         self.user = user
@@ -151,7 +143,7 @@ class Client:
         state = self._state
         waiting = self.progress is Progress.ADVERTISED and state.params == self._encoded
         least = state.epoch_number + (not waiting)
-        number = least if epoch_number is None else whole_number("epoch_number", epoch_number)
+        number = least if epoch_number is None else errors.whole_number("epoch_number", epoch_number)
         if number < least:
             raise AlreadyAnswered(f"epoch {number} is over for this client, the next is {state.epoch_number + 1}")
         if number > state.epoch_number + LEAP:

@@ -15,15 +15,7 @@ import msgspec
 from sparsesecagg import errors
 from sparsesecagg.crypto.identity import Roster
 from sparsesecagg.crypto.kdf import DIGEST_SIZE
-from sparsesecagg.errors import (
-    ThresholdNotMet,
-    TooLittleOpened,
-    WrongRound,
-    WrongStage,
-    require,
-    require_type,
-    whole_number,
-)
+from sparsesecagg.errors import ThresholdNotMet, TooLittleOpened, WrongRound, WrongStage, require
 from sparsesecagg.patterns.groups import Groups
 from sparsesecagg.protocol.combine import Combine, Result, Sum
 from sparsesecagg.protocol.epoch import AHEAD, NO_CONTEXT
@@ -76,10 +68,10 @@ class Server:
         threads: int | None = None,
         combine: Combine = Sum,
     ) -> None:
-        require_type("params", params, Parameters)
-        require_type("roster", roster, Roster, optional=True)
+        errors.require_type("params", params, Parameters)
+        errors.require_type("roster", roster, Roster, optional=True)
         params.check()
-        some = threads is None or whole_number("threads", threads) >= 1
+        some = threads is None or errors.whole_number("threads", threads) >= 1
         require("threads", some, f"must be at least 1, got {threads}")
         known = not params.authenticated or (roster is not None and roster.digest == params.roster_digest)
         require("roster", known, "must be given in an authenticated run, the one that the parameters name")
@@ -211,7 +203,7 @@ class Server:
 
         In a run of several groups there are at most 16 epochs, because all their draws are known from the start.
         """
-        number = self.epoch_number + 1 if epoch_number is None else whole_number("epoch_number", epoch_number)
+        number = self.epoch_number + 1 if epoch_number is None else errors.whole_number("epoch_number", epoch_number)
         comes = number > self.epoch_number or (number == self.epoch_number and not self._epoch.groups)
         require("epoch_number", comes, f"must be {self.epoch_number + 1} or more, got {number}")
         self._begin_epoch(number)
@@ -228,7 +220,7 @@ class Server:
         """Pass over rounds that users know of and this server does not, as after a restart."""
         if self.stage in ROUND_STAGES:
             raise WrongStage("catch_up", self.stage.name)
-        self.round_number = max(self.round_number, whole_number("round_number", round_number))
+        self.round_number = max(self.round_number, errors.whole_number("round_number", round_number))
 
     # A round
 
@@ -238,9 +230,9 @@ class Server:
         `context` is a digest of everything else that decides what users contribute, the model for one.
         """
         stage = after(SERVER_TRANSITIONS, self.stage, "begin_round")
-        require_type("context", context, bytes)
+        errors.require_type("context", context, bytes)
         require("context", len(context) == DIGEST_SIZE, f"must have {DIGEST_SIZE} bytes, got {len(context)}")
-        number = self.round_number + 1 if round_number is None else whole_number("round_number", round_number)
+        number = self.round_number + 1 if round_number is None else errors.whole_number("round_number", round_number)
         if number <= self.round_number:
             raise WrongRound(number, self.round_number + 1)
         self.round_number, self._result = number, None

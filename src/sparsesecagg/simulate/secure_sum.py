@@ -54,8 +54,7 @@ def _list(option: str, values: Iterable[Any], what: str) -> list[Any]:
     try:
         return list(values)
     except TypeError:
-        problem = f"must be a list of {what}, one per user, got {type(values).__name__}"
-        raise InvalidInput(option, problem) from None
+        raise InvalidInput(option, f"must be a list of {what}, one per user, got {type(values).__name__}") from None
 
 
 def _vector(user: int, update: Any) -> NDArray[np.floating[Any]]:
