@@ -137,11 +137,11 @@ class Data:
         self.test_y = data.test_y[:TESTED]
 
 
-def quantised(mechanism: Mechanism, slices: Matrix, rng: np.random.Generator) -> NDArray[np.int64]:
+def quantised(mechanism: Mechanism, slices: Matrix, rng: np.random.Generator, peak: float) -> NDArray[np.int64]:
     """Clip and round the slices of many users; as `Mechanism.steps` does for one, which a test compares."""
     norms = np.linalg.norm(slices.astype(np.float64), axis=1, keepdims=True)
     scaled = slices * (mechanism.scale * np.minimum(1.0, mechanism.slice_clip / np.maximum(norms, 1e-30)) * (1 - 1e-12))
-    scaled = np.clip(scaled, -mechanism.peak, mechanism.peak)
+    scaled = np.clip(scaled, -peak, peak)
     rounded: NDArray[np.int64] = np.floor(scaled + rng.random(scaled.shape)).astype(np.int64)
     for _ in range(3):
         again = np.flatnonzero(np.square(rounded).sum(axis=1) > mechanism.squared_norm)
@@ -165,6 +165,9 @@ class Groups:
         self.groups = [np.array(group.users) for group in self.params.draw(self.seed).groups]
         self.stream = KeyStream(NoiseSeed(bytes([seed + 1] * 32)))
         self.rng = np.random.default_rng([seed, 3])
+        mechanism, honest = self.params.mechanism, self.plan.anonymity
+        assert mechanism is not None and honest
+        self.peak = mechanism.peak(self.params.word.largest, self.params.contributors, honest)
 
     def describe(self) -> dict[str, Any]:
         """Return what the plan came to."""
@@ -191,7 +194,7 @@ class Groups:
             where = np.concatenate(
                 [_places(each) for each in self.params.shape.masked_sum(group, number, self.seed, bytes(32)).indices()]
             )
-            integers = quantised(mechanism, updates[np.ix_(survivors, where)], self.rng).sum(axis=0)
+            integers = quantised(mechanism, updates[np.ix_(survivors, where)], self.rng, self.peak).sum(axis=0)
             table = SkellamTable.of(len(survivors) * mechanism.variance / honest)
             total[where] += integers + table.draw(self.stream, len(where))
             count[where] += len(survivors)

@@ -26,15 +26,19 @@ def test_many_users_are_rounded_as_one_is() -> None:
     """Norms within the bound, the mean right; slices longer than the clip are shortened."""
     mechanism = Mechanism(clip=0.5, multiplier=1.0, fraction=0.2, length=300)
     slices = np.random.default_rng(0).standard_normal((400, 300)).astype(np.float32)
-    rounded = private.quantised(mechanism, slices, np.random.default_rng(1))
+    slices[0, 7] = 1000
+    peak = 8.0
+    rounded = private.quantised(mechanism, slices, np.random.default_rng(1), peak)
     assert (np.square(rounded).sum(axis=1) <= mechanism.squared_norm).all()
     clipped = slices / np.linalg.norm(slices, axis=1, keepdims=True) * mechanism.slice_clip
-    assert np.abs((rounded / mechanism.scale - clipped).mean(axis=0)).max() < 5 * 0.5 / mechanism.scale / 20
-    one = mechanism.steps(1, bytes)[:2]
+    cut = np.clip(clipped, -peak / mechanism.scale, peak / mechanism.scale)
+    assert np.abs((rounded / mechanism.scale - cut).mean(axis=0)).max() < 5 * 0.5 / mechanism.scale / 20
+    one = mechanism.steps(1, bytes, peak)[:2]
     one[0].begin(lambda: [slices[0]])
     one[1].begin(lambda: [one[0].apply(slices[0])])
     alone = one[1].apply(one[0].apply(slices[0]))
-    assert np.abs(alone - clipped[0] * mechanism.scale).max() <= 1 + 1e-6
+    assert np.abs(alone - cut[0] * mechanism.scale).max() <= 1 + 1e-6
+    assert alone[7] == rounded[0, 7] == peak
 
 
 def test_what_was_asked_of_the_figures() -> None:

@@ -13,7 +13,7 @@ from sparsesecagg.planning.planner import Goal, plan_round
 from sparsesecagg.privacy.accountant import Cost
 from sparsesecagg.privacy.anonymity import availability
 from sparsesecagg.protocol import Parameters, Policy, RoundOptions
-from sparsesecagg.protocol.policy import kept_by
+from sparsesecagg.protocol.policy import kept_by, sharing_noise
 from sparsesecagg.simulate import Cohort, InProcessRun
 from sparsesecagg.simulate.simulation import make_identities, seeded_entropy
 
@@ -126,8 +126,11 @@ def test_updates_that_are_one_coordinate_alone_do_not_wrap_around() -> None:
     update = np.zeros(dim, np.float32)
     update[-1] = goal.clip
     result = InProcessRun(params).round(lambda user: update).result
-    noise = math.sqrt(2 * mechanism.variance) / mechanism.scale / 60
-    assert result.mean()[-1] == pytest.approx(mechanism.peak / mechanism.scale, abs=6 * noise)
+    noise = math.sqrt(mechanism.variance) / mechanism.scale / 60
+    honest = sharing_noise(params, None)
+    peak = mechanism.peak(params.word.largest, 60, honest)
+    assert 4 * mechanism.levels <= peak <= params.word.largest / 60
+    assert result.mean()[-1] == pytest.approx(peak / mechanism.scale, abs=6 * noise * math.sqrt(60 / honest))
     assert 60 * mechanism.scale * goal.clip > params.word.largest, "without the cut it would wrap around"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from math import comb, sqrt
+from math import comb, inf, sqrt
 from typing import Any
 
 import numpy as np
@@ -24,9 +24,9 @@ def mechanism(length: int = 200, multiplier: float = 1.0, clip: float = 1.0) -> 
     return Mechanism(clip, multiplier, 0.25, length)
 
 
-def rounded(of: Mechanism, update: NDArray[Any]) -> NDArray[np.int64]:
+def rounded(of: Mechanism, update: NDArray[Any], peak: float = inf) -> NDArray[np.int64]:
     """Return the integers of an update before noise."""
-    clip, rounding, _ = of.steps(1, os.urandom)
+    clip, rounding, _ = of.steps(1, os.urandom, peak)
     clip.begin(lambda: [update])
     rounding.begin(lambda: [clip.apply(update)])
     return rounding.apply(clip.apply(update))
@@ -66,14 +66,18 @@ def test_a_word_has_room_for_four_levels_of_each_user_and_the_noise() -> None:
     assert noise > 8 * sqrt(one.variance)
 
 
+@pytest.mark.parametrize("users", [3, 60, 1000])
 @pytest.mark.parametrize("length", [2, 100, 10_000])
-def test_a_slice_that_is_one_coordinate_alone_is_cut_to_the_room_of_a_word(length: int) -> None:
-    """Or sums of honest users would wrap around; a slice of even coordinates is not touched."""
+def test_slices_that_are_one_coordinate_alone_are_cut_to_the_room_of_a_word(length: int, users: int) -> None:
+    """Or sums of honest users would wrap around. Slices of even coordinates are not touched."""
     one = mechanism(length)
+    word = (1 << one.largest_sum(users, users).bit_length()) - 1
+    peak = one.peak(word, users, users)
     alone, even = np.zeros(length), np.full(length, 0.999 * one.slice_clip / sqrt(length))
     alone[0] = one.slice_clip
-    assert abs(rounded(one, alone)).max() <= 4 * one.levels
-    assert rounded(one, even).mean() == pytest.approx(one.levels, rel=0.5)
+    assert 4 * one.levels <= peak
+    assert users * abs(rounded(one, alone, peak)).max() + 6 * sqrt(2 * one.variance) <= word
+    assert rounded(one, even, peak).mean() == pytest.approx(one.levels, rel=0.5)
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import sqrt
+from math import inf, sqrt
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,8 @@ DIM, CLIENTS, COLLUDERS = 96, 10, 1
 class Silent(Mechanism):
     """A colluder's: it rounds and adds nothing, as if it had told the server its noise."""
 
-    def steps(self, honest: int, entropy: Any) -> Any:
-        return super().steps(honest, entropy)[:2]
+    def steps(self, honest: int, entropy: Any, peak: float = inf) -> Any:
+        return super().steps(honest, entropy, peak)[:2]
 
 
 def variance_left(rounds: int, silent: int = COLLUDERS) -> tuple[float, float, int]:

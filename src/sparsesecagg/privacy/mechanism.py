@@ -5,8 +5,8 @@
 H is the number of honest users in every sum that can be opened (`anonymity`), which the user computes itself. Sums of
 Skellam variables are Skellam again (arXiv 2110.04995), so a sum of n users has noise of variance n·μ/H, never below μ.
 Rounding may lengthen a vector, so the integer norm is checked: another draw if it is beyond Δ₂, and after four of them
-rounding toward zero. A slice of norm C√α may be one coordinate alone, so each is cut at four times the root mean square
-of a slice that long: words have room for sums of those, and for the noise.
+rounding toward zero. A slice of norm C√α may be one coordinate alone, so each is cut at what a word has room for in a
+sum of all users beside the noise, which is four times the root mean square of a slice that long, or more.
 
 Where the noise protects examples, an upload is a matrix with one row for each. Rows are clipped and rounded one by one,
 each with draws of its own, so that no row decides how others are rounded, and then added up.
@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from math import ceil, isqrt, sqrt
+from math import ceil, inf, isqrt, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ _FINE = 128
 """Rounding steps per clip of an example, at least: each row is rounded, and thousands may be in a sum."""
 _TRIES = 4
 _PEAK = 4
-"""Largest coordinate of a user, in root mean squares of a slice as long as the clip."""
+"""Root mean squares of a slice as long as its clip: words have room for coordinates of so many at least."""
 _ROOM = 6
 """Standard deviations of the noise that a word leaves room for."""
 
@@ -62,11 +62,6 @@ class Mechanism:
     def levels(self) -> int:
         """Rounding steps per root-mean-square coordinate of a clipped slice."""
         return LEVELS + _FINE // isqrt(self.length) if self.per_example else LEVELS
-
-    @property
-    def peak(self) -> float:
-        """The largest coordinate of a scaled slice; examples have none, as there words are long enough for all."""
-        return float("inf") if self.per_example else float(_PEAK * self.levels)
 
     @property
     def slice_clip(self) -> float:
@@ -104,12 +99,19 @@ class Mechanism:
 
         All of them add noise, each 1/`honest` of what a sum needs. Examples are not cut.
         """
-        return round(_PEAK * self.levels * users + _ROOM * sqrt(self.variance * max(2.0, users / max(1, honest))))
+        return round(_PEAK * self.levels * users + self._noise_room(users, honest))
 
-    def steps(self, honest: int, entropy: Entropy) -> tuple[Step, ...]:
-        """Return the steps of one upload; `honest` is H."""
+    def peak(self, largest: int, users: int, honest: int) -> float:
+        """Return the largest coordinate of a scaled slice with which sums stay below `largest`; examples have none."""
+        return inf if self.per_example else max(1.0, (largest - self._noise_room(users, honest)) // users)
+
+    def _noise_room(self, users: int, honest: int) -> float:
+        return _ROOM * sqrt(self.variance * max(2.0, users / max(1, honest)))
+
+    def steps(self, honest: int, entropy: Entropy, peak: float = inf) -> tuple[Step, ...]:
+        """Return the steps of one upload; `honest` is H, and `peak` the largest coordinate that words have room for."""
         noise = Noise(SkellamTable.of(self.variance / honest), KeyStream(NoiseSeed(entropy(SECRET_SIZE))))
-        return ClipNorm(self), RoundWithin(self.squared_norm, int.from_bytes(entropy(16), "little")), noise
+        return ClipNorm(self, peak), RoundWithin(self.squared_norm, int.from_bytes(entropy(16), "little")), noise
 
 
 class ClipNorm(Step):
@@ -118,8 +120,8 @@ class ClipNorm(Step):
     What is not finite counts as 0.
     """
 
-    def __init__(self, mechanism: Mechanism) -> None:
-        self._mechanism = mechanism
+    def __init__(self, mechanism: Mechanism, peak: float) -> None:
+        self._mechanism, self._peak = mechanism, peak
         self._factor = np.full((1, 1), mechanism.scale)
 
     def begin(self, pieces: Pieces) -> None:
@@ -131,8 +133,7 @@ class ClipNorm(Step):
 
     def apply(self, piece: Floats) -> NDArray[np.float64]:
         """Return scaled floats, as rows."""
-        peak = self._mechanism.peak
-        scaled: NDArray[np.float64] = np.clip(self._rows(piece) * self._factor, -peak, peak)
+        scaled: NDArray[np.float64] = np.clip(self._rows(piece) * self._factor, -self._peak, self._peak)
         return scaled
 
     def _rows(self, piece: Floats) -> NDArray[np.float64]:

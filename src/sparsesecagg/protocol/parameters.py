@@ -275,7 +275,8 @@ class Parameters(Layout, frozen=True):
         `honest` is how many honest users every opened sum has: so many share the noise.
         """
         if self.mechanism:
-            return self.mechanism.steps(honest, entropy)
+            peak = self.mechanism.peak(self.word.largest, self.contributors, honest)
+            return self.mechanism.steps(honest, entropy, peak)
         rng = np.random.Generator(np.random.SFC64(int.from_bytes(entropy(16), "little")))  # Needs no secrecy.
         return self.quantizer.steps(weight / self.max_weight if self.max_weight else 1.0, rng)
 
