@@ -143,6 +143,7 @@ train     --drop-at LUNCH                --drop-at must be one of ADVERTISE_KEYS
 train     --group-size 2                 --group-size must be from 3 to the 5 clients, got 2
 train     --group-size 4 --aggregator secagg  --group-size must not be given with full
 train     --threshold 2                  --threshold must be from 3 to 5
+train     --authenticated --threshold 3  --threshold must be from 4 to 5 with a roster
 train     --downlink up                  --downlink must be one of steps, model, got 'up'
 train     --authenticated --aggregator plain  --authenticated must not be given with plain
 train     --authenticated --compare sliced,plain  --authenticated must not be given with plain

@@ -186,11 +186,27 @@ def test_bad_input_exits_2_with_one_sentence(capsys: pytest.CaptureFixture[str],
     assert err.count("\n") == 1
 
 
-def test_a_failed_round_exits_1_with_stage_and_reason(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = "simulate --clients 10 --dim 20 --alpha 1 --dropout 0.4 --threshold 8"
-    code, out, err = run(capsys, *arguments.split())
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (
+            "--dropout 0.4 --threshold 8",
+            "[3-7] users left at UPLOAD, 8 are needed; lower --dropout or lower --threshold",
+        ),
+        ("--dropout 0.4 --threshold 6 --seed 2", "[3-5] users left at UPLOAD, 6 are needed; lower --dropout"),
+        ("--clients 5 --dropout 0.3 --authenticated --seed 2", "3 users left at UPLOAD, 4 are needed; lower --dropout"),
+        (
+            "--clients 31 --dim 2 --alpha 0.5 --dropout 0.1 --seed 38 --drop-at ADVERTISE_KEYS --neighbours 2",
+            "only 1 user would hold shares, the threshold is 2; lower --dropout or raise --neighbours",
+        ),
+    ],
+)
+def test_a_failed_round_exits_1_with_stage_reason_and_what_would_help(
+    capsys: pytest.CaptureFixture[str], options: str, sentence: str
+) -> None:
+    code, out, err = run(capsys, *f"simulate --clients 10 --dim 20 --alpha 1 {options}".split())
     assert (code, out) == (1, "")
-    assert re.search(r"[3-7] users left at UPLOAD, 8 are needed; lower --dropout or lower --threshold", err)
+    assert re.search(rf"the round failed: {sentence}\.\n$", err)
 
 
 def test_some_failed_rounds_are_told_and_the_others_count(capsys: pytest.CaptureFixture[str]) -> None:

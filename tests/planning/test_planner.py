@@ -312,7 +312,13 @@ def test_options_that_no_round_could_have_are_refused(option: str, value: Any) -
 def test_settings_that_fail_often_or_reveal_are_noted() -> None:
     assert advice(Parameters.create(100, 1000, RoundOptions(alpha=0.1))) == []
     (often,) = advice(Parameters.create(5, 1000, RoundOptions(alpha=0.1)))
-    assert often.startswith("about 9% of the rounds fail, with fewer than 4 of 5 users left")
+    assert often == "about 9% of the rounds fail, with fewer than 4 of 5 users left: lower --dropout or --threshold"
+    roster = make_identities(5, "advice", seeded_entropy(1))[0].roster
+    (least,) = advice(Parameters.create(5, 1000, RoundOptions(alpha=0.1), roster=roster))
+    assert least.endswith("users left: lower --dropout"), "users of a roster take no threshold below 4"
+    groups = make_identities(40, "advice", seeded_entropy(1), group_size=5)[0].roster
+    _, thin = advice(Parameters.create(40, 1000, RoundOptions(alpha=0.1, dropout=0.2), roster=groups))
+    assert thin.endswith("protect nobody from a malicious server: raise --group-size"), "all five may collude"
     (lost,) = advice(Parameters.create(40, 1000, RoundOptions(alpha=0.1, group_size=5)))
     assert "lose a given group" in lost
     assert advice(Parameters.create(40, 1000, RoundOptions(pattern="pairwise", alpha=0.1))) == [PAIRWISE_WARNING]

@@ -17,14 +17,7 @@ from typing import Any, Final, NoReturn
 import typer
 from typer.core import TyperCommand
 
-from sparsesecagg.errors import (
-    InvalidInput,
-    MissingExtra,
-    PolicyViolation,
-    ProtocolError,
-    ThresholdNotMet,
-    TooLittleOpened,
-)
+from sparsesecagg.errors import InvalidInput, MissingExtra, ProtocolError, RoundFailed
 
 EXIT_FAILED: Final = 1
 EXIT_BAD_INPUT: Final = 2
@@ -37,12 +30,6 @@ _UsageError: Final[type[Exception]] = typer.BadParameter.__mro__[1]
 _REFUSED_BY_THE_SYSTEM: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT})
 _SIZES: Final = ("dim", "clients", "hidden", "samples", "batch")
 """Options that decide how much memory a command takes."""
-_REMEDIES: Final[dict[type[ProtocolError], tuple[str, ...]]] = {
-    ThresholdNotMet: ("lower --dropout", "lower --threshold"),
-    TooLittleOpened: ("lower --dropout", "lower --threshold"),
-    PolicyViolation: ("raise --clients", "raise --group-size", "raise --threshold"),
-}
-"""What would keep a round from failing in this way."""
 
 
 class Ended(Exception):
@@ -115,7 +102,8 @@ def _explained(problem: Exception, context: Any) -> Ended | None:  # noqa: PLR09
         case MissingExtra():
             return Ended(str(problem), EXIT_BAD_INPUT)
         case ProtocolError():
-            return Ended(f"the round failed: {problem}{_remedy(problem, context)}")
+            fewer = isinstance(problem, RoundFailed) and "dropout" in context.params
+            return Ended(f"the round failed: {problem}{'; lower --dropout' if fewer else ''}")
         case MemoryError():
             sizes = " or ".join(_flag(name) for name in _SIZES if name in context.params)
             return Ended(f"{sizes} must be lower, there is not enough memory: {problem}", EXIT_BAD_INPUT)
@@ -143,14 +131,6 @@ def _usage(problem: Any) -> str:
         kind, got = "a whole number" if wanted[2] == "int" else "a number", f", got {wanted[1]}" if wanted[1] else ""
         return f"{_typed(parameter)} must be {kind}{got}"
     return f"{_typed(parameter)} can't be read: {problem.message}"
-
-
-def _remedy(problem: ProtocolError, context: Any) -> str:
-    """Return what to change about a failed round, as far as this command has an option for it."""
-    known = {flag for each in context.command.params for flag in each.opts}
-    remedies = next((remedies for kind, remedies in _REMEDIES.items() if isinstance(problem, kind)), ())
-    changes = " or ".join(remedy for remedy in remedies if remedy.split()[-1] in known)
-    return f"; {changes}" if changes else ""
 
 
 def _option_with(path: Path, context: Any) -> str | None:

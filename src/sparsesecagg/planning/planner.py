@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, NamedTuple
 
+from sparsesecagg.crypto.identity import USUAL_COLLUDING
 from sparsesecagg.downlink.gain import DEFAULT_ALPHA
 from sparsesecagg.errors import InvalidInput, require
 from sparsesecagg.patterns.groups import SMALLEST_GROUP, group_count, group_sizes
@@ -355,13 +356,37 @@ def advice(params: Parameters) -> list[str]:
     failed = failed_rounds(size, params.quorum, params.dropout)
     if failed > LOST_ROUNDS[0]:
         what = "of the rounds fail" if params.groups == 1 else "of the rounds lose a given group"
-        remedy = "lower --dropout or --threshold" if params.quorum > size // 2 + 1 else "lower --dropout"
+        lower = not params.neighbours and params.threshold > lowest_threshold(params)
+        remedy = "lower --dropout or --threshold" if lower else "lower --dropout"
         sentences.append(f"about {failed:.0%} {what}, with fewer than {params.quorum} of {size} users left: {remedy}")
     if params.authenticated and params.shape.protects:
         promise = kept_by(params, "malicious", params.colluding)
         if promise.anonymity < 2:
+            everybody = kept_by(params.replace(threshold=params.holders), "malicious", params.colluding)
+            raised = ["--group-size"] * (params.groups > 1) + ["--threshold"] * (everybody.anonymity >= 2)
             sentences.append(
                 f"groups of {params.contributors} with up to {promise.colluders} colluding users and a threshold of "
-                f"{params.threshold} protect nobody from a malicious server: raise --group-size or --threshold"
+                f"{params.threshold} protect nobody from a malicious server: raise {' or '.join(raised)}"
             )
     return sentences
+
+
+def lowest_threshold(params: Parameters) -> int:
+    """Return the lowest t to ask for: with a roster 2t > P + c, or a malicious server reads single users."""
+    if not params.authenticated:
+        return params.holders // 2 + 1
+    return (params.contributors + _counted_on(params)) // 2 + 1
+
+
+def require_majority(params: Parameters, threshold: int | None) -> None:
+    """Raise `InvalidInput` if a threshold was asked for that is too low for a roster."""
+    least = lowest_threshold(params)
+    if threshold is not None and threshold < least:
+        why = f"more than half of {params.contributors} users and {_counted_on(params)} colluding ones"
+        problem = f"must be from {least} to {params.holders} with a roster, {why}, got {threshold}"
+        raise InvalidInput("threshold", problem)
+
+
+def _counted_on(params: Parameters) -> int:
+    """Return how many users of a group may collude, as users of a roster take it."""
+    return planned_colluders(params.contributors, max(USUAL_COLLUDING, params.colluding))

@@ -73,7 +73,8 @@ def require_keys(epoch: Epoch, index: int, sealing_key: bytes) -> None:
         raise InvalidKey("the epoch has another sealing key for this user than it advertised, or none")
     holders = len(epoch.holders(index))
     if holders < epoch.params.threshold:
-        raise PolicyViolation(f"only {holders} users would hold shares, the threshold is {epoch.params.threshold}")
+        some = f"only {holders} user{'' if holders == 1 else 's'} would hold shares"
+        raise PolicyViolation(f"{some}, the threshold is {epoch.params.threshold}")
 
 
 def check_header(epoch: Epoch, index: int, message: RoundHeader, package: KeyPackage, context: bytes) -> None:
