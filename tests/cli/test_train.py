@@ -62,6 +62,10 @@ def test_a_run_is_resumed_with_its_own_options(capsys: pytest.CaptureFixture[str
     assert code == 0 and json.loads(out)["rounds"] == 3
     code, out, _ = run(capsys, *SMALL[:3], "--resume", tmp_path / "run", "--json")
     assert code == 0 and json.loads(out)["rounds"] == 3
+    for given in (["--gain", "2"], ["--aggregator", "full", "--weighting", "samples"]):
+        assert run(capsys, *SMALL, *given, "--out", tmp_path / given[0])[0] == 0
+        code, out, err = run(capsys, "train", "--resume", tmp_path / given[0], *given, "--json")
+        assert code == 0 and json.loads(out)["rounds"] == 2, err
 
 
 def test_authenticated_rounds_are_recorded_and_resumed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -112,6 +116,9 @@ def test_a_recorded_configuration_starts_the_same_run_again(capsys: pytest.Captu
         capsys, "train", "--config", tmp_path / "sweep.toml", "--workers", "1", "--out", tmp_path / "all", "--json"
     )
     assert code == 0 and set(json.loads(out)["runs"]) == {"sliced-lr-0.05", "sliced-lr-0.1"}
+    again = ["train", "--config", tmp_path / "sweep.toml", "--workers", "1", "--json", "--resume", tmp_path / "all"]
+    code, out, err = run(capsys, *again)
+    assert code == 0 and set(json.loads(out)["runs"]) == {"sliced-lr-0.05", "sliced-lr-0.1"}, err
 
 
 def test_options_come_from_a_file_too(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

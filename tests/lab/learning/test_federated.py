@@ -140,7 +140,13 @@ def contents(folder):
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [({"alpha": 0.25}, "begun with alpha 0.5, not 0.25"), ({"seed": 5}, "seed"), ({"rounds": 1}, "at least 2")],
+    [
+        ({"alpha": 0.25}, "begun with alpha 0.5, not 0.25"),
+        ({"seed": 5}, "seed"),
+        ({"seed": [5, 6]}, r"begun with seed \d, not \[5, 6\]"),
+        ({"rounds": 1}, "at least 2"),
+        ({"rounds": "x"}, "must be a whole number, got 'x'"),
+    ],
 )
 def test_another_configuration_can_not_resume(tmp_path: Path, options, said: str) -> None:
     """One sentence, and nothing is written."""

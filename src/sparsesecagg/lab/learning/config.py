@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -130,18 +130,8 @@ class TrainingConfig:
     @classmethod
     def create(cls, dataset: str = "digits", **options: Any) -> TrainingConfig:
         """Return checked options; None stands for the default, which for some depends on the data set."""
-        given = {_NAMES.get(name, name): value for name, value in options.items() if value is not None}
-        known = option_names()
-        if unknown := sorted(set(given) - set(known)):
-            raise InvalidInput(unknown[0], f"is not an option; the options are {', '.join(sorted(known))}")
-        for name, others in OTHER_WORDS.items():
-            if isinstance(value := given.get(name), str):
-                given[name] = others.get(value, value)
-        if isinstance(gain := given.get("gain"), str) and gain != AUTO:
-            with contextlib.suppress(ValueError):  # `check` says what a gain must be.
-                given["gain"] = float(gain)
         model, how = PRESETS.get(dataset, OWN_DATA)
-        return cls(dataset, model, **dataclasses.asdict(how)).replace(**given)
+        return cls(dataset, model, **dataclasses.asdict(how)).replace(**as_stored(options))
 
     def check(self) -> None:
         """Raise `InvalidInput` for what no other part of the run checks by itself."""
@@ -204,6 +194,21 @@ class TrainingConfig:
         changed = dataclasses.replace(self, options=dataclasses.replace(self.options, **rounds), **changes)
         changed.check()
         return changed
+
+
+def as_stored(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that are not None as a configuration has them, whatever other words were used."""
+    given = {_NAMES.get(name, name): value for name, value in options.items() if value is not None}
+    known = option_names()
+    if unknown := sorted(set(given) - set(known)):
+        raise InvalidInput(unknown[0], f"is not an option; the options are {', '.join(sorted(known))}")
+    for name, others in OTHER_WORDS.items():
+        if isinstance(value := given.get(name), str):
+            given[name] = others.get(value, value)
+    if isinstance(gain := given.get("gain"), str) and gain != AUTO:
+        with contextlib.suppress(ValueError):  # `check` says what a gain must be.
+            given["gain"] = float(gain)
+    return given
 
 
 def option_names() -> tuple[str, ...]:
