@@ -109,8 +109,18 @@ train     --batch 0                      --batch must
 train     --lr inf                       --lr must
 train     --momentum nan                 --momentum must
 train     --samples -5                   --samples must
+train     --samples 4                    --samples must be at least 5, one for each of the clients, got 4
+train     --samples 9999                 --samples must be 1 to
+train     --clients 2000                 --clients must be at most
 train     --partition dirichlet --concentration nan  --concentration must
 train     --latency-ms nan               --latency-ms must
+train     --latency-ms 1e308             --latency-ms must be from 0 to 1e9, got 1e+308
+train     --bandwidth-mbit 1e-300        --bandwidth-mbit must be at least 1e-6, got 1e-300
+train     --first-clip 1e300             --first-clip must be from 1e-30 to 1e30, got 1e+300
+train     --dp-epsilon 8 --dp-clip 1e31  --dp-clip must be from 1e-30 to 1e30, got 1e+31
+train     --dp-epsilon 8 --dp-clip 1e-31  --dp-clip must be from 1e-30 to 1e30, got 1e-31
+train     --dropout 1                    --dropout must be in [0, 0.5), got 1
+train     --colluding 0.5                --colluding must be in [0, 0.5), got 0.5
 train     --seed -1                      --seed must be at least 0
 train     --workers 0                    --workers must be at least 1
 train     --out {t}/file                 --out must name a new folder, got the file
@@ -124,6 +134,7 @@ train     --compare plain:8              --compare must give no bits to plain
 train     --compare plain,plain          --compare must be different values, got 'plain,plain'
 train     --seeds 1,x                    --seeds must be different whole numbers separated by commas, got '1,x'
 train     --seeds 1,1                    --seeds must be different whole numbers separated by commas, got '1,1'
+train     --seeds 01,1                   --seeds must be different whole numbers separated by commas, got '01,1'
 train     --seeds 1,2 --seed 3           --seeds must not be given with --seed
 train     --sample 0                     --sample must be in (0, 1], got 0
 train     --sample 0.3                   --sample must be at least 0.6 with 5 clients

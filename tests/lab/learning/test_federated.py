@@ -193,7 +193,7 @@ def test_bad_input_writes_nothing(tmp_path: Path, options, named: str) -> None:
 
 def test_more_users_than_samples_are_refused() -> None:
     """Nobody may be without data."""
-    with pytest.raises(InvalidInput, match="clients must be 1 to 96"):
+    with pytest.raises(InvalidInput, match="clients must be at most 96, the number of training samples"):
         small_task(clients=97)
 
 

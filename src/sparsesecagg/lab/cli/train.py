@@ -137,10 +137,11 @@ def _given(options: Mapping[str, Any], config_file: Path | None) -> dict[str, An
 
 
 def _seeds(text: str) -> list[int]:
-    numbers = [part.strip() for part in text.split(",")]
-    if len(set(numbers)) != len(numbers) or not all(part.isdecimal() for part in numbers):
+    parts = [part.strip() for part in text.split(",")]
+    numbers = [int(part) for part in parts if part.isdecimal()]
+    if len(set(numbers)) != len(parts):
         raise InvalidInput("seeds", f"must be different whole numbers separated by commas, got {text!r}")
-    return [int(part) for part in numbers]
+    return numbers
 
 
 def _train(runs: Sequence[FederatedRun], run_dir: Path, workers: int | None) -> None:
