@@ -152,7 +152,9 @@ train     --alpha 0.5 --gain 3           --gain must be in [1, 2]
 train     --modulus-bits 3               --modulus-bits must be from 4 to 32, got 3
 train     --drop-at LUNCH                --drop-at must be one of ADVERTISE_KEYS
 train     --group-size 2                 --group-size must be from 3 to the 5 clients, got 2
-train     --group-size 4 --aggregator secagg  --group-size must not be given with full
+train     --group-size 4 --aggregator secagg  --group-size must not be given with secagg,
+train     --group-size 3 --aggregator secagg-plus  --group-size must not be given with secagg-plus, which has one group
+train     --combine median --aggregator secagg --group-size 5  --combine must not be given with secagg, which has one
 train     --threshold 2                  --threshold must be from 3 to 5
 train     --authenticated --threshold 3  --threshold must be from 4 to 5 with a roster
 train     --downlink up                  --downlink must be one of steps, model, got 'up'
