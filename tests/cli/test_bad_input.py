@@ -378,6 +378,9 @@ def ending(capsys: pytest.CaptureFixture[str], problem: BaseException, *words: s
     return end.value.code, capsys.readouterr().err
 
 
+PROGRAM = "from sparsesecagg.lab.cli import main; main()"
+
+
 def test_too_little_memory_names_the_option_that_was_given(capsys: pytest.CaptureFixture[str]) -> None:
     code, err = ending(capsys, MemoryError("no 9 GB"), "--dim", "9")
     assert code == 2
@@ -414,6 +417,43 @@ def test_an_interrupt_ends_with_130(problem: BaseException, capsys: pytest.Captu
     )
 
 
+PLANNED = "plan --clients 9 --dim 20 --dropout 0.1 --colluding 0 --min-anonymity 2"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
+@pytest.mark.parametrize("buffered", ["", "1"])
+@pytest.mark.parametrize("line", [PLANNED, f"{PLANNED} --json", "simulate --help", "--version"])
+@pytest.mark.parametrize(
+    ("output", "sentence"),
+    [
+        (">/dev/full", "the output can't be written: No space left on device."),
+        (">&-", "standard output must be open, got none."),
+    ],
+)
+def test_an_output_that_takes_nothing_ends_with_one_sentence(
+    buffered: str, line: str, output: str, sentence: str
+) -> None:
+    done = subprocess.run(  # noqa: S603
+        ["/bin/sh", "-c", f'exec "$0" -c "$1" {line} {output}', sys.executable, PROGRAM],
+        env={**os.environ, "PYTHONUNBUFFERED": buffered},
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (1, f"sparsesecagg: {sentence}\n")
+
+
+@pytest.mark.parametrize("line", [PLANNED, "simulate --help"])
+def test_letters_that_an_output_does_not_know_are_question_marks(line: str) -> None:
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", PROGRAM, *line.split()],
+        env={**os.environ, "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"") and b"?" in done.stdout
+
+
 @pytest.mark.skipif(os.name == "nt", reason="sends signals to a group of processes")
 @pytest.mark.parametrize("options", [[], ["--compare", "sliced,plain"]], ids=["one run", "a comparison"])
 def test_ctrl_c_says_how_to_resume_and_resuming_works(
@@ -423,8 +463,7 @@ def test_ctrl_c_says_how_to_resume_and_resuming_works(
     pytest.importorskip("sklearn")
     folder = tmp_path / "run"
     # Whoever starts the tests in the background has Ctrl-C ignored by all their children.
-    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    code += "from sparsesecagg.lab.cli import main; main()"
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); " + PROGRAM
     words = ["train", "--clients", "5", "--alpha", "1", "--rounds", "100000", "--workers", "2", "--out", str(folder)]
     with subprocess.Popen(  # noqa: S603 (our own interpreter)
         [sys.executable, "-c", code, *words, *options],

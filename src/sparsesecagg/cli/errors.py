@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import errno
 import inspect
+import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -62,20 +65,41 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> NoReturn:
         info.cls = _Command
         # Typer keeps the line breaks of a docstring in all paragraphs but the first.
         info.help = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.getdoc(info.callback) or "")
+    with _outputs():
+        try:
+            code = app(args=list(sys.argv[1:] if arguments is None else arguments), standalone_mode=False) or 0
+        except (typer.Abort, KeyboardInterrupt):
+            code = EXIT_INTERRUPTED
+        except Ended as end:
+            _exit(str(end), end.code)
+        except _UsageError as problem:
+            _exit(_usage(problem), EXIT_BAD_INPUT)
+        except InvalidInput as problem:  # Of an option's own check, before the command runs.
+            _exit(f"{_flag(problem.option)} {problem.problem}", EXIT_BAD_INPUT)
+        # Later versions of typer return this code on Ctrl-C, where earlier ones raise Abort.
+        if code == EXIT_INTERRUPTED:
+            _exit("interrupted, and nothing was kept: the same command starts again", code)
+        sys.exit(code)
+
+
+@contextmanager
+def _outputs() -> Iterator[None]:
+    """Have "?" written for letters that an output does not know; end in a sentence if nothing more can be written."""
+    if sys.stdout is None:
+        _exit("standard output must be open, got none", EXIT_FAILED)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
-        code = app(args=list(sys.argv[1:] if arguments is None else arguments), standalone_mode=False) or 0
-    except (typer.Abort, KeyboardInterrupt):
-        code = EXIT_INTERRUPTED
-    except Ended as end:
-        _exit(str(end), end.code)
-    except _UsageError as problem:
-        _exit(_usage(problem), EXIT_BAD_INPUT)
-    except InvalidInput as problem:  # Of an option's own check, before the command runs.
-        _exit(f"{_flag(problem.option)} {problem.problem}", EXIT_BAD_INPUT)
-    # Later versions of typer return this code on Ctrl-C, where earlier ones raise Abort.
-    if code == EXIT_INTERRUPTED:
-        _exit("interrupted, and nothing was kept: the same command starts again", code)
-    sys.exit(code)
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except OSError as problem:
+        if problem.filename is not None or problem.errno not in {errno.EPIPE, *_REFUSED_BY_THE_SYSTEM}:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Else Python fails at the rest when it ends.
+        _exit(f"the output can't be written: {problem.strerror}", EXIT_FAILED)
 
 
 def _commands(app: typer.Typer) -> Iterator[Any]:
