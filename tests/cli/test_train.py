@@ -203,7 +203,17 @@ def test_a_run_without_a_single_good_round_is_a_failure(capsys: pytest.CaptureFi
         ("--gain 2 --compare secagg,plain", "--gain 2.0 is not used without --aggregator sliced"),
         ("--alpha 0.1 --pattern full", "--alpha 0.1 is not used without --aggregator pairwise or --aggregator sliced"),
         ("--downlink-bits 8 --downlink model", "--downlink-bits 8 is not used without --downlink steps"),
+        ("--threshold 3 --aggregator plain", "--threshold 3 is not used without --aggregator secagg or --aggregator"),
+        ("--group-size 3 --aggregator plain", "--group-size 3 is not used without --aggregator sliced"),
+        ("--neighbours 2 --aggregator secagg", "--neighbours 2 is not used without --aggregator secagg-plus or"),
+        ("--modulus-bits 8 --aggregator plain", "--modulus-bits 8 is not used without"),
+        ("--colluding 0.1 --aggregator plain", "--colluding 0.1 is not used without"),
+        ("--first-clip 1 --aggregator plain", "--first-clip 1.0 is not used without"),
+        ("--normalisation expected --aggregator plain", "--normalisation expected is not used without"),
+        ("--keys-arrive --aggregator plain", "--keys-arrive is not used without --aggregator secagg or"),
+        ("--attack reverse", "--attack reverse is not used without --malicious"),
         ("--shards 20 --partition shards --gain 2 --compare sliced,plain", None),
+        ("--attack sign-flip --malicious 0.2 --threshold 4 --compare secagg,plain", None),
     ],
 )
 def test_an_option_that_is_not_used_is_said_unless_one_run_uses_it(
