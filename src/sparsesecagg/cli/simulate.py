@@ -70,11 +70,11 @@ def simulate(asked: SimulateOptions, *, json: JsonOption = False) -> None:
     seconds are per round in steady state. They include the keys for a later round, but not the model.
     """
     require("rounds", 1 <= asked.rounds <= MOST_ROUNDS, f"must be from 1 to {MOST_ROUNDS}, got {asked.rounds}")
-    stages, pattern = _drop_stages(asked.drop_at), shared.pattern_of(asked.pattern)
-    sparse = pattern not in PATTERNS or PATTERNS[pattern].sparse
+    stages = shared.drop_stage(asked.drop_at, {**{stage.name: (stage,) for stage in STAGES}, "ANY": STAGES})
+    pattern = shared.pattern_of(asked.pattern)
     options = RoundOptions(
         pattern=pattern,
-        alpha=asked.alpha if sparse else 1.0,
+        alpha=shared.alpha_of(pattern, asked.alpha),
         group_size=asked.group_size,
         threshold=asked.threshold,
         dropout=asked.dropout,
@@ -92,8 +92,7 @@ def simulate(asked: SimulateOptions, *, json: JsonOption = False) -> None:
     options = replace(options, modulus_bits=shared.word_bits(pattern, asked.modulus_bits, params.contributors))
     params = Parameters.create(asked.clients, asked.dim, options, session=params.session, roster=cohort.roster)
     require_majority(params, asked.threshold)
-    if not sparse and asked.alpha not in (1, DEFAULT_ALPHA):
-        shared.note(f"{pattern} sends everything: --alpha {asked.alpha:g} is not used")
+    shared.note_unused_alpha(pattern, asked.alpha)
     for sentence in advice(params):
         shared.note(sentence)
     memory.forget_peak()
@@ -153,12 +152,6 @@ class _Counting(Observer):
         self._count(self._messages)
 
     to_client = to_server
-
-
-def _drop_stages(name: str) -> Sequence[Stage]:
-    stages = {stage.name: (stage,) for stage in STAGES} | {"ANY": STAGES}
-    require("drop_at", name.upper() in stages, f"must be one of {', '.join(stages)}, got {name!r}")
-    return stages[name.upper()]
 
 
 def _summary(run: InProcessRun, outcomes: Sequence[Outcome], rounds: int) -> dict[str, Any]:

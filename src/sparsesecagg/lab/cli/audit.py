@@ -12,7 +12,7 @@ from sparsesecagg.cli import shared
 from sparsesecagg.cli.shared import DEFAULT_ALPHA, JsonOption, option, out, takes
 from sparsesecagg.errors import InvalidInput, require
 from sparsesecagg.lab.audit.audit import run_audit
-from sparsesecagg.lab.audit.audit_report import AuditReport, AuditSettings, Score
+from sparsesecagg.lab.audit.audit_report import DROP_STAGES, AuditReport, AuditSettings, Score
 from sparsesecagg.lab.audit.canaries import CanarySettings, compare_noise, dp_in_words
 from sparsesecagg.patterns import PATTERNS
 from sparsesecagg.planning.planner import advice
@@ -61,14 +61,14 @@ def audit(asked: AuditOptions, *, json: JsonOption = False) -> None:
     removes the masks that it knows and reads the values that are left without a mask. Those are compared with the
     truth.
     """
-    require("drop_at", asked.drop_at in Stage.__members__, f"must be one of UPLOAD, SHARE_KEYS, got {asked.drop_at!r}")
+    drop_at = shared.drop_stage(asked.drop_at, {stage.name: stage for stage in DROP_STAGES})
     pattern = shared.pattern_of(asked.pattern)
 
     def settings_of(name: str) -> AuditSettings:
         kind = PATTERNS.get(name)
         options = RoundOptions(
             pattern=name,
-            alpha=asked.alpha if kind is None or kind.sparse else 1.0,
+            alpha=shared.alpha_of(name, asked.alpha),
             group_size=asked.group_size if name == pattern or (kind and kind.several_groups) else None,
             threshold=asked.threshold if name == pattern else None,
             dropout=asked.dropout,
@@ -77,7 +77,7 @@ def audit(asked: AuditOptions, *, json: JsonOption = False) -> None:
             max_weight=asked.max_weight if name == pattern or (kind and kind.protects) else 0,
         )
         same = {each.name: getattr(asked, each.name) for each in fields(AuditSettings) if each.name != "options"}
-        return AuditSettings(**same | {"options": options, "drop_at": Stage[asked.drop_at]})
+        return AuditSettings(**same | {"options": options, "drop_at": drop_at})
 
     audited = [settings_of(name) for name in dict.fromkeys([pattern, *(PATTERNS if asked.compare else ())])]
     for name in ("dp_delta", "canaries"):
@@ -86,6 +86,8 @@ def audit(asked: AuditOptions, *, json: JsonOption = False) -> None:
     noisy = None if asked.dp_epsilon is None else _canaries(asked, asked.dp_epsilon)
     shared.check_memory(asked.dim)
     params = audited[0].params
+    if not asked.compare:
+        shared.note_unused_alpha(pattern, asked.alpha)
     for sentence in advice(params) if params.shape.protects else ():  # What others reveal, it shows.
         shared.note(sentence)
     reports = []
