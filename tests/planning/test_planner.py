@@ -143,7 +143,7 @@ def test_privacy_is_blamed_only_if_everybody_staying_would_not_help() -> None:
     honest = planned(Goal(100, 165_000, dropout=0.3, colluding=0.3, min_anonymity=71))
     assert honest.reason.startswith("privacy: only 70 of 100 users are honest")
     drawn = planned(Goal(1000, 165_000, dropout=0.0, colluding=0.4, min_anonymity=50, group_size=50))
-    assert drawn.reason.startswith("privacy: even if all users of a group stay, 4 honest users are in a sum")
+    assert drawn.reason.startswith("privacy: even if all users of a group stay, a sum has 4 honest users, since")
 
 
 def test_the_papers_dropouts_and_a_malicious_server() -> None:

@@ -10,7 +10,7 @@ from rich.table import Column, Table
 
 from sparsesecagg.cli import shared
 from sparsesecagg.cli.shared import DEFAULT_ALPHA, JsonOption, option, out, takes
-from sparsesecagg.errors import InvalidInput, require
+from sparsesecagg.errors import InvalidInput, plural, require
 from sparsesecagg.lab.audit.audit import run_audit
 from sparsesecagg.lab.audit.audit_report import DROP_STAGES, AuditReport, AuditSettings, Score
 from sparsesecagg.lab.audit.canaries import CanarySettings, compare_noise, dp_in_words
@@ -102,7 +102,7 @@ def audit(asked: AuditOptions, *, json: JsonOption = False) -> None:
         return
     shared.say(
         f"{params.clients} users, {audited[0].colluders} colluding, α = {params.alpha:.3g}, θ = {params.dropout:.3g}, "
-        f"{asked.rounds} rounds, {asked.server} server"
+        f"{asked.rounds} {plural(asked.rounds, 'round')}, {asked.server} server"
     )
     out.print(_table(reports))
     for sentence in [*map(in_words, reports), *([dp_in_words(dp)] if dp else [])]:
@@ -120,12 +120,13 @@ def _canaries(asked: AuditOptions, epsilon: float) -> CanarySettings:
 def in_words(report: AuditReport) -> str:
     """Say in a sentence or two what the figures mean."""
     settings, tally = report.settings, report.tally
-    who = f"a {settings.server} server" + (f" and {settings.colluders} colluding users" if settings.colluders else "")
+    helpers, least = settings.colluders, report.smallest_component
+    who = f"a {settings.server} server" + (f" and {helpers} colluding {plural(helpers, 'user')}" if helpers else "")
     name, bare = settings.params.pattern, report.unmasked_fraction
     if not bare:
         return (
-            f"{name}: {who} can read no single value; every one hides among at least {report.smallest_component} "
-            f"honest users, {report.mean_component:.1f} on average."
+            f"{name}: {who} can read no single value; every one hides among at least {least} honest "
+            f"{plural(least, 'user')}, {report.mean_component:.1f} on average."
         )
     sentence = f"{name}: {who} can read {_percent(bare)} of what honest users uploaded, in the clear"
     if tally.read.count < 0.9 * tally.by_size[1]:
