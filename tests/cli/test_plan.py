@@ -203,6 +203,7 @@ def test_what_cannot_learn_is_refused_with_remedies_that_work(capsys: pytest.Cap
     answer = run_json(capsys, *asked)
     assert answer["feasible"] is False
     assert answer["dp"]["noise_norm_in_clips"] > 3
+    assert "above 3 a model rarely learns (a rule of thumb)" in answer["reason"]
     assert MEANING in answer["reason"]
     remedies = answer["reason"].split("; feasible: ")[1].split(";")[0].split(" or ")
     assert [remedy.split()[0] for remedy in remedies] == ["--rounds", "--dim", "--clients", "--epsilon"]

@@ -5,7 +5,7 @@ where the wanted anonymity needs them. The threshold starts at the protocol's de
 raised where the anonymity needs it: a higher threshold protects more, and more rounds fail. With differential privacy
 groups are as large as can be, up to 1,000 users, because noise grows with their number. So a goal is missed for one of
 three reasons. *Privacy*: not even a threshold of everybody would keep it. *Availability*: some threshold would, and too
-few users stay to meet it. *Noise*: nothing could be learnt under what (ε, δ) takes.
+few users stay to meet it. *Noise*: a model would rarely learn under what (ε, δ) takes.
 """
 
 from __future__ import annotations
