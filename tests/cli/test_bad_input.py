@@ -187,6 +187,7 @@ enrol     --entry {t}                    --entry must name
 build     {t}/a.json                     ENTRIES must be those of at least 3 users, got 1
 build     {t}/a.json {t}/b.json {t}/file  ENTRIES must be
 build     {t}/a.json {t}/b.json {t}      ENTRIES must name a place
+build     --run= {t}/a.json {t}/b.json {t}/c.json  --run must be a name, got an empty one
 build     --roster {t}/none/r {t}/a.json {t}/b.json {t}/c.json  --roster must name a place that can be used, got
 check     --roster {t}/none              --roster must
 check     --roster {t}                   --roster must
