@@ -25,6 +25,16 @@ def test_a_failing_write_leaves_the_old_content_and_no_draft(tmp_path: Path, mon
     assert [each.name for each in tmp_path.iterdir()] == ["file"]
 
 
+@pytest.mark.parametrize("path", ["none/file", "taken/file", "folder"])
+def test_a_failing_write_names_the_file_that_was_asked_for(path: str, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file")
+    (tmp_path / "folder" / "full").mkdir(parents=True)
+    with pytest.raises(OSError, match=r"\w") as caught:
+        write_atomically(tmp_path / path, "new")
+    assert caught.value.filename == str(tmp_path / path)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["folder", "taken"]
+
+
 def test_text_is_utf_8_with_its_line_ends(tmp_path: Path) -> None:
     write_atomically(tmp_path / "file", "θ = 0.3\n")
     assert (tmp_path / "file").read_bytes() == "θ = 0.3\n".encode()

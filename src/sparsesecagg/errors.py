@@ -13,6 +13,11 @@ def install_command(*extras: str) -> str:
     return f"pip install '.[{','.join(extras)}]' in a checkout of the source (the package is not on PyPI yet)"
 
 
+def plural(number: int, noun: str) -> str:
+    """Return a noun as it follows a number."""
+    return noun if number == 1 else f"{noun}s"
+
+
 class SparseSecAggError(Exception):
     """Root of all errors raised on purpose by this package."""
 
@@ -136,7 +141,7 @@ class ThresholdNotMet(RoundFailed):
 
     def __init__(self, stage: str, survivors: int, needed: int) -> None:
         self.stage, self.survivors, self.needed = stage, survivors, needed
-        super().__init__(f"{survivors} user{'' if survivors == 1 else 's'} left at {stage}, {needed} are needed")
+        super().__init__(f"{survivors} {plural(survivors, 'user')} left at {stage}, {needed} are needed")
 
 
 class AlreadyAnswered(ProtocolError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)  # The last on Windows only.
@@ -22,5 +23,10 @@ def write_atomically(path: Path, content: bytes | str, *, private: bool = False)
             file.flush()
             os.fsync(file.fileno())
         draft.replace(path)
+    except OSError as problem:
+        if problem.errno is None:
+            raise
+        raise OSError(problem.errno, problem.strerror, str(path)) from problem  # Nobody asked for the draft.
     finally:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):  # Such as that there is none.
+            draft.unlink()

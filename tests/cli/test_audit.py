@@ -77,6 +77,16 @@ def test_progress_is_a_line_now_and_then_where_there_is_no_terminal(run, monkeyp
     assert "attacking sliced rounds: 2 of 3" in err
 
 
+def test_full_sends_everything_whatever_alpha_and_says_so(run) -> None:
+    assert "note: full sends everything: --alpha 0.5 is not used" in run("--pattern", "full")[2]
+    assert "is not used" not in run("--pattern", "full", "--compare")[2], "the others use it"
+
+
+def test_stages_are_named_in_any_case(run) -> None:
+    named = [json.loads(run("--json", "--drop-at", name)[1])["drop_at"] for name in ("SHARE_KEYS", "share-keys")]
+    assert named == ["SHARE_KEYS"] * 2
+
+
 def test_compare_shows_pattern_beside_pattern(run) -> None:
     _, out, _ = run("--compare", "--json")
     found = json.loads(out)
@@ -105,6 +115,10 @@ def test_short_words_leave_doubt_and_the_text_says_so(run) -> None:
         (["--alpha", "0.01"], "--alpha of 0.01 sends 1 of every"),
         (["--threshold", "6"], "--threshold must be from 7 to 12"),
         (["--group-size", "2"], "--group-size must be from 3"),
+        (
+            ["--dp-epsilon", "1", "--dp-delta", "0"],
+            "--dp-delta must be above 2^-40 and below 1/5, one over the users of the small run that is tested, got 0.",
+        ),
         (["--dropout", "0.5"], "--dropout must be in [0, 0.5)"),
     ],
 )

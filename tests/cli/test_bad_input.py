@@ -110,8 +110,18 @@ train     --batch 0                      --batch must
 train     --lr inf                       --lr must
 train     --momentum nan                 --momentum must
 train     --samples -5                   --samples must
+train     --samples 4                    --samples must be at least 5, one for each of the clients, got 4
+train     --samples 9999                 --samples must be 1 to
+train     --clients 2000                 --clients must be at most
 train     --partition dirichlet --concentration nan  --concentration must
 train     --latency-ms nan               --latency-ms must
+train     --latency-ms 1e308             --latency-ms must be from 0 to 1e9, got 1e+308
+train     --bandwidth-mbit 1e-300        --bandwidth-mbit must be at least 1e-6, got 1e-300
+train     --first-clip 1e300             --first-clip must be from 1e-30 to 1e30, got 1e+300
+train     --dp-epsilon 8 --dp-clip 1e31  --dp-clip must be from 1e-30 to 1e30, got 1e+31
+train     --dp-epsilon 8 --dp-clip 1e-31  --dp-clip must be from 1e-30 to 1e30, got 1e-31
+train     --dropout 1                    --dropout must be in [0, 0.5), got 1
+train     --colluding 0.5                --colluding must be in [0, 0.5), got 0.5
 train     --seed -1                      --seed must be at least 0
 train     --workers 0                    --workers must be at least 1
 train     --out {t}/file                 --out must name a new folder, got the file
@@ -125,6 +135,7 @@ train     --compare plain:8              --compare must give no bits to plain
 train     --compare plain,plain          --compare must be different values, got 'plain,plain'
 train     --seeds 1,x                    --seeds must be different whole numbers separated by commas, got '1,x'
 train     --seeds 1,1                    --seeds must be different whole numbers separated by commas, got '1,1'
+train     --seeds 01,1                   --seeds must be different whole numbers separated by commas, got '01,1'
 train     --seeds 1,2 --seed 3           --seeds must not be given with --seed
 train     --sample 0                     --sample must be in (0, 1], got 0
 train     --sample 0.3                   --sample must be at least 0.6 with 5 clients
@@ -142,8 +153,11 @@ train     --alpha 0.5 --gain 3           --gain must be in [1, 2]
 train     --modulus-bits 3               --modulus-bits must be from 4 to 32, got 3
 train     --drop-at LUNCH                --drop-at must be one of ADVERTISE_KEYS
 train     --group-size 2                 --group-size must be from 3 to the 5 clients, got 2
-train     --group-size 4 --aggregator secagg  --group-size must not be given with full
+train     --group-size 4 --aggregator secagg  --group-size must not be given with secagg,
+train     --group-size 3 --aggregator secagg-plus  --group-size must not be given with secagg-plus, which has one group
+train     --combine median --aggregator secagg --group-size 5  --combine must not be given with secagg, which has one
 train     --threshold 2                  --threshold must be from 3 to 5
+train     --authenticated --threshold 3  --threshold must be from 4 to 5 with a roster
 train     --downlink up                  --downlink must be one of steps, model, got 'up'
 train     --authenticated --aggregator plain  --authenticated must not be given with plain
 train     --authenticated --compare sliced,plain  --authenticated must not be given with plain
@@ -174,6 +188,7 @@ enrol     --entry {t}                    --entry must name
 build     {t}/a.json                     ENTRIES must be those of at least 3 users, got 1
 build     {t}/a.json {t}/b.json {t}/file  ENTRIES must be
 build     {t}/a.json {t}/b.json {t}      ENTRIES must name a place
+build     --run= {t}/a.json {t}/b.json {t}/c.json  --run must be a name, got an empty one
 build     --roster {t}/none/r {t}/a.json {t}/b.json {t}/c.json  --roster must name a place that can be used, got
 check     --roster {t}/none              --roster must
 check     --roster {t}                   --roster must
@@ -401,6 +416,9 @@ def ending(capsys: pytest.CaptureFixture[str], problem: BaseException, *words: s
     return end.value.code, capsys.readouterr().err
 
 
+PROGRAM = "from sparsesecagg.lab.cli import main; main()"
+
+
 def test_too_little_memory_names_the_option_that_was_given(capsys: pytest.CaptureFixture[str]) -> None:
     code, err = ending(capsys, MemoryError("no 9 GB"), "--dim", "9")
     assert code == 2
@@ -437,6 +455,43 @@ def test_an_interrupt_ends_with_130(problem: BaseException, capsys: pytest.Captu
     )
 
 
+PLANNED = "plan --clients 9 --dim 20 --dropout 0.1 --colluding 0 --min-anonymity 2"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
+@pytest.mark.parametrize("buffered", ["", "1"])
+@pytest.mark.parametrize("line", [PLANNED, f"{PLANNED} --json", "simulate --help", "--version"])
+@pytest.mark.parametrize(
+    ("output", "sentence"),
+    [
+        (">/dev/full", "the output can't be written: No space left on device."),
+        (">&-", "standard output must be open, got none."),
+    ],
+)
+def test_an_output_that_takes_nothing_ends_with_one_sentence(
+    buffered: str, line: str, output: str, sentence: str
+) -> None:
+    done = subprocess.run(  # noqa: S603
+        ["/bin/sh", "-c", f'exec "$0" -c "$1" {line} {output}', sys.executable, PROGRAM],
+        env={**os.environ, "PYTHONUNBUFFERED": buffered},
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (1, f"sparsesecagg: {sentence}\n")
+
+
+@pytest.mark.parametrize("line", [PLANNED, "simulate --help"])
+def test_letters_that_an_output_does_not_know_are_question_marks(line: str) -> None:
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", PROGRAM, *line.split()],
+        env={**os.environ, "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"") and b"?" in done.stdout
+
+
 @pytest.mark.skipif(os.name == "nt", reason="sends signals to a group of processes")
 @pytest.mark.parametrize("options", [[], ["--compare", "sliced,plain"]], ids=["one run", "a comparison"])
 def test_ctrl_c_says_how_to_resume_and_resuming_works(
@@ -446,8 +501,7 @@ def test_ctrl_c_says_how_to_resume_and_resuming_works(
     pytest.importorskip("sklearn")
     folder = tmp_path / "run"
     # Whoever starts the tests in the background has Ctrl-C ignored by all their children.
-    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    code += "from sparsesecagg.lab.cli import main; main()"
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); " + PROGRAM
     words = ["train", "--clients", "5", "--alpha", "1", "--rounds", "100000", "--workers", "2", "--out", str(folder)]
     with subprocess.Popen(  # noqa: S603 (our own interpreter)
         [sys.executable, "-c", code, *words, *options],

@@ -17,6 +17,9 @@ PROJECT = """
 name = "my-app"
 version = "1.0.0"
 dependencies = ["flwr[simulation]>=1.41", "sparsesecagg[flower] @ file:///srv/sparsesecagg"]
+
+[tool.flwr.app]
+publisher = "me"
 """
 
 
@@ -93,7 +96,9 @@ def test_a_ledger_that_can_not_be_used_is_named(
     assert str(folder) in found["ledger"]["found"]
 
 
-@pytest.mark.parametrize("project", [None, "[project", "[tool]"])
+@pytest.mark.parametrize(
+    "project", [None, "[project", "[tool]", "project = 3", PROJECT.replace("[tool.flwr.app]", "[tool.other]")]
+)
 def test_what_is_no_app_is_bad_input(project: str | None, tmp_path: Path, capsys: Any) -> None:
     app = tmp_path / "app"
     if project is not None:

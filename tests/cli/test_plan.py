@@ -97,6 +97,36 @@ def test_readers_get_a_table_a_sentence_and_lines_to_paste(capsys: pytest.Captur
     assert "To use it" not in out
 
 
+@pytest.mark.parametrize(
+    ("options", "cells"),
+    [
+        ("--clients 400 --dim 100", ["2.0 times 32-bit SecAgg", "never with at most 0 colluding users"]),
+        (
+            "--clients 400 --dim 100000 --colluding 0.1",
+            ["1/11.6 of 32-bit SecAgg", "per run: more than 31 colluding users in a group"],
+        ),
+        ("--clients 4 --dim 100 --server semi-honest --colluding 0.26", ["never with at most 1 colluding user "]),
+        (
+            "--clients 100 --dim 100",
+            ["2 levels from 0 to the clip: within 0.4 points of 32 levels in groups of 5 to 100"],
+        ),
+        ("--clients 120 --dim 100", ["2 levels from 0 to the clip upload"]),
+        ("--clients 4 --dim 100 --server semi-honest", ["8 levels from 0 to the clip upload"]),
+        ("--clients 30 --dim 100 --epsilon 8 --rounds 1", ["δ = 1e-05, one round: user level"]),
+    ],
+)
+def test_what_the_table_says(capsys: pytest.CaptureFixture[str], options: str, cells: list[str]) -> None:
+    _, out, _ = run(capsys, *f"plan --dropout 0.1 --colluding 0 --min-anonymity 1 {options}".split())
+    said = " ".join(re.sub("[│┃]", " ", out).split())
+    for cell in cells:
+        assert cell in said
+
+
+def test_one_user_is_not_called_users(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, *"plan --clients 3 --dim 100 --dropout 0.1 --colluding 0.1 --min-anonymity 1".split())
+    assert "while 1 honest user in every sum against a malicious server" in " ".join(out.split())
+
+
 @pytest.mark.parametrize("options", ["", "--server semi-honest --group-size 20"])
 def test_the_lines_run_and_cost_what_was_planned(capsys: pytest.CaptureFixture[str], options: str) -> None:
     asked = f"plan --clients 40 --dim 60000 --dropout 0.1 --colluding 0.1 --min-anonymity 5 {options}".split()
@@ -173,6 +203,7 @@ def test_what_cannot_learn_is_refused_with_remedies_that_work(capsys: pytest.Cap
     answer = run_json(capsys, *asked)
     assert answer["feasible"] is False
     assert answer["dp"]["noise_norm_in_clips"] > 3
+    assert "above 3 a model rarely learns (a rule of thumb)" in answer["reason"]
     assert MEANING in answer["reason"]
     remedies = answer["reason"].split("; feasible: ")[1].split(";")[0].split(" or ")
     assert [remedy.split()[0] for remedy in remedies] == ["--rounds", "--dim", "--clients", "--epsilon"]
@@ -243,3 +274,5 @@ def test_malicious_users_need_twice_as_many_groups_and_one(capsys: pytest.Captur
     assert nine["dp"]["noise_std_vs_trusted_server"] > 3 * one["dp"]["noise_std_vs_trusted_server"]
     code, _, err = run(capsys, *f"{TENTH} --clients 30 --malicious 5 --json".split())
     assert (code, err) == (2, "sparsesecagg: --malicious must be from 0 to 4 with 30 clients, got 5.\n")
+    code, _, err = run(capsys, *f"{TENTH} --clients 8 --malicious 1 --json".split())
+    assert (code, err) == (2, "sparsesecagg: --malicious must be 0 with 8 clients, got 1.\n")

@@ -79,6 +79,8 @@ def test_a_beacon_gives_everybody_the_same_seed(folder: Path, capsys: pytest.Cap
     handed_out = roster.read_bytes()
     checked = run_json(capsys, "roster", "check", "--roster", str(roster))
     assert (checked["seed"], checked["beacon"]) == (None, "drand round 7")
+    code, _, err = run(capsys, "roster", "check", "--roster", str(roster), "--value", SOME)
+    assert (code, "--roster must have a seed with --value, got roster.json, which has none yet" in err) == (2, True)
     with pytest.raises(InvalidInput, match="must have a seed"):
         Roster.load(roster).epoch_seed(1)
     sealed = run_json(capsys, "roster", "seal", "--roster", str(roster), "--value", SOME)

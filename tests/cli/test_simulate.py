@@ -156,6 +156,8 @@ def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
         ("--alpha 0", "--alpha"),
         ("--alpha 1.5", "--alpha"),
         ("--alpha x", "--alpha"),
+        ("--alpha 1e-300", "--alpha must be at least 2^-20, got 1e-300."),
+        ("--alpha 1e-6", "--alpha of 1e-06 sends 1 of every 990092 coordinates, and the model has 20: use 0.05."),
         ("--alpha 0.02", "--alpha"),  # A model of 20 coordinates has no block of 50.
         ("--clients 2", "--clients"),
         ("--dropout 0.5", "--dropout"),
@@ -168,6 +170,8 @@ def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
         ("--rounds 0", "--rounds"),
         ("--pattern committee", "--pattern"),
         ("--group-size 2", "--group-size"),
+        ("--clients 5 --group-size 3", "--group-size of 3 leaves groups of 2 among 5 clients: use at least 5."),
+        ("--clients 50 --group-size 3", "--group-size of 3 leaves groups of 2 among 50 clients: use at least 4."),
         ("--group-size 11", "--group-size"),
         ("--group-size 5 --pattern full", "--group-size"),
         ("--group-size 5 --neighbours 4", "--neighbours"),
@@ -182,15 +186,31 @@ def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
 def test_bad_input_exits_2_with_one_sentence(capsys: pytest.CaptureFixture[str], options: str, named: str) -> None:
     code, out, err = run(capsys, *f"simulate --clients 10 --dim 20 --alpha 0.5 {options}".split())
     assert (code, out) == (2, "")
-    assert err.startswith(f"sparsesecagg: {named} ")
+    assert f"{err.rstrip()} ".startswith(f"sparsesecagg: {named} ")
     assert err.count("\n") == 1
 
 
-def test_a_failed_round_exits_1_with_stage_and_reason(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = "simulate --clients 10 --dim 20 --alpha 1 --dropout 0.4 --threshold 8"
-    code, out, err = run(capsys, *arguments.split())
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (
+            "--dropout 0.4 --threshold 8",
+            "[3-7] users left at UPLOAD, 8 are needed; lower --dropout or lower --threshold",
+        ),
+        ("--dropout 0.4 --threshold 6 --seed 2", "[3-5] users left at UPLOAD, 6 are needed; lower --dropout"),
+        ("--clients 5 --dropout 0.3 --authenticated --seed 2", "3 users left at UPLOAD, 4 are needed; lower --dropout"),
+        (
+            "--clients 31 --dim 2 --alpha 0.5 --dropout 0.1 --seed 38 --drop-at ADVERTISE_KEYS --neighbours 2",
+            "only 1 user would hold shares, the threshold is 2; lower --dropout or raise --neighbours",
+        ),
+    ],
+)
+def test_a_failed_round_exits_1_with_stage_reason_and_what_would_help(
+    capsys: pytest.CaptureFixture[str], options: str, sentence: str
+) -> None:
+    code, out, err = run(capsys, *f"simulate --clients 10 --dim 20 --alpha 1 {options}".split())
     assert (code, out) == (1, "")
-    assert re.search(r"[3-7] users left at UPLOAD, 8 are needed; lower --dropout or lower --threshold", err)
+    assert re.search(rf"the round failed: {sentence}\.\n$", err)
 
 
 def test_some_failed_rounds_are_told_and_the_others_count(capsys: pytest.CaptureFixture[str]) -> None:

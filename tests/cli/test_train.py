@@ -62,6 +62,10 @@ def test_a_run_is_resumed_with_its_own_options(capsys: pytest.CaptureFixture[str
     assert code == 0 and json.loads(out)["rounds"] == 3
     code, out, _ = run(capsys, *SMALL[:3], "--resume", tmp_path / "run", "--json")
     assert code == 0 and json.loads(out)["rounds"] == 3
+    for given in (["--gain", "2"], ["--aggregator", "full", "--weighting", "samples"]):
+        assert run(capsys, *SMALL, *given, "--out", tmp_path / given[0])[0] == 0
+        code, out, err = run(capsys, "train", "--resume", tmp_path / given[0], *given, "--json")
+        assert code == 0 and json.loads(out)["rounds"] == 2, err
 
 
 def test_authenticated_rounds_are_recorded_and_resumed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -112,6 +116,9 @@ def test_a_recorded_configuration_starts_the_same_run_again(capsys: pytest.Captu
         capsys, "train", "--config", tmp_path / "sweep.toml", "--workers", "1", "--out", tmp_path / "all", "--json"
     )
     assert code == 0 and set(json.loads(out)["runs"]) == {"sliced-lr-0.05", "sliced-lr-0.1"}
+    again = ["train", "--config", tmp_path / "sweep.toml", "--workers", "1", "--json", "--resume", tmp_path / "all"]
+    code, out, err = run(capsys, *again)
+    assert code == 0 and set(json.loads(out)["runs"]) == {"sliced-lr-0.05", "sliced-lr-0.1"}, err
 
 
 def test_options_come_from_a_file_too(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -196,7 +203,17 @@ def test_a_run_without_a_single_good_round_is_a_failure(capsys: pytest.CaptureFi
         ("--gain 2 --compare secagg,plain", "--gain 2.0 is not used without --aggregator sliced"),
         ("--alpha 0.1 --pattern full", "--alpha 0.1 is not used without --aggregator pairwise or --aggregator sliced"),
         ("--downlink-bits 8 --downlink model", "--downlink-bits 8 is not used without --downlink steps"),
+        ("--threshold 3 --aggregator plain", "--threshold 3 is not used without --aggregator secagg or --aggregator"),
+        ("--group-size 3 --aggregator plain", "--group-size 3 is not used without --aggregator sliced"),
+        ("--neighbours 2 --aggregator secagg", "--neighbours 2 is not used without --aggregator secagg-plus or"),
+        ("--modulus-bits 8 --aggregator plain", "--modulus-bits 8 is not used without"),
+        ("--colluding 0.1 --aggregator plain", "--colluding 0.1 is not used without"),
+        ("--first-clip 1 --aggregator plain", "--first-clip 1.0 is not used without"),
+        ("--normalisation expected --aggregator plain", "--normalisation expected is not used without"),
+        ("--keys-arrive --aggregator plain", "--keys-arrive is not used without --aggregator secagg or"),
+        ("--attack reverse", "--attack reverse is not used without --malicious"),
         ("--shards 20 --partition shards --gain 2 --compare sliced,plain", None),
+        ("--attack sign-flip --malicious 0.2 --threshold 4 --compare secagg,plain", None),
     ],
 )
 def test_an_option_that_is_not_used_is_said_unless_one_run_uses_it(

@@ -143,7 +143,7 @@ def test_privacy_is_blamed_only_if_everybody_staying_would_not_help() -> None:
     honest = planned(Goal(100, 165_000, dropout=0.3, colluding=0.3, min_anonymity=71))
     assert honest.reason.startswith("privacy: only 70 of 100 users are honest")
     drawn = planned(Goal(1000, 165_000, dropout=0.0, colluding=0.4, min_anonymity=50, group_size=50))
-    assert drawn.reason.startswith("privacy: even if all users of a group stay, 4 honest users are in a sum")
+    assert drawn.reason.startswith("privacy: even if all users of a group stay, a sum has 4 honest users, since")
 
 
 def test_the_papers_dropouts_and_a_malicious_server() -> None:
@@ -312,7 +312,13 @@ def test_options_that_no_round_could_have_are_refused(option: str, value: Any) -
 def test_settings_that_fail_often_or_reveal_are_noted() -> None:
     assert advice(Parameters.create(100, 1000, RoundOptions(alpha=0.1))) == []
     (often,) = advice(Parameters.create(5, 1000, RoundOptions(alpha=0.1)))
-    assert often.startswith("about 9% of the rounds fail, with fewer than 4 of 5 users left")
+    assert often == "about 9% of the rounds fail, with fewer than 4 of 5 users left: lower --dropout or --threshold"
+    roster = make_identities(5, "advice", seeded_entropy(1))[0].roster
+    (least,) = advice(Parameters.create(5, 1000, RoundOptions(alpha=0.1), roster=roster))
+    assert least.endswith("users left: lower --dropout"), "users of a roster take no threshold below 4"
+    groups = make_identities(40, "advice", seeded_entropy(1), group_size=5)[0].roster
+    _, thin = advice(Parameters.create(40, 1000, RoundOptions(alpha=0.1, dropout=0.2), roster=groups))
+    assert thin.endswith("protect nobody from a malicious server: raise --group-size"), "all five may collude"
     (lost,) = advice(Parameters.create(40, 1000, RoundOptions(alpha=0.1, group_size=5)))
     assert "lose a given group" in lost
     assert advice(Parameters.create(40, 1000, RoundOptions(pattern="pairwise", alpha=0.1))) == [PAIRWISE_WARNING]

@@ -32,7 +32,7 @@ OPTIONS: list[tuple[int, int, dict[str, Any], str, str]] = [
     (10, 0, {"alpha": 0.1}, "dim", "must be from 1 to 2^40, got 0"),
     (10, 100, {"group_size": 11}, "group_size", "must be from 3 to the 10 clients, got 11"),
     (10, 100, {"group_size": 2}, "group_size", "must be from 3 to the 10 clients, got 2"),
-    (4, 100, {"group_size": 3}, "group_size", "of 3 leaves groups of 2 among 4 clients: use more"),
+    (4, 100, {"group_size": 3}, "group_size", "of 3 leaves groups of 2 among 4 clients: use at least 4"),
     (10, 100, {"threshold": 5}, "threshold", "must be from 6 to 10 (more than half of a secret's 10 holders), got 5"),
     (10, 100, {"threshold": 11}, "threshold", "must be from 6 to 10 (more than half of a secret's 10 holders), got 11"),
     (10, 9, {"alpha": 0.1}, "alpha", "of 0.1 sends 1 of every 10 coordinates, and the model has 9: use 0.1111"),

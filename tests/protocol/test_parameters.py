@@ -172,7 +172,7 @@ class TestLimits:
             ({"alpha": 2}, "alpha", "must be in (0, 1], got 2"),
             ({"group_size": 101}, "group_size", "must be from 3 to the 100 clients, got 101"),
             ({"group_size": 2}, "group_size", "must be from 3 to the 100 clients, got 2"),
-            ({"clients": 5, "group_size": 3}, "group_size", "of 3 leaves groups of 2 among 5 clients: use more"),
+            ({"clients": 5, "group_size": 3}, "group_size", "of 3 leaves groups of 2 among 5 clients: use at least 5"),
             ({"pattern": "full", "group_size": 10}, "group_size", "must not be given with full"),
             ({"pattern": "pairwise", "group_size": 10}, "group_size", "must not be given with pairwise"),
             ({"pattern": "full", "alpha": 0.5}, "alpha", "must be 1 with full, which sends everything, got 0.5"),

@@ -8,23 +8,19 @@ from __future__ import annotations
 
 import errno
 import inspect
+import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import typer
 from typer.core import TyperCommand
 
-from sparsesecagg.errors import (
-    InvalidInput,
-    MissingExtra,
-    PolicyViolation,
-    ProtocolError,
-    ThresholdNotMet,
-    TooLittleOpened,
-)
+from sparsesecagg.errors import InvalidInput, MissingExtra, ProtocolError, RoundFailed
 
 EXIT_FAILED: Final = 1
 EXIT_BAD_INPUT: Final = 2
@@ -37,12 +33,6 @@ _UsageError: Final[type[Exception]] = typer.BadParameter.__mro__[1]
 _REFUSED_BY_THE_SYSTEM: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT})
 _SIZES: Final = ("dim", "clients", "hidden", "samples", "batch")
 """Options that decide how much memory a command takes."""
-_REMEDIES: Final[dict[type[ProtocolError], tuple[str, ...]]] = {
-    ThresholdNotMet: ("lower --dropout", "lower --threshold"),
-    TooLittleOpened: ("lower --dropout", "lower --threshold"),
-    PolicyViolation: ("raise --clients", "raise --group-size", "raise --threshold"),
-}
-"""What would keep a round from failing in this way."""
 
 
 class Ended(Exception):
@@ -75,20 +65,41 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> NoReturn:
         info.cls = _Command
         # Typer keeps the line breaks of a docstring in all paragraphs but the first.
         info.help = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.getdoc(info.callback) or "")
+    with _outputs():
+        try:
+            code = app(args=list(sys.argv[1:] if arguments is None else arguments), standalone_mode=False) or 0
+        except (typer.Abort, KeyboardInterrupt):
+            code = EXIT_INTERRUPTED
+        except Ended as end:
+            _exit(str(end), end.code)
+        except _UsageError as problem:
+            _exit(_usage(problem), EXIT_BAD_INPUT)
+        except InvalidInput as problem:  # Of an option's own check, before the command runs.
+            _exit(f"{_flag(problem.option)} {problem.problem}", EXIT_BAD_INPUT)
+        # Later versions of typer return this code on Ctrl-C, where earlier ones raise Abort.
+        if code == EXIT_INTERRUPTED:
+            _exit("interrupted, and nothing was kept: the same command starts again", code)
+        sys.exit(code)
+
+
+@contextmanager
+def _outputs() -> Iterator[None]:
+    """Have "?" written for letters that an output does not know; end in a sentence if nothing more can be written."""
+    if sys.stdout is None:
+        _exit("standard output must be open, got none", EXIT_FAILED)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
-        code = app(args=list(sys.argv[1:] if arguments is None else arguments), standalone_mode=False) or 0
-    except (typer.Abort, KeyboardInterrupt):
-        code = EXIT_INTERRUPTED
-    except Ended as end:
-        _exit(str(end), end.code)
-    except _UsageError as problem:
-        _exit(_usage(problem), EXIT_BAD_INPUT)
-    except InvalidInput as problem:  # Of an option's own check, before the command runs.
-        _exit(f"{_flag(problem.option)} {problem.problem}", EXIT_BAD_INPUT)
-    # Later versions of typer return this code on Ctrl-C, where earlier ones raise Abort.
-    if code == EXIT_INTERRUPTED:
-        _exit("interrupted, and nothing was kept: the same command starts again", code)
-    sys.exit(code)
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except OSError as problem:
+        if problem.filename is not None or problem.errno not in {errno.EPIPE, *_REFUSED_BY_THE_SYSTEM}:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Else Python fails at the rest when it ends.
+        _exit(f"the output can't be written: {problem.strerror}", EXIT_FAILED)
 
 
 def _commands(app: typer.Typer) -> Iterator[Any]:
@@ -115,7 +126,8 @@ def _explained(problem: Exception, context: Any) -> Ended | None:  # noqa: PLR09
         case MissingExtra():
             return Ended(str(problem), EXIT_BAD_INPUT)
         case ProtocolError():
-            return Ended(f"the round failed: {problem}{_remedy(problem, context)}")
+            fewer = isinstance(problem, RoundFailed) and "dropout" in context.params
+            return Ended(f"the round failed: {problem}{'; lower --dropout' if fewer else ''}")
         case MemoryError():
             sizes = " or ".join(_flag(name) for name in _SIZES if name in context.params)
             return Ended(f"{sizes} must be lower, there is not enough memory: {problem}", EXIT_BAD_INPUT)
@@ -143,14 +155,6 @@ def _usage(problem: Any) -> str:
         kind, got = "a whole number" if wanted[2] == "int" else "a number", f", got {wanted[1]}" if wanted[1] else ""
         return f"{_typed(parameter)} must be {kind}{got}"
     return f"{_typed(parameter)} can't be read: {problem.message}"
-
-
-def _remedy(problem: ProtocolError, context: Any) -> str:
-    """Return what to change about a failed round, as far as this command has an option for it."""
-    known = {flag for each in context.command.params for flag in each.opts}
-    remedies = next((remedies for kind, remedies in _REMEDIES.items() if isinstance(problem, kind)), ())
-    changes = " or ".join(remedy for remedy in remedies if remedy.split()[-1] in known)
-    return f"; {changes}" if changes else ""
 
 
 def _option_with(path: Path, context: Any) -> str | None:

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from sparsesecagg.cli.shared import JsonOption, bytes_text, option, out, print_json, say, takes
 from sparsesecagg.downlink.gain import DEFAULT_ALPHA
-from sparsesecagg.errors import InvalidInput, require
+from sparsesecagg.errors import InvalidInput, plural, require
 from sparsesecagg.patterns.groups import SMALLEST_GROUP
 from sparsesecagg.planning.message_sizes import default_levels
 from sparsesecagg.planning.noise import FAILURE_LOG2, MEANING, USUAL_DELTA, DifferentialPrivacy
@@ -54,9 +54,8 @@ class PlanOptions:
         require("group_size", self.group_size is None, "must not be given with --malicious, from which it follows")
         size, most = self.clients // (2 * self.malicious + 1), max(0, (self.clients // SMALLEST_GROUP - 1) // 2)
         if size < SMALLEST_GROUP:
-            raise InvalidInput(
-                "malicious", f"must be from 0 to {most} with {self.clients} clients, got {self.malicious}"
-            )
+            allowed = f"from 0 to {most}" if most else "0"
+            raise InvalidInput("malicious", f"must be {allowed} with {self.clients} clients, got {self.malicious}")
         return size
 
     def _noise(self) -> DifferentialPrivacy | None:
@@ -123,6 +122,8 @@ def as_json(answer: Plan) -> dict[str, Any]:
     }
 
 
+_MEASURED = 5, 100
+"""Users of the smallest and the largest group in results/levels.json."""
 ROSTER = ', roster="FILE"'
 
 
@@ -166,20 +167,27 @@ def lines_to_paste(answer: Plan, options: RoundOptions) -> list[str]:
 
 def _table(answer: Plan, options: RoundOptions) -> Table:
     goal, noise = answer.goal, answer.noise
-    several = (answer.groups or 1) > 1
+    several, honest, colluders = (answer.groups or 1) > 1, answer.anonymity or 0, answer.colluders or 0
     failure = f"2^{math.ceil(10 * (answer.privacy_failure_log2 or 0)) / 10:g}"
+    never = colluders >= min(goal.colluders, answer.group_size or 0)  # A group can't have more.
+    smaller = answer.compression_vs_secagg or 1.0
+    size = f"1/{smaller:.1f} of" if smaller >= 1 else f"{1 / smaller:.1f} times"
     rows = [
-        ("anonymity", f"{answer.anonymity}", f"honest users in every sum, {goal.server} server"),
+        ("anonymity", f"{answer.anonymity}", f"honest {plural(honest, 'user')} in every sum, {goal.server} server"),
         ("groups", f"{answer.groups}", f"of {answer.group_size} users at most" if several else "everybody"),
         ("threshold", f"{answer.threshold}", "users of a group that must stay for its sum to open"),
         ("alpha", f"{options.alpha:g}", "of the model is what each user sends in a round"),
         ("modulus bits", f"{options.modulus_bits}", _levels_text(answer)),
-        ("upload", bytes_text(answer.upload_bytes or 0), f"1/{answer.compression_vs_secagg:.1f} of 32-bit SecAgg"),
+        ("upload", bytes_text(answer.upload_bytes or 0), f"{size} 32-bit SecAgg"),
         ("all sent", bytes_text(answer.all_bytes_sent or 0), "per user and round: upload, keys, shares, tags"),
         ("all received", bytes_text(answer.all_bytes_received or 0), "per user and round, without the model"),
-        ("privacy fails", failure, f"per run: more than {answer.colluders} colluding users in a group")
-        if several
-        else ("privacy fails", "never", f"with at most {goal.colluders} colluding users"),
+        ("privacy fails", "never", f"with at most {goal.colluders} colluding {plural(goal.colluders, 'user')}")
+        if never
+        else (
+            "privacy fails",
+            failure,
+            f"per run: more than {colluders} colluding {plural(colluders, 'user')} in a group",
+        ),
         (
             "rounds lost",
             f"{answer.abort_probability:.2g}",
@@ -187,10 +195,15 @@ def _table(answer: Plan, options: RoundOptions) -> Table:
         ),
     ]
     if noise is not None:
-        meaning = f"δ = {noise.goal.delta:g}, all {noise.goal.rounds} rounds: {MEANING}"
+        rounds = "one round" if noise.goal.rounds == 1 else f"all {noise.goal.rounds} rounds"
+        meaning = f"δ = {noise.goal.delta:g}, {rounds}: {MEANING}"
         rows += [
             ("epsilon", f"{noise.goal.epsilon:g}", meaning),
-            ("noise", f"{noise.multiplier:g}", f"multiplier; {noise.honest} honest users share it in every sum"),
+            (
+                "noise",
+                f"{noise.multiplier:g}",
+                f"multiplier; shared by {noise.honest} honest {plural(noise.honest, 'user')}",
+            ),
             ("", f"{noise.std_vs_trusted_server:.2f}", "times the standard deviation of a trusted server's noise"),
             ("", f"{noise.norm_in_clips:.2g}", "clips is the norm of a trusted server's noise in the mean"),
         ]
@@ -204,4 +217,6 @@ def _levels_text(answer: Plan) -> str:
     if answer.noise is not None:
         return "the shortest that hold sums with noise"
     size = answer.goal.clients // (answer.groups or 1)
-    return f"{default_levels(size)} levels from 0 to the clip: within 0.4 points of 32 levels, measured"
+    least, most = _MEASURED
+    beside = f": within 0.4 points of 32 levels in groups of {least} to {most} users (digits, MNIST)"
+    return f"{default_levels(size)} levels from 0 to the clip" + beside * (least <= size <= most)

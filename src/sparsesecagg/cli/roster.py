@@ -97,6 +97,7 @@ def build(
     The builder is trusted for the draw. With --beacon nobody is: the roster is written without a seed and
     handed out, and `roster seal` adds the seed when the beacon's value is known.
     """
+    require("run", bool(run), "must be a name, got an empty one")
     # Whoever could draw again until the groups please would choose them.
     require("roster", not roster.exists(), f"must name a new file, got {roster.name}, which exists")
     if len(entries) < SMALLEST_GROUP:
@@ -139,8 +140,12 @@ def check(
         found = Roster.load(roster)
         if trusted is not None:
             found.require_identities(_read_trusted(trusted))
-        if value is not None and found.seed != _from_beacon(found, value).seed:
-            raise InvalidKey("its seed does not follow from the beacon's value")
+        if value is not None:
+            sealed = _from_beacon(found, value)
+            unsealed = f"must have a seed with --value, got {roster.name}, which has none yet: roster seal adds it"
+            require("roster", bool(found.seed), unsealed)
+            if found.seed != sealed.seed:
+                raise InvalidKey("its seed does not follow from the beacon's value")
     _describe(found, json, trusted=trusted is not None or None)
 
 

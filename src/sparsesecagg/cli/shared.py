@@ -23,7 +23,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 
 from sparsesecagg.downlink import gain
-from sparsesecagg.errors import InvalidInput
+from sparsesecagg.errors import InvalidInput, require
 from sparsesecagg.field import WORD_BITS
 from sparsesecagg.patterns import PATTERNS
 from sparsesecagg.patterns.groups import USUAL_GROUP
@@ -54,6 +54,7 @@ COMMON: Final[dict[str, Mapping[str, Any]]] = {
     "seed": {"help": "Seed of everything random in the simulation.", "at_least": 0},
 }
 
+_Stage = TypeVar("_Stage")
 _Number = TypeVar("_Number", int, float, int | None, float | None)
 
 
@@ -169,6 +170,24 @@ def counting(what: str, total: int) -> Iterator[Callable[[int], None]]:
                 say(f"{what}: {completed} of {total}", err)
 
         yield count
+
+
+def alpha_of(pattern: str, asked: float) -> float:
+    """Return the α that a pattern uses: full sends everything."""
+    return asked if pattern not in PATTERNS or PATTERNS[pattern].sparse else 1.0
+
+
+def note_unused_alpha(pattern: str, asked: float) -> None:
+    """Say so if a pattern does not use the α that was asked for."""
+    if alpha_of(pattern, asked) != asked and asked != DEFAULT_ALPHA:
+        note(f"{pattern} sends everything: --alpha {asked:g} is not used")
+
+
+def drop_stage(asked: str, known: Mapping[str, _Stage]) -> _Stage:
+    """Return what --drop-at names, in any case."""
+    name = asked.upper().replace("-", "_")
+    require("drop_at", name in known, f"must be one of {', '.join(known)}, got {asked!r}")
+    return known[name]
 
 
 def word_bits(pattern: str, asked: int | None, users: int = USUAL_GROUP) -> int:

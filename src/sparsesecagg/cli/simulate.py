@@ -11,15 +11,14 @@ import numpy as np
 from rich.table import Table
 
 from sparsesecagg.cli import shared
+from sparsesecagg.cli.errors import Ended
 from sparsesecagg.cli.shared import DEFAULT_ALPHA, JsonOption, bytes_text, option, seconds_text, takes
-from sparsesecagg.crypto.identity import USUAL_COLLUDING
 from sparsesecagg.crypto.kdf import DIGEST_SIZE
-from sparsesecagg.errors import InvalidInput, ProtocolError, RoundRefused, ThresholdNotMet, TooLittleOpened, require
+from sparsesecagg.errors import PolicyViolation, ProtocolError, RoundFailed, RoundRefused, require
 from sparsesecagg.patterns import PATTERNS, pattern_of
-from sparsesecagg.planning.planner import advice
-from sparsesecagg.privacy.anonymity import planned_colluders
+from sparsesecagg.planning.planner import advice, lowest_threshold, require_majority
 from sparsesecagg.protocol import STAGES, Parameters, Policy, RoundOptions, Stage
-from sparsesecagg.protocol.parameters import MAX_CLIENTS
+from sparsesecagg.protocol.parameters import MAX_CLIENTS, MAX_DIM
 from sparsesecagg.protocol.stages import ROUND_STAGES
 from sparsesecagg.simulate import Cohort, InProcessRun, Observer, Outcome, memory
 from sparsesecagg.simulate.simulation import (
@@ -32,7 +31,12 @@ from sparsesecagg.simulate.simulation import (
 
 MOST_ROUNDS = 100_000
 _LENIENT = Policy(
-    min_anonymity=1, colluding=0.0, server="semi-honest", max_clients=MAX_CLIENTS, patterns=frozenset(PATTERNS)
+    min_anonymity=1,
+    colluding=0.0,
+    server="semi-honest",
+    max_clients=MAX_CLIENTS,
+    max_dim=MAX_DIM,
+    patterns=frozenset(PATTERNS),
 )
 """Simulated users take part in anything; notes on standard error say what a setting does not protect from."""
 
@@ -66,11 +70,11 @@ def simulate(asked: SimulateOptions, *, json: JsonOption = False) -> None:
     seconds are per round in steady state. They include the keys for a later round, but not the model.
     """
     require("rounds", 1 <= asked.rounds <= MOST_ROUNDS, f"must be from 1 to {MOST_ROUNDS}, got {asked.rounds}")
-    stages, pattern = _drop_stages(asked.drop_at), pattern_of(asked.pattern)
-    sparse = pattern not in PATTERNS or PATTERNS[pattern].sparse
+    stages = shared.drop_stage(asked.drop_at, {**{stage.name: (stage,) for stage in STAGES}, "ANY": STAGES})
+    pattern = pattern_of(asked.pattern)
     options = RoundOptions(
         pattern=pattern,
-        alpha=asked.alpha if sparse else 1.0,
+        alpha=shared.alpha_of(pattern, asked.alpha),
         group_size=asked.group_size,
         threshold=asked.threshold,
         dropout=asked.dropout,
@@ -82,14 +86,13 @@ def simulate(asked: SimulateOptions, *, json: JsonOption = False) -> None:
     shared.check_memory(asked.dim)
     people = None
     if asked.authenticated:
-        _require_majority(params.contributors, asked.threshold)
         entropy = seeded_entropy(asked.seed)
         people = make_identities(asked.clients, "simulation", entropy, group_size=asked.group_size)
     cohort = Cohort(_LENIENT, entropy_of_run(asked.seed), people)
     options = replace(options, modulus_bits=shared.word_bits(pattern, asked.modulus_bits, params.contributors))
     params = Parameters.create(asked.clients, asked.dim, options, session=params.session, roster=cohort.roster)
-    if not sparse and asked.alpha not in (1, DEFAULT_ALPHA):
-        shared.note(f"{pattern} sends everything: --alpha {asked.alpha:g} is not used")
+    require_majority(params, asked.threshold)
+    shared.note_unused_alpha(pattern, asked.alpha)
     for sentence in advice(params):
         shared.note(sentence)
     memory.forget_peak()
@@ -97,7 +100,10 @@ def simulate(asked: SimulateOptions, *, json: JsonOption = False) -> None:
     schedule = [
         draw_dropouts(asked.clients, asked.dropout, stages, rng, first_round=rng is generators[0]) for rng in generators
     ]
-    summary = _summary(*_run(params, cohort, schedule, asked.seed), asked.rounds)
+    try:
+        summary = _summary(*_run(params, cohort, schedule, asked.seed), asked.rounds)
+    except (RoundFailed, PolicyViolation) as problem:
+        raise Ended(f"the round failed: {problem}; {_remedy(problem, params)}") from problem
     if json:
         shared.print_json(summary)
     else:
@@ -109,7 +115,7 @@ def _run(
 ) -> tuple[InProcessRun, list[Outcome]]:
     """Run all rounds; return the run and the outcomes of those that were opened. Raise if none was."""
     outcomes: list[Outcome] = []
-    failure: ProtocolError | None = None
+    failure: RoundFailed | None = None
     with shared.counting("simulating, messages", params.clients * (4 + 5 * len(schedule))) as count:
         run = InProcessRun(params, cohort, drops=schedule[0], observer=_Counting(count))
         for number, drops in enumerate(schedule, start=1):
@@ -118,7 +124,7 @@ def _run(
             updates = partial(RandomUpdate, seed, number, params.dim, params.clip / 4)
             try:
                 outcomes.append(run.round(updates, weights=weights, drops=drops))
-            except (ThresholdNotMet, TooLittleOpened, RoundRefused) as problem:
+            except RoundFailed as problem:
                 failure = problem
                 if len(schedule) > 1:
                     shared.note(f"round {number} failed: {problem}")
@@ -127,13 +133,12 @@ def _run(
     return run, outcomes
 
 
-def _require_majority(size: int, threshold: int | None) -> None:
-    """Raise unless 2t > P + c, which users of a roster demand: otherwise a malicious server reads single users."""
-    colluders = planned_colluders(size, USUAL_COLLUDING)
-    least = (size + colluders) // 2 + 1
-    if threshold is not None and threshold < least:
-        why = f"more than half of {size} users and {colluders} colluding ones"
-        raise InvalidInput("threshold", f"must be from {least} to {size} with a roster, {why}, got {threshold}")
+def _remedy(problem: ProtocolError, params: Parameters) -> str:
+    """Return what would let a failed round come further: simulated users refuse nothing but too few of them."""
+    if params.neighbours:  # Half of all users must stay whatever the threshold is, and enough next to each user.
+        refused = isinstance(problem, PolicyViolation | RoundRefused)
+        return "lower --dropout or raise --neighbours" if refused else "lower --dropout"
+    return "lower --dropout" + " or lower --threshold" * (params.threshold > lowest_threshold(params))
 
 
 class _Counting(Observer):
@@ -147,12 +152,6 @@ class _Counting(Observer):
         self._count(self._messages)
 
     to_client = to_server
-
-
-def _drop_stages(name: str) -> Sequence[Stage]:
-    stages = {stage.name: (stage,) for stage in STAGES} | {"ANY": STAGES}
-    require("drop_at", name.upper() in stages, f"must be one of {', '.join(stages)}, got {name!r}")
-    return stages[name.upper()]
 
 
 def _summary(run: InProcessRun, outcomes: Sequence[Outcome], rounds: int) -> dict[str, Any]:

@@ -45,7 +45,8 @@ def group_count(clients: int, group_size: int | None) -> int:
     require("group_size", possible, f"must be from {SMALLEST_GROUP} to the {clients} clients, got {group_size}")
     count = -(-clients // group_size)
     small = clients // count
-    reason = f"of {group_size} leaves groups of {small} among {clients} clients: use more"
+    fits = -(-clients // (clients // SMALLEST_GROUP))
+    reason = f"of {group_size} leaves groups of {small} among {clients} clients: use at least {fits}"
     require("group_size", small >= SMALLEST_GROUP, reason)
     return count
 

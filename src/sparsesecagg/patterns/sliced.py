@@ -90,7 +90,7 @@ class Sliced(Pattern):
             nearest = Fraction(layout.alpha_q32, 1 << 32).limit_denominator(layout.dim)
             raise InvalidInput(
                 "alpha",
-                f"of {layout.alpha:g} sends {self.part} of every {self.block} coordinates, and the model has "
+                f"of {layout.alpha:.5g} sends {self.part} of every {self.block} coordinates, and the model has "
                 f"{layout.dim}: use {float(max(nearest, Fraction(1, layout.dim))):.4g}",
             )
 

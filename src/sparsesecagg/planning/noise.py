@@ -1,4 +1,4 @@
-"""How much noise keeps (ε, δ) over the rounds of a run, and whether anything can be learnt under it.
+"""How much noise keeps (ε, δ) over the rounds of a run, and whether a model is likely to learn under it.
 
     noise variance of the mean = K × (survivors of a group / H) × that of a trusted server
 
@@ -24,7 +24,7 @@ from sparsesecagg.protocol.parameters import LARGEST_CLIP, Parameters, RoundOpti
 from sparsesecagg.protocol.policy import sharing_noise
 
 LARGEST_NORM: Final = 3.0
-"""Noise of a larger norm, in clips, drowns what the users send."""
+"""Under noise of a larger norm, in clips, a model rarely learns: a rule of thumb (docs/planning.md)."""
 NOISY_GROUP: Final = 1000
 """Users of a group, at most, in plans with noise; more only where the anonymity needs them."""
 USUAL_DELTA: Final = 1e-5
@@ -95,11 +95,11 @@ class NoisePlan:
 
     @property
     def problem(self) -> str | None:
-        """Why nothing can be learnt under this noise; None if it can."""
+        """Why a plan with this noise is refused; None if it is not."""
         if self.norm_in_clips > LARGEST_NORM:
             return (
-                f"noise: it would drown the updates, with a norm of {self.norm_in_clips:.3g} clips in the mean of a "
-                f"trusted server where at most {LARGEST_NORM:g} can learn, at {self.what}"
+                f"noise: it would have a norm of {self.norm_in_clips:.3g} clips in the mean of a trusted server, and "
+                f"above {LARGEST_NORM:g} a model rarely learns (a rule of thumb), at {self.what}"
             )
         beyond = self.variance > LARGEST_VARIANCE or self.multiplier > _LARGEST_MULTIPLIER
         if beyond or self.modulus_bits > WORD_BITS[-1]:

@@ -5,7 +5,7 @@ where the wanted anonymity needs them. The threshold starts at the protocol's de
 raised where the anonymity needs it: a higher threshold protects more, and more rounds fail. With differential privacy
 groups are as large as can be, up to 1,000 users, because noise grows with their number. So a goal is missed for one of
 three reasons. *Privacy*: not even a threshold of everybody would keep it. *Availability*: some threshold would, and too
-few users stay to meet it. *Noise*: nothing could be learnt under what (ε, δ) takes.
+few users stay to meet it. *Noise*: a model would rarely learn under what (ε, δ) takes.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, NamedTuple
 
+from sparsesecagg.crypto.identity import USUAL_COLLUDING
 from sparsesecagg.downlink.gain import DEFAULT_ALPHA
-from sparsesecagg.errors import InvalidInput, require, require_type
+from sparsesecagg.errors import InvalidInput, plural, require, require_type
 from sparsesecagg.patterns.groups import SMALLEST_GROUP, group_count, group_sizes
 from sparsesecagg.planning.message_sizes import default_levels, message_bytes, secagg_upload, shortest_word
 from sparsesecagg.planning.noise import (
@@ -264,9 +265,10 @@ def _why(goal: Goal, choice: _Choice) -> str:
     )
     lost = f"a group loses {failed:.1%} of its rounds" if several else f"{failed:.1%} of the rounds fail"
     remedy = "; a lower dropout, more users or a semi-honest server lose fewer" if failed > LOST_ROUNDS[0] else ""
+    honest = f"{kept.anonymity} honest {plural(kept.anonymity, 'user')}"
     return (
-        f"privacy: {who} with a threshold of {threshold} keep{'' if several else 's'} {kept.anonymity} honest users in "
-        f"every sum, {server}, with {goal.colluders} of {goal.clients} users colluding{chance}; availability: {lost}, "
+        f"privacy: {who} with a threshold of {threshold} keep{'' if several else 's'} {honest} in every sum, {server}, "
+        f"with {goal.colluders} of {goal.clients} users colluding{chance}; availability: {lost}, "
         f"because fewer than {threshold} of {size} users stay{remedy}"
     )
 
@@ -276,19 +278,21 @@ def _why_not(goal: Goal) -> str:
     sizes = list(_cuts(goal))[-1]
     size, honest = min(sizes), goal.clients - goal.colluders
     if goal.min_anonymity > honest:
-        return f"privacy: only {honest} of {goal.clients} users are honest"
+        return f"privacy: only {honest} of {goal.clients} users {'is' if honest == 1 else 'are'} honest"
     choice = _threshold(goal, sizes)
     against = f"against a {goal.server} server with {goal.colluders} of {goal.clients} users colluding"
     if choice is None:
         kept = promise(sizes, size, goal.colluders, goal.server, goal.failure_log2)
         return (
-            f"privacy: even if all users of a group stay, {kept.anonymity} honest users are in a sum, since a group of "
-            f"{size} may have {kept.colluders} colluding users ({against})"
+            f"privacy: even if all users of a group stay, a sum has {kept.anonymity} honest "
+            f"{plural(kept.anonymity, 'user')}, since a group of {size} may have {kept.colluders} colluding "
+            f"{plural(kept.colluders, 'user')} ({against})"
         )
+    wanted = f"{goal.min_anonymity} honest {plural(goal.min_anonymity, 'user')} in every sum"
     staying = math.floor(size * availability(goal.dropout))
     return (
         f"availability: too few users stay, about {staying} of {size} at a dropout of {goal.dropout:g}, while "
-        f"{goal.min_anonymity} honest users in every sum {against} take a threshold of {choice.threshold}, "
+        f"{wanted} {against} take{'s' * (goal.min_anonymity == 1)} a threshold of {choice.threshold}, "
         f"which {choice.failed:.0%} of the rounds would miss"
     )
 
@@ -357,13 +361,39 @@ def advice(params: Parameters) -> list[str]:
     failed = failed_rounds(size, params.quorum, params.dropout)
     if failed > LOST_ROUNDS[0]:
         what = "of the rounds fail" if params.groups == 1 else "of the rounds lose a given group"
-        remedy = "lower --dropout or --threshold" if params.quorum > size // 2 + 1 else "lower --dropout"
+        lower = not params.neighbours and params.threshold > lowest_threshold(params)
+        remedy = "lower --dropout or --threshold" if lower else "lower --dropout"
         sentences.append(f"about {failed:.0%} {what}, with fewer than {params.quorum} of {size} users left: {remedy}")
     if params.authenticated and params.shape.protects:
         promise = kept_by(params, "malicious", params.colluding)
         if promise.anonymity < 2:
+            everybody = kept_by(params.replace(threshold=params.holders), "malicious", params.colluding)
+            raised = ["--group-size"] * (params.groups > 1) + ["--threshold"] * (everybody.anonymity >= 2)
             sentences.append(
-                f"groups of {params.contributors} with up to {promise.colluders} colluding users and a threshold of "
-                f"{params.threshold} protect nobody from a malicious server: raise --group-size or --threshold"
+                f"groups of {params.contributors} with up to {promise.colluders} colluding "
+                f"{plural(promise.colluders, 'user')} and a threshold of "
+                f"{params.threshold} protect nobody from a malicious server: raise {' or '.join(raised)}"
             )
     return sentences
+
+
+def lowest_threshold(params: Parameters) -> int:
+    """Return the lowest t to ask for: with a roster 2t > P + c, or a malicious server reads single users."""
+    if not params.authenticated:
+        return params.holders // 2 + 1
+    return (params.contributors + _counted_on(params)) // 2 + 1
+
+
+def require_majority(params: Parameters, threshold: int | None) -> None:
+    """Raise `InvalidInput` if a threshold was asked for that is too low for a roster."""
+    least = lowest_threshold(params)
+    if threshold is not None and threshold < least:
+        colluders = _counted_on(params)
+        why = f"more than half of {params.contributors} users and {colluders} colluding {plural(colluders, 'one')}"
+        problem = f"must be from {least} to {params.holders} with a roster, {why}, got {threshold}"
+        raise InvalidInput("threshold", problem)
+
+
+def _counted_on(params: Parameters) -> int:
+    """Return how many users of a group may collude, as users of a roster take it."""
+    return planned_colluders(params.contributors, max(USUAL_COLLUDING, params.colluding))

@@ -17,7 +17,7 @@ from sparsesecagg.crypto.identity import Identity
 from sparsesecagg.crypto.keys import require_usable
 from sparsesecagg.crypto.sealing import PairCipher
 from sparsesecagg.crypto.shamir import decode_shares
-from sparsesecagg.errors import InvalidInput, InvalidKey, PolicyViolation, WrongBinding
+from sparsesecagg.errors import InvalidInput, InvalidKey, PolicyViolation, WrongBinding, plural
 from sparsesecagg.patterns.base import ArrayUpdate, UpdateSource
 from sparsesecagg.protocol.epoch import Epoch, Header, KeyPackage, Tags, open_pair
 from sparsesecagg.protocol.messages import SEALED_SIZE, RoundHeader, UnmaskRequest, decode_users, pieces, require_pieces
@@ -73,7 +73,8 @@ def require_keys(epoch: Epoch, index: int, sealing_key: bytes) -> None:
         raise InvalidKey("the epoch has another sealing key for this user than it advertised, or none")
     holders = len(epoch.holders(index))
     if holders < epoch.params.threshold:
-        raise PolicyViolation(f"only {holders} users would hold shares, the threshold is {epoch.params.threshold}")
+        some = f"only {holders} {plural(holders, 'user')} would hold shares"
+        raise PolicyViolation(f"{some}, the threshold is {epoch.params.threshold}")
 
 
 def check_header(epoch: Epoch, index: int, message: RoundHeader, package: KeyPackage, context: bytes) -> None:

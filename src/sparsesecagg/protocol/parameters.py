@@ -32,6 +32,7 @@ VERSION = 3
 MAX_CLIENTS = 1 << 20
 MAX_DIM = 1 << 40
 MAX_WEIGHT = 1 << 40
+SMALLEST_ALPHA = 2**-20
 SMALLEST_CLIP, LARGEST_CLIP = 1e-30, 1e30  # Beyond these, float32 runs out.
 
 
@@ -128,6 +129,7 @@ class Parameters(Layout, frozen=True):
         require_type("roster", roster, Roster, optional=True)
         clients, dim, options = whole_number("clients", clients), whole_number("dim", dim), options or RoundOptions()
         require("alpha", 0 < options.alpha <= 1, f"must be in (0, 1], got {options.alpha}")
+        require("alpha", options.alpha >= SMALLEST_ALPHA, f"must be at least 2^-20, got {options.alpha:g}")
         _require_range("clients", clients, SMALLEST_GROUP, MAX_CLIENTS)
         groups = _group_count(clients, options, roster)
         colluding = options.colluding

@@ -1,5 +1,11 @@
 """The audit over rounds: its figures against brute force, theory and the bound; its counts, its refusals."""
 
+import multiprocessing
+import os
+import signal
+import threading
+import time
+
 import numpy as np
 import pytest
 
@@ -149,3 +155,24 @@ def test_settings_that_leave_nothing_to_attack_are_refused(change, option: str) 
     with pytest.raises(InvalidInput) as problem:
         settings("full", **change)
     assert problem.value.option == option
+
+
+@pytest.mark.skipif(os.name == "nt", reason="sends a signal")
+def test_ctrl_c_ends_the_runs_that_are_under_way() -> None:
+    """Each of them would take minutes."""
+
+    def press() -> None:
+        while len(multiprocessing.active_children()) < 2:
+            time.sleep(0.1)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # In the background it may be ignored.
+    try:
+        threading.Thread(target=press).start()
+        started = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            run_audit(settings(rounds=10**5, runs=4), workers=2)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert time.monotonic() - started < 30
+    assert not multiprocessing.active_children()

@@ -205,6 +205,13 @@ def test_all_runs_resume(tmp_path: Path) -> None:
     assert [run.round_number for run in run_all(resume_runs(tmp_path / "all", {"rounds": 2}))] == [2] * 4
 
 
+@pytest.mark.parametrize("content", ["{}", "[", '{"runs": []}', '{"runs": [3]}'])
+def test_a_damaged_list_of_runs_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "comparison.json").write_text(content)
+    with pytest.raises(InvalidInput, match=r"resume .*comparison.json is damaged \(.*: restore it or begin a new run"):
+        resume_runs(tmp_path, {})
+
+
 def test_an_entry_may_have_its_own_alpha_and_words(tmp_path: Path) -> None:
     """α first; `full` is another name of secagg."""
     entries = ["sliced:0.2:8", "sliced:8", "sliced", "full"]

@@ -140,7 +140,13 @@ def contents(folder):
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [({"alpha": 0.25}, "begun with alpha 0.5, not 0.25"), ({"seed": 5}, "seed"), ({"rounds": 1}, "at least 2")],
+    [
+        ({"alpha": 0.25}, "begun with alpha 0.5, not 0.25"),
+        ({"seed": 5}, "seed"),
+        ({"seed": [5, 6]}, r"begun with seed \d, not \[5, 6\]"),
+        ({"rounds": 1}, "at least 2"),
+        ({"rounds": "x"}, "must be a whole number, got 'x'"),
+    ],
 )
 def test_another_configuration_can_not_resume(tmp_path: Path, options, said: str) -> None:
     """One sentence, and nothing is written."""
@@ -187,7 +193,7 @@ def test_bad_input_writes_nothing(tmp_path: Path, options, named: str) -> None:
 
 def test_more_users_than_samples_are_refused() -> None:
     """Nobody may be without data."""
-    with pytest.raises(InvalidInput, match="clients must be 1 to 96"):
+    with pytest.raises(InvalidInput, match="clients must be at most 96, the number of training samples"):
         small_task(clients=97)
 
 

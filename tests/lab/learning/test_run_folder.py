@@ -73,6 +73,30 @@ def test_what_is_no_run_can_not_be_resumed(folder, content) -> None:
     assert caught.value.option == "resume"
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("checkpoint.npz", b""),
+        ("checkpoint.npz", b"PK\x03\x04"),
+        ("metrics.jsonl", b""),
+        ("metrics.jsonl", b"x{\n"),
+        ("metrics.jsonl", b"3\n"),
+        ("metrics.jsonl", b"{}\n"),
+        ("metrics.jsonl", b"\xff\n"),
+    ],
+)
+def test_a_damaged_file_is_named_with_what_to_do(folder, name: str, content: bytes) -> None:
+    """A record that lacks a finished round is damaged, too."""
+    folder.append_metrics({"round": 1})
+    folder.save_checkpoint(FIRST)
+    (folder.path / name).write_bytes(content)
+    with pytest.raises(
+        InvalidInput, match=rf"resume .*{name} is damaged \(.*: restore it or begin a new run"
+    ) as caught:
+        folder.cut_metrics(1) and folder.checkpoint()
+    assert caught.value.option == "resume"
+
+
 def test_the_model_says_where_its_layers_lie(folder) -> None:
     """And the same model always gives the same bytes."""
     layers = (Layer("weight", 0, 4), Layer("bias", 4, 5))

@@ -7,6 +7,7 @@ uploads. A group that is not opened reveals nothing; its values are counted apar
 
 from __future__ import annotations
 
+import signal
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -296,12 +297,19 @@ def run_audit(settings: AuditSettings, workers: int = 1, progress: Progress | No
     """Run and attack all runs, several at a time if there are `workers`. The result depends on the settings alone."""
     found = []
     if workers > 1 and settings.runs > 1:
-        # Not forked: a progress bar's thread may be running.
-        with ProcessPoolExecutor(min(workers, settings.runs), get_context("spawn")) as pool:
-            for each in pool.map(partial(attack_run, settings), range(settings.runs)):
-                found.append(each)
-                if progress:
-                    progress(settings.rounds * len(found))
+        # Not forked: a progress bar's thread may be running. Ctrl-C reaches all processes, and we answer it.
+        ours, number = (signal.SIGINT, signal.SIG_IGN), min(workers, settings.runs)
+        with ProcessPoolExecutor(number, get_context("spawn"), initializer=signal.signal, initargs=ours) as pool:
+            under_way = [pool.submit(attack_run, settings, run) for run in range(settings.runs)]
+            try:
+                for each in under_way:
+                    found.append(each.result())
+                    if progress:
+                        progress(settings.rounds * len(found))
+            except BaseException:
+                for process in list(pool._processes.values()):  # Or the pool waits for the other runs.
+                    process.terminate()
+                raise
     else:
         done = count(1)
         for run in range(settings.runs):

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsesecagg.errors import require
-from sparsesecagg.planning.noise import MEANING, DifferentialPrivacy, with_noise
+from sparsesecagg.planning.noise import FAILURE_LOG2, MEANING, DifferentialPrivacy, with_noise
 from sparsesecagg.privacy.accountant import least
 from sparsesecagg.privacy.anonymity import log_binomial_below
 from sparsesecagg.protocol import Parameters, Policy, RoundOptions, Stage
@@ -42,6 +42,8 @@ class CanarySettings:
 
     def __post_init__(self) -> None:
         """Refuse what can't be measured."""
+        limits = f"above 2^{FAILURE_LOG2:g} and below 1/{_USERS}, one over the users of the small run that is tested"
+        require("delta", 2**FAILURE_LOG2 < self.delta < 1 / _USERS, f"must be {limits}, got {self.delta:g}")
         DifferentialPrivacy(self.epsilon, 1, self.delta).check(_USERS)
         require("canaries", self.canaries >= _FEWEST, f"must be at least {_FEWEST}, got {self.canaries}")
 

@@ -10,9 +10,9 @@ from rich.table import Column, Table
 
 from sparsesecagg.cli import shared
 from sparsesecagg.cli.shared import DEFAULT_ALPHA, JsonOption, option, out, takes
-from sparsesecagg.errors import InvalidInput, require
+from sparsesecagg.errors import InvalidInput, plural, require
 from sparsesecagg.lab.audit.audit import run_audit
-from sparsesecagg.lab.audit.audit_report import AuditReport, AuditSettings, Score
+from sparsesecagg.lab.audit.audit_report import DROP_STAGES, AuditReport, AuditSettings, Score
 from sparsesecagg.lab.audit.canaries import CanarySettings, compare_noise, dp_in_words
 from sparsesecagg.patterns import PATTERNS, pattern_of
 from sparsesecagg.planning.planner import advice
@@ -61,14 +61,14 @@ def audit(asked: AuditOptions, *, json: JsonOption = False) -> None:
     removes the masks that it knows and reads the values that are left without a mask. Those are compared with the
     truth.
     """
-    require("drop_at", asked.drop_at in Stage.__members__, f"must be one of UPLOAD, SHARE_KEYS, got {asked.drop_at!r}")
+    drop_at = shared.drop_stage(asked.drop_at, {stage.name: stage for stage in DROP_STAGES})
     pattern = pattern_of(asked.pattern)
 
     def settings_of(name: str) -> AuditSettings:
         kind = PATTERNS.get(name)
         options = RoundOptions(
             pattern=name,
-            alpha=asked.alpha if kind is None or kind.sparse else 1.0,
+            alpha=shared.alpha_of(name, asked.alpha),
             group_size=asked.group_size if name == pattern or (kind and kind.several_groups) else None,
             threshold=asked.threshold if name == pattern else None,
             dropout=asked.dropout,
@@ -77,7 +77,7 @@ def audit(asked: AuditOptions, *, json: JsonOption = False) -> None:
             max_weight=asked.max_weight if name == pattern or (kind and kind.protects) else 0,
         )
         same = {each.name: getattr(asked, each.name) for each in fields(AuditSettings) if each.name != "options"}
-        return AuditSettings(**same | {"options": options, "drop_at": Stage[asked.drop_at]})
+        return AuditSettings(**same | {"options": options, "drop_at": drop_at})
 
     audited = [settings_of(name) for name in dict.fromkeys([pattern, *(PATTERNS if asked.compare else ())])]
     for name in ("dp_delta", "canaries"):
@@ -86,6 +86,8 @@ def audit(asked: AuditOptions, *, json: JsonOption = False) -> None:
     noisy = None if asked.dp_epsilon is None else _canaries(asked, asked.dp_epsilon)
     shared.check_memory(asked.dim)
     params = audited[0].params
+    if not asked.compare:
+        shared.note_unused_alpha(pattern, asked.alpha)
     for sentence in advice(params) if params.shape.protects else ():  # What others reveal, it shows.
         shared.note(sentence)
     reports = []
@@ -100,7 +102,7 @@ def audit(asked: AuditOptions, *, json: JsonOption = False) -> None:
         return
     shared.say(
         f"{params.clients} users, {audited[0].colluders} colluding, α = {params.alpha:.3g}, θ = {params.dropout:.3g}, "
-        f"{asked.rounds} rounds, {asked.server} server"
+        f"{asked.rounds} {plural(asked.rounds, 'round')}, {asked.server} server"
     )
     out.print(_table(reports))
     for sentence in [*map(in_words, reports), *([dp_in_words(dp)] if dp else [])]:
@@ -118,12 +120,13 @@ def _canaries(asked: AuditOptions, epsilon: float) -> CanarySettings:
 def in_words(report: AuditReport) -> str:
     """Say in a sentence or two what the figures mean."""
     settings, tally = report.settings, report.tally
-    who = f"a {settings.server} server" + (f" and {settings.colluders} colluding users" if settings.colluders else "")
+    helpers, least = settings.colluders, report.smallest_component
+    who = f"a {settings.server} server" + (f" and {helpers} colluding {plural(helpers, 'user')}" if helpers else "")
     name, bare = settings.params.pattern, report.unmasked_fraction
     if not bare:
         return (
-            f"{name}: {who} can read no single value; every one hides among at least {report.smallest_component} "
-            f"honest users, {report.mean_component:.1f} on average."
+            f"{name}: {who} can read no single value; every one hides among at least {least} honest "
+            f"{plural(least, 'user')}, {report.mean_component:.1f} on average."
         )
     sentence = f"{name}: {who} can read {_percent(bare)} of what honest users uploaded, in the clear"
     if tally.read.count < 0.9 * tally.by_size[1]:

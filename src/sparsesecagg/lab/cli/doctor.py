@@ -66,10 +66,12 @@ def _versions() -> Finding:
 def _dependency(app: Path) -> Finding:
     """Tell whether Flower, which installs what an app asks for when it is run, would find this package."""
     try:
-        project = tomllib.loads((app / "pyproject.toml").read_text(encoding="utf-8"))
-        asked = [str(each) for each in project["project"].get("dependencies", [])]
-    except (OSError, tomllib.TOMLDecodeError, KeyError, UnicodeDecodeError):
-        raise InvalidInput("app", f"must be the folder of a Flower app with its pyproject.toml, got {app}") from None
+        read = tomllib.loads((app / "pyproject.toml").read_text(encoding="utf-8"))
+        project, _ = read["project"], read["tool"]["flwr"]["app"]
+        asked = [str(each) for each in project.get("dependencies", [])]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        folder = "the folder of a Flower app, whose pyproject.toml has [project] and [tool.flwr.app]"
+        raise InvalidInput("app", f"must be {folder}, got {app}") from None
     if os.environ.get(NO_INSTALLATION) == "1":
         return Finding("dependency", f"{NO_INSTALLATION}=1: Flower uses what is installed here")
     wanted = next((each for each in asked if each.startswith("sparsesecagg")), None)

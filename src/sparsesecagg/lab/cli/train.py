@@ -19,7 +19,7 @@ from sparsesecagg.cli.errors import EXIT_INTERRUPTED, Ended
 from sparsesecagg.cli.shared import JsonOption, err, option, out, say
 from sparsesecagg.errors import InvalidInput, MissingExtra, require
 from sparsesecagg.lab.learning.aggregation import RoundLine
-from sparsesecagg.lab.learning.aggregators import SLICED, SPARSE
+from sparsesecagg.lab.learning.aggregators import PATTERN_OF, SLICED, SPARSE
 from sparsesecagg.lab.learning.api import batches_of, create_runs, new_run_folder, plan_runs, resume_runs
 from sparsesecagg.lab.learning.config import ROUND_OPTIONS, TrainingConfig, option_names
 from sparsesecagg.lab.learning.federated import RECORDED, FederatedRun
@@ -33,15 +33,20 @@ from sparsesecagg.protocol import RoundOptions
 
 _FILES = "Files and processes"
 _LINES = 10  # Of progress for a run, where there is no terminal.
-_USED_WITH = {
+_MASKED = ("modulus_bits", "threshold", "colluding", "first_clip", "normalisation", "keys_arrive")
+_USED_WITH: dict[str, tuple[str, Sequence[str]]] = {
     "alpha": ("aggregator", sorted(SPARSE)),
     "gain": ("aggregator", [SLICED]),
+    "group_size": ("aggregator", [SLICED]),
+    "neighbours": ("aggregator", [name for name in PATTERN_OF if name != "secagg"]),
+    **dict.fromkeys(_MASKED, ("aggregator", list(PATTERN_OF))),
     "shards": ("partition", ["shards"]),
     "concentration": ("partition", ["dirichlet"]),
     "hidden": ("model", ["mlp"]),
     "downlink_bits": ("downlink", ["steps"]),
+    "attack": ("malicious", []),
 }
-"""Options that only some values of another one use."""
+"""Options that only some values of another one use; with none named, all but its default."""
 
 
 @dataclass(frozen=True)
@@ -137,10 +142,11 @@ def _given(options: Mapping[str, Any], config_file: Path | None) -> dict[str, An
 
 
 def _seeds(text: str) -> list[int]:
-    numbers = [part.strip() for part in text.split(",")]
-    if len(set(numbers)) != len(numbers) or not all(part.isdecimal() for part in numbers):
+    parts = [part.strip() for part in text.split(",")]
+    numbers = [int(part) for part in parts if part.isdecimal()]
+    if len(set(numbers)) != len(parts):
         raise InvalidInput("seeds", f"must be different whole numbers separated by commas, got {text!r}")
-    return [int(part) for part in numbers]
+    return numbers
 
 
 def _train(runs: Sequence[FederatedRun], run_dir: Path, workers: int | None) -> None:
@@ -190,9 +196,11 @@ def _advise(runs: Sequence[FederatedRun]) -> None:
     for name, (other, values) in _USED_WITH.items():
         default = TrainingConfig().value(name)
         given = [run.config.value(name) for run in runs if run.config.value(name) != default]
-        if given and not any(run.config.value(other) in values for run in runs):
-            needed = " or ".join(f"--{other} {value}" for value in values)
-            sentences[f"--{name.replace('_', '-')} {given[0]} is not used without {needed}"] = None
+        found = [run.config.value(other) for run in runs]
+        if given and not any(value in values if values else value for value in found):
+            needed = " or ".join(f"--{other} {value}" for value in values) or f"--{other}"
+            said = f"--{name.replace('_', '-')}" + f" {given[0]}" * (given[0] is not True)
+            sentences[f"{said} is not used without {needed}"] = None
     for run in runs:
         if isinstance(run.aggregator, SecureAggregator):
             sentences |= dict.fromkeys(advice(run.aggregator.parameters))

@@ -11,6 +11,7 @@ from sparsesecagg.lab.learning.aggregation import Aggregator
 from sparsesecagg.lab.learning.config import TrainingConfig
 from sparsesecagg.lab.learning.models import Model, Vector
 from sparsesecagg.lab.learning.secure import WEIGHT_SCALE, SecureAggregator
+from sparsesecagg.patterns import PATTERNS
 from sparsesecagg.planning.noise import DifferentialPrivacy, with_noise
 from sparsesecagg.privacy.anonymity import log_binomial_below
 from sparsesecagg.protocol import Parameters, RoundOptions
@@ -58,7 +59,10 @@ def make_aggregator(config: TrainingConfig, model: Model, initial: Vector) -> Ag
     if name == "plain":
         return Aggregator(config.cohort, model.dim)
     options = round_options(config)
+    one_group = not PATTERNS[options.pattern].several_groups and options.group_size not in (None, config.cohort)
+    require("group_size", not one_group, f"must not be given with {name}, which has one group")
     if config.combine != "mean":
+        _require_possible("combine", name, {**_WITHOUT_GROUPS, "secagg": "which has one group"})
         options = replace(options, same_slices=True)
         if Parameters.create(config.cohort, model.dim, options).groups < SMALLEST_NUMBER:
             raise InvalidInput("combine", "compares groups, and there are fewer than three: set --group-size")

@@ -14,7 +14,9 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
 
 from sparsesecagg.errors import InvalidInput, require
 from sparsesecagg.field import WORD_BITS
@@ -25,7 +27,7 @@ from sparsesecagg.lab.learning.config import OTHER_WORDS, TrainingConfig
 from sparsesecagg.lab.learning.data import Dataset, load_dataset
 from sparsesecagg.lab.learning.federated import FederatedRun, RunSummary, Task, resumed_config
 from sparsesecagg.lab.learning.models import Model
-from sparsesecagg.lab.learning.run_folder import RunFolder, check_free
+from sparsesecagg.lab.learning.run_folder import RunFolder, check_free, readable
 from sparsesecagg.lab.learning.torch_models import TorchModel
 from sparsesecagg.lab.learning.workers import check_workers
 
@@ -33,6 +35,12 @@ if TYPE_CHECKING:
     import torch
 
 LIST = "comparison.json"
+
+
+class _Listed(msgspec.Struct):
+    runs: Annotated[list[str], msgspec.Meta(min_length=1)]
+
+
 _MOST_RUNS = 1000
 _TASK = ("dataset", "model", "hidden", "samples", "partition", "shards", "concentration", "clients", "seed")
 """The options that decide what is trained on what: runs that agree in them share data, partition and first model."""
@@ -139,7 +147,10 @@ def create_runs(
 
 def resume_runs(run_dir: Path, options: Mapping[str, Any], *, data_dir: Path | None = None) -> list[FederatedRun]:
     """Go on with the run of a folder, or with all runs in it; those that are finished stay as they are."""
-    names = json.loads((run_dir / LIST).read_text())["runs"] if (run_dir / LIST).is_file() else [""]
+    names = [""]
+    if (run_dir / LIST).is_file():
+        with readable(run_dir / LIST) as path:
+            names = msgspec.json.decode(path.read_bytes(), type=_Listed).runs
     configs = [resumed_config(RunFolder.resume(run_dir / name), options) for name in names]  # Before one changes.
     tasks: dict[tuple[Any, ...], Task] = {}
     runs = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -20,7 +20,7 @@ from sparsesecagg.lab.learning.downlink import DOWNLINKS
 from sparsesecagg.lab.learning.malicious import ATTACKS, Malicious
 from sparsesecagg.lab.learning.models import DEFAULT_HIDDEN, OWN_DATA, PRESETS, LocalTraining
 from sparsesecagg.protocol import STAGES, RoundOptions, Stage
-from sparsesecagg.protocol.parameters import check_kinds
+from sparsesecagg.protocol.parameters import LARGEST_CLIP, SMALLEST_CLIP, check_kinds
 
 WEIGHTS = ("uniform", "examples")
 NORMALISATIONS = ("observed", "expected")
@@ -130,18 +130,8 @@ class TrainingConfig:
     @classmethod
     def create(cls, dataset: str = "digits", **options: Any) -> TrainingConfig:
         """Return checked options; None stands for the default, which for some depends on the data set."""
-        given = {_NAMES.get(name, name): value for name, value in options.items() if value is not None}
-        known = option_names()
-        if unknown := sorted(set(given) - set(known)):
-            raise InvalidInput(unknown[0], f"is not an option; the options are {', '.join(sorted(known))}")
-        for name, others in OTHER_WORDS.items():
-            if isinstance(value := given.get(name), str):
-                given[name] = others.get(value, value)
-        if isinstance(gain := given.get("gain"), str) and gain != AUTO:
-            with contextlib.suppress(ValueError):  # `check` says what a gain must be.
-                given["gain"] = float(gain)
         model, how = PRESETS.get(dataset, OWN_DATA)
-        return cls(dataset, model, **dataclasses.asdict(how)).replace(**given)
+        return cls(dataset, model, **dataclasses.asdict(how)).replace(**as_stored(options))
 
     def check(self) -> None:
         """Raise `InvalidInput` for what no other part of the run checks by itself."""
@@ -158,6 +148,8 @@ class TrainingConfig:
         for option in ("dp_delta", "dp_clip"):
             alone = self.dp_epsilon is None and getattr(self, option) != getattr(TrainingConfig, option)
             require(option, not alone, "must be given together with --dp-epsilon")
+        samples = f"must be at least {self.clients}, one for each of the clients, got {self.samples}"
+        require("samples", self.samples is None or self.samples >= self.clients, samples)
         least = f"{math.ceil(300 / self.clients) / 100:g} with {self.clients} clients"
         require("sample", self.cohort >= 3, f"must be at least {least}, so that 3 take part, got {self.sample:g}")
         fixed = "must be 1 with --authenticated: a roster names the users of all rounds"
@@ -206,6 +198,21 @@ class TrainingConfig:
         return changed
 
 
+def as_stored(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that are not None as a configuration has them, whatever other words were used."""
+    given = {_NAMES.get(name, name): value for name, value in options.items() if value is not None}
+    known = option_names()
+    if unknown := sorted(set(given) - set(known)):
+        raise InvalidInput(unknown[0], f"is not an option; the options are {', '.join(sorted(known))}")
+    for name, others in OTHER_WORDS.items():
+        if isinstance(value := given.get(name), str):
+            given[name] = others.get(value, value)
+    if isinstance(gain := given.get("gain"), str) and gain != AUTO:
+        with contextlib.suppress(ValueError):  # `check` says what a gain must be.
+            given["gain"] = float(gain)
+    return given
+
+
 def option_names() -> tuple[str, ...]:
     """Return the names of all options, those of a round in their place."""
     names = (ROUND_OPTIONS if field.name == "options" else (field.name,) for field in fields(TrainingConfig))
@@ -221,25 +228,25 @@ _NAMES = {
 }
 """Other names of an option."""
 
-_POSITIVE = (lambda value: 0 < value < math.inf), "above 0"
-_SHARE = (lambda value: 0 <= value < 1), "in [0, 1)"
+_MINORITY = (lambda value: 0 <= value < 0.5), "in [0, 0.5)"
+_CLIP = (lambda value: SMALLEST_CLIP <= value <= LARGEST_CLIP), "from 1e-30 to 1e30"
 _RANGES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "clients": ((lambda value: value >= 3), "at least 3"),
     "sample": ((lambda value: 0 < value <= 1), "in (0, 1]"),
     "rounds": ((lambda value: value >= 1), "at least 1"),
     "hidden": ((lambda value: 1 <= value <= LARGEST_HIDDEN), f"from 1 to {LARGEST_HIDDEN}"),
     "seed": ((lambda value: value >= 0), "at least 0"),
-    "malicious": ((lambda value: 0 <= value < 0.5), "in [0, 0.5)"),
+    "malicious": _MINORITY,
     "target_accuracy": ((lambda value: 0 < value <= 1), "in (0, 1], such as 0.95"),
     "alpha": ((lambda value: 0 < value <= 1), "in (0, 1]"),
-    "dropout": _SHARE,
-    "colluding": _SHARE,
-    "dp_epsilon": _POSITIVE,
+    "dropout": _MINORITY,
+    "colluding": _MINORITY,
+    "dp_epsilon": ((lambda value: 0 < value < math.inf), "above 0"),
     "dp_delta": ((lambda value: 0 < value < 1), "above 0 and below 1"),
-    "dp_clip": _POSITIVE,
-    "bandwidth_mbit": _POSITIVE,
-    "latency_ms": ((lambda value: 0 <= value < math.inf), "0 or more"),
-    "first_clip": _POSITIVE,
+    "dp_clip": _CLIP,
+    "bandwidth_mbit": ((lambda value: 1e-6 <= value < math.inf), "at least 1e-6"),  # So that seconds are finite.
+    "latency_ms": ((lambda value: 0 <= value <= 1e9), "from 0 to 1e9"),
+    "first_clip": _CLIP,
 }
 """What a number must be, where it is given."""
 _CHOICES: dict[str, Collection[Any]] = {

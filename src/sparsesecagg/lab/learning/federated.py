@@ -17,7 +17,7 @@ from sparsesecagg.errors import InvalidInput, ProtocolError, require
 from sparsesecagg.lab.audit.theory import expected_fraction
 from sparsesecagg.lab.learning.aggregation import Aggregator, RoundLine
 from sparsesecagg.lab.learning.aggregators import make_aggregator
-from sparsesecagg.lab.learning.config import TrainingConfig
+from sparsesecagg.lab.learning.config import TrainingConfig, as_stored
 from sparsesecagg.lab.learning.data import Dataset, Partition, load_dataset, make_partition
 from sparsesecagg.lab.learning.downlink import ModelSteps, WholeModels
 from sparsesecagg.lab.learning.models import Model, Vector, make_model
@@ -273,12 +273,18 @@ def resumed_config(folder: RunFolder, options: Mapping[str, Any]) -> TrainingCon
         config.check()
     except (TypeError, ValueError) as problem:
         raise InvalidInput("resume", f"{run_dir} has options that this version can't read: {problem}") from problem
-    for name, value in options.items():
+    resumed = config
+    for name, value in as_stored(options).items():
+        if name == "rounds" and not isinstance(value, list | tuple):
+            resumed = config.replace(rounds=value)
+            continue
+        # A list made one run for each value, and this is one of them.
+        listed = [as_stored({name: each}).get(name) for each in value] if isinstance(value, list | tuple) else [value]
         begun_with = f"was begun with {name.replace('_', '-')} {config.value(name)}, not {value}"
         other = f"{run_dir} {begun_with}: leave the option out or begin a new run"
-        require("resume", name == "rounds" or value == config.value(name), other)
-    rounds = options.get("rounds", config.rounds)
+        require("resume", config.value(name) in listed, other)
+    rounds = resumed.rounds
     require("rounds", rounds >= done, f"must be at least {done}, the rounds that {run_dir} has done, got {rounds}")
     noisy = f"must be {config.rounds}, for which the noise was chosen, got {rounds}"
     require("rounds", config.dp_epsilon is None or rounds == config.rounds, noisy)
-    return config.replace(rounds=rounds)
+    return resumed

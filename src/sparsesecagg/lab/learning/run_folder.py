@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import msgspec
 import numpy as np
@@ -69,10 +71,8 @@ class RunFolder:
 
     def config(self) -> dict[str, Any]:
         """Return the options of the run."""
-        try:
-            return msgspec.json.decode((self.path / "config.json").read_bytes(), type=dict[str, Any])
-        except msgspec.MsgspecError as problem:
-            raise InvalidInput("resume", f"{self.path / 'config.json'} can't be read: {problem}") from problem
+        with readable(self.path / "config.json") as path:
+            return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
 
     def write_config(self, config: Mapping[str, Any]) -> None:
         """Replace the options."""
@@ -85,12 +85,15 @@ class RunFolder:
 
     def metrics(self) -> list[dict[str, Any]]:
         """Return the lines of all rounds; a last line that a kill cut short is left out."""
-        lines = (self.path / "metrics.jsonl").read_text().split("\n")
-        return [json.loads(line) for line in lines[:-1]]
+        with readable(self.path / "metrics.jsonl") as path:
+            return [json.loads(line) for line in path.read_text().split("\n")[:-1]]
 
     def cut_metrics(self, last_round: int) -> list[dict[str, Any]]:
         """Drop lines of rounds after `last_round`, which have no checkpoint; return the others."""
-        kept = [line for line in self.metrics() if line["round"] <= last_round]
+        with readable(self.path / "metrics.jsonl"):
+            kept = [line for line in self.metrics() if line["round"] <= last_round]
+            if len(kept) < last_round:
+                raise ValueError(f"it has {len(kept)} of {last_round} rounds")
         text = "".join(json.dumps(line, allow_nan=False) + "\n" for line in kept)
         write_atomically(self.path / "metrics.jsonl", text)
         return kept
@@ -104,7 +107,7 @@ class RunFolder:
 
     def checkpoint(self) -> Checkpoint:
         """Return the state after the last finished round."""
-        with np.load(self.path / "checkpoint.npz") as stored:
+        with readable(self.path / "checkpoint.npz") as path, np.load(path) as stored:
             states = [
                 {name.removeprefix(part): stored[name] for name in stored.files if name.startswith(part)}
                 for part in _PARTS
@@ -121,6 +124,17 @@ class RunFolder:
         content = io.BytesIO()
         np.savez(content, **arrays)
         write_atomically(self.path / name, content.getvalue())
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[Path]:
+    """Read a file of a run folder; raise `InvalidInput` if it is damaged."""
+    try:
+        yield path
+    except (ValueError, TypeError, KeyError, EOFError, BadZipFile) as problem:  # msgspec's are ValueErrors.
+        if isinstance(problem, InvalidInput):
+            raise
+        raise InvalidInput("resume", f"{path} is damaged ({problem}): restore it or begin a new run") from problem
 
 
 def check_free(path: Path) -> None:

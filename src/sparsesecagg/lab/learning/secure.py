@@ -21,6 +21,7 @@ from sparsesecagg.lab.learning.aggregation import Aggregation, Aggregator, count
 from sparsesecagg.lab.learning.config import AUTO, TrainingConfig
 from sparsesecagg.lab.learning.models import Layer, Vector
 from sparsesecagg.planning.noise import FAILURE_LOG2
+from sparsesecagg.planning.planner import require_majority
 from sparsesecagg.privacy.accountant import usable_delta
 from sparsesecagg.privacy.anonymity import ServerModel
 from sparsesecagg.protocol import STAGES, Parameters, Policy, RoundOptions, Stage
@@ -103,6 +104,7 @@ class SecureAggregator(Aggregator):
             session=digest("training session", config.seed.to_bytes(16, "little")),
             roster=identities[0].roster if identities else None,
         )
+        require_majority(params, options.threshold)
         weights_travel = params.shape.digits.total > 0
         usual = "observed" if weights_travel or not params.max_weight else "expected"
         self._normalisation: Normalisation = "expected" if (config.normalisation or usual) == "expected" else "observed"

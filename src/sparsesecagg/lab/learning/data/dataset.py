@@ -161,7 +161,7 @@ def make_partition(
     labels, samples = dataset.train_y, len(dataset.train_y)
     require("partition", name in PARTITIONS, f"must be one of {', '.join(PARTITIONS)}, got {name!r}")
     most = f"{samples}, the number of training samples, so that each has one"
-    require("clients", 1 <= clients <= samples, f"must be 1 to {most}, got {clients}")
+    require("clients", 1 <= clients <= samples, f"must be at most {most}, got {clients}")
     random = generator(seed, Purpose.PARTITION)
     if name == "iid":
         indices = iid(labels, clients, random)
