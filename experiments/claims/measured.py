@@ -400,15 +400,14 @@ def rerun(found: Results, again: Results) -> str:
                 continue
             within.append(expected[0] <= rounds <= expected[1])
             seeds.add(first)
-            texts.append(
-                f"{name}, N = {one.clients}, {one.label}: {rounds:.1f} ({expected[0]:.1f} to {expected[1]:.1f})"
-            )
+            between = f"{max(1.0, expected[0]):.1f} to {expected[1]:.1f}"
+            texts.append(f"{name}, N = {one.clients}, {one.label}: {rounds:.1f} ({between})")
     if not texts:
         return "No other seed was run."
     seed = ", ".join(map(str, sorted(seeds)))
     return (
         f"Rounds until the target with another seed ({seed}; in parentheses where 19 of 20 more seeds are to be "
-        f"expected): {'; '.join(texts)}. {sum(within)} of {len(within)} are within."
+        f"expected, which is wide after three seeds): {'; '.join(texts)}. {sum(within)} of {len(within)} are within."
     )
 
 
