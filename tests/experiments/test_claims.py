@@ -117,6 +117,17 @@ def test_ours_stands_beside_both_with_the_honest_users_of_every_sum(result: dict
     assert measured.ours({"fig5": result}, cohorts=(25,))[2:] == []
 
 
+@pytest.mark.parametrize(("accuracy", "within"), [([0.8, 0.91], 1), ([0.1] * 30 + [0.91], 0)], ids=["near", "far"])
+def test_another_seed_is_put_beside_where_one_more_is_to_be_expected(
+    result: dict[str, Any], accuracy: list[float], within: int
+) -> None:
+    result["numbers"]["runs"] = [run("secagg", [0.8, 0.9 + seed / 100], seed=seed) for seed in range(3)]
+    again = result | {"seed": 17, "numbers": {"runs": [run("secagg", accuracy, seed=17)]}}
+    text = measured.rerun({"fig5": result}, {"fig5": again})
+    assert text.endswith(f"{within} of 1 are within.")
+    assert "another seed (17, " in text
+
+
 def test_a_hypothesis_is_judged_with_most_users_and_fewer_stand_behind_it() -> None:
     about = {"hypothesis": "H1", "figure": "fig5", "seed": 0, "ratio": 1.0}
     table = [{**about, "clients": 25, "saving": 17.9}, {**about, "clients": 100, "saving": 9.0}]
