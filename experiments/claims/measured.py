@@ -407,7 +407,8 @@ def rerun(found: Results, again: Results) -> str:
     seed = ", ".join(map(str, sorted(seeds)))
     return (
         f"Rounds until the target with another seed ({seed}, in `results/rerun/`; in parentheses where 19 of 20 more "
-        f"seeds are to be expected, which is wide after three seeds): {'; '.join(texts)}. {sum(within)} of {len(within)} are within."
+        f"seeds are to be expected, which is wide after three seeds): {'; '.join(texts)}. "
+        f"{sum(within)} of {len(within)} are within."
     )
 
 
