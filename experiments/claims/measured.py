@@ -164,7 +164,9 @@ def _upload(found: Results, name: str) -> Claim:
     ]
     text = "; ".join(f"{who}: {spread.text(1, '×')}" for who, spread in ratios if spread)
     up_to = name == "fig3"
-    middle = (max if up_to else median)([spread.median for _, spread in ratios if spread])
+    verdict = compared((max if up_to else median)([spread.median for _, spread in ratios if spread]), claimed)
+    if others := [str(one.clients) for one in settings if _unusual(one, found[name])]:
+        verdict = f"{CANNOT_TELL}: another target with N = {', '.join(others)}"
     return Claim(
         where,
         what,
@@ -172,7 +174,7 @@ def _upload(found: Results, name: str) -> Claim:
         text,
         stated,
         conditions(found[name], settings),
-        _so_far(found[name], compared(middle, claimed)),
+        _so_far(found[name], verdict),
     )
 
 
